@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import gc
 import json
 import socket
 import threading
 from pathlib import Path
 from typing import Self
 
+import psutil
 import pytest
 
 from penstock.clients import AsyncGameClient, EpisodeLostError, GameClient, RefusedError
@@ -228,6 +230,53 @@ def test_a_refused_tick_leaves_the_episode_as_it_was(run, scheme):
         url = f"{scheme}://127.0.0.1:{getattr(running, scheme)}"
         (_, wanted) = run(url, [("start",), ("tick", [0.1, 0.2, 0.3])])
         assert asyncio.run(ticks()) == wanted
+
+
+@schemes
+def test_two_tasks_do_not_share_a_client(scheme: str) -> None:
+    async def ask() -> None:
+        async with AsyncGameClient(f"{scheme}://127.0.0.1:{getattr(running, scheme)}", "g") as client:
+            await client.start()
+            found = await asyncio.gather(*(client.tick([0.1, 0.2, 0.3]) for _ in range(2)), return_exceptions=True)
+            assert ["one thing at a time" in str(one) for one in found] == [False, True]
+
+    with serving() as running:
+        asyncio.run(ask())
+
+
+@schemes
+def test_a_client_that_is_closed_waits_for_no_reply(scheme: str) -> None:
+    async def ask() -> None:
+        client = AsyncGameClient(f"{scheme}://{server.address}", "g", version=1 if scheme == "tcp" else None)
+        # More than the server reads: the rest is not sent.
+        waiting = asyncio.ensure_future(client.send("tick", bytes(30_000_000)))
+        await asyncio.sleep(0.2)
+        await client.close()
+        with pytest.raises(EpisodeLostError, match="the client was closed"):
+            await waiting
+
+    with Answering(b"", closes=False) as server:
+        asyncio.run(ask())
+
+
+def test_a_client_that_is_forgotten_leaves_no_connection() -> None:
+    async def ask() -> None:
+        client = AsyncGameClient(f"tcp://127.0.0.1:{running.tcp}", "g")
+        await client.start()
+        assert connections() == 1
+        del client
+        gc.collect()
+        while connections():
+            await asyncio.sleep(0.01)
+
+    def connections() -> int:
+        return sum(one.status == psutil.CONN_ESTABLISHED and one.raddr.port == running.tcp for one in mine())
+
+    def mine():
+        return [one for one in psutil.Process().net_connections() if one.raddr]
+
+    with serving() as running:
+        asyncio.run(asyncio.wait_for(ask(), 60.0))
 
 
 @both

@@ -1,12 +1,16 @@
 """Agents for the tests."""
 
 import asyncio
+import contextlib
+import struct
 from typing import ClassVar
 
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete
 
 import penstock
+from penstock.errors import BadDataError
+from penstock.games.agent import Told
 
 
 class Counter(penstock.Agent):
@@ -55,6 +59,50 @@ class Talking(penstock.Agent):
     async def on_tick(self, state):
         told = await self.game.exchange(self, state.obs[0])
         state.obs = [state.obs[0], sum(told.values())]
+
+
+class Hasty(Talking):
+    """Waits for the other agents of its game for a moment only."""
+
+    async def on_tick(self, state):
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.game.exchange(self, state.obs[0]), 0.01)
+
+
+class Binary(Counter):
+    """Has bodies of its own: two floats. Wants more than one step of each episode."""
+
+    def decode(self, body):
+        seen, reward = struct.unpack("<ff", body)
+        return Told([seen], reward)
+
+    def on_episode(self, episode, final):
+        super().on_episode(episode, final)
+        if len(episode) < 2:
+            raise BadDataError("an episode of one step")
+
+
+class Stacking(Counter):
+    """Sees the last two numbers, in one array that it uses for every tick."""
+
+    observation_space = Box(-1000, 1000, (2,), np.float32)
+
+    def __init__(self):
+        self.stack = np.zeros(2, np.float32)
+
+    def on_tick(self, state):
+        self.stack[:] = self.stack[1], state.obs
+        state.obs = self.stack
+
+
+class Flaky(Counter):
+    """Cannot be made at times."""
+
+    fails: ClassVar[bool] = False
+
+    def __init__(self):
+        if self.fails:
+            raise RuntimeError("not now")
 
 
 class Structured(penstock.Agent):

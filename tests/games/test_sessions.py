@@ -3,6 +3,7 @@
 import contextlib
 import math
 import socket
+import struct
 import threading
 import time
 from pathlib import Path
@@ -17,6 +18,8 @@ from penstock.errors import PenstockError
 from tests.games import agents
 
 AGENT = "tests.games.agents:Counter"
+DEEP = 1000 * b"[" + 1000 * b"]"
+"""JSON that is nested too deeply to be written as text."""
 
 
 def until(condition, seconds: float = 90.0) -> None:
@@ -192,6 +195,38 @@ def test_a_client_that_vanishes_at_its_first_tick_gives_its_row_away():
     }
 
 
+def test_a_client_of_an_agent_with_bodies_of_its_own_may_vanish_or_stop_without_a_word(vanishes, monkeypatch):
+    monkeypatch.setattr("penstock.games.sessions._RECONNECT_S", 0.0)
+    with rehearse("tests.games.agents:Binary", num_steps=8, num_envs=1) as stage:
+        client = GameClient(stage.tcp, "g")
+        client.start()
+        for step in range(2):
+            client.send("tick", struct.pack("<ff", step, step))
+        client.stop()
+        assert agents.Counter.seen.pop()[-1]
+        # Whatever the agent says to it: nobody asks a vanished client again.
+        client.start()
+        client.send("tick", struct.pack("<ff", 7, 0))
+        client.close()
+        monkeypatch.setattr("penstock.games.node._SWEEP_S", 0.0)
+        until(lambda: agents.Counter.seen)
+        later = GameClient(stage.tcp, "later", patience=90.0)
+        later.start()
+
+
+def test_a_session_that_has_come_back_does_not_part_with_its_old_connection(monkeypatch):
+    monkeypatch.setattr("penstock.games.sessions._RECONNECT_S", 0.0)
+    with rehearse(AGENT, num_steps=8, num_envs=1) as stage:
+        old, new = GameClient(stage.tcp, "g"), GameClient(stage.tcp, "g")
+        old.start()
+        old.tick([1])
+        new.send("tick", b'{"obs": [2], "reward": 1.0}')
+        old.close()
+        # Several sweeps later.
+        time.sleep(1.0)
+        new.send("tick", b'{"obs": [3], "reward": 1.0}')
+
+
 def test_a_terminated_episode_needs_no_last_observation():
     with rehearse(AGENT, num_steps=1, num_envs=1) as stage:
         client = GameClient(stage.http, "g")
@@ -237,6 +272,26 @@ def test_agents_of_one_game_exchange_what_they_see_within_a_tick():
     assert seen == [[[1, 3], [10, 30]], [[2, 3], [20, 30]]]
 
 
+def test_an_agent_that_gives_up_waiting_takes_the_round_from_nobody():
+    with rehearse("tests.games.agents:Hasty", num_steps=8, num_envs=2) as stage:
+        clients = [GameClient(stage.tcp, f"g-agent-{number}") for number in range(2)]
+        for client in clients:
+            client.start()
+        for step in range(3):
+            for client in clients:
+                client.tick([step, 0])
+
+
+def test_an_agent_that_cannot_be_made_keeps_no_lane(monkeypatch):
+    with rehearse("tests.games.agents:Flaky", num_envs=1) as stage:
+        client = GameClient(stage.http, "g", patience=0.0)
+        monkeypatch.setattr(agents.Flaky, "fails", True)
+        with pytest.raises(RefusedError, match="failed"):
+            client.start()
+        monkeypatch.setattr(agents.Flaky, "fails", False)
+        client.start()
+
+
 def test_structured_observations_and_actions():
     def act(obs):
         assert obs["obs.b"] == 2
@@ -271,6 +326,9 @@ def test_masks_reach_the_rollout():
         (lambda client: client.send("tick", b"[1]"), 400, "no JSON object"),
         (lambda client: client.send("tick", b""), 400, "obs"),
         (lambda client: client.send("stop", b'{"obs": [1], "terminated": 1}'), 400, "terminated"),
+        (lambda client: client.send("tick", b'{"obs": %s}' % DEEP), 400, "obs is"),
+        (lambda client: client.send("tick", b'{"obs": [1], "reward": %s}' % DEEP), 400, "reward is"),
+        (lambda client: client.send("stop", b'{"obs": [1], "terminated": %s}' % DEEP), 400, "terminated is"),
         (lambda client: client.send("jump", b""), 400, "step_kind"),
         (lambda client: client.send("", b""), 400, "this server trains"),
         (lambda client: client.send("start", b""), 409, "has started already"),
@@ -351,6 +409,22 @@ def test_kept_episodes_are_files_and_the_oldest_go(tmp_path):
     assert (whole["action"].tolist(), whole["reward"].tolist()) == ([0, 0], [1, 2])
     assert (bool(whole["terminated"]), bool(whole["vanished"]), str(whole["session"])) == (True, False, "g")
     assert (cut["obs"][:, 0].tolist(), cut["reward"].tolist(), bool(cut["vanished"])) == ([8, 9], [3], True)
+
+
+def test_kept_episodes_hold_what_an_agent_saw_at_each_tick(tmp_path):
+    with rehearse("tests.games.agents:Stacking", keep_episodes=1, num_envs=1) as stage:
+        FakeGame(GameClient(stage.tcp, "g")).play(Script([1, 2, 3, [9, 9]], [1.0, 1.0, 1.0]))
+        (path,) = Path(stage.episodes).glob("*")
+        assert np.load(path)["obs"].tolist() == [[0, 1], [1, 2], [2, 3], [9, 9]]
+
+
+def test_an_episode_that_cannot_be_written_ends_nothing(caplog: pytest.LogCaptureFixture):
+    with rehearse(AGENT, keep_episodes=1, num_envs=1) as stage:
+        Path(stage.episodes).write_text("no folder")
+        game = FakeGame(GameClient(stage.tcp, "g"))
+        for _ in range(2):
+            game.play(Script([[1], [2]], [1.0]))
+    assert caplog.text.count("an episode is not kept: ") == 2
 
 
 def test_a_mistake_in_an_agent_ends_the_run_with_its_text():

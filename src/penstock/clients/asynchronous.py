@@ -72,13 +72,18 @@ class AsyncGameClient(GameSession):
         except OSError as error:
             # A TimeoutError is one, too.
             await self.close()
-            raise EpisodeLostError(f"no reply to {kind}: {error or type(error).__name__}") from None
+            raise EpisodeLostError(f"no reply to {kind}: {str(error) or type(error).__name__}") from None
 
     async def close(self) -> None:
         """Close the connection, as `GameClient.close`."""
         if self._line is not None:
             self._line.close()
             self._line = None
+
+    def __del__(self) -> None:
+        # Otherwise the event loop would keep the connection, and the server the session, of a client that is gone.
+        if self._line is not None:
+            self._line.forget()
 
     async def __aenter__(self) -> "AsyncGameClient":
         return self
@@ -123,4 +128,7 @@ class AsyncGameClient(GameSession):
                 _, line = await loop.create_connection(lambda: Line(self._timeout), host, port, ssl=self._tls)
         except ssl.SSLCertVerificationError as error:
             raise untrusted(error) from None
+        except OSError as error:
+            why = error.strerror or str(error) or f"none within {self._timeout:g} s"
+            raise EpisodeLostError(f"no server at {host}:{port}: {why}") from None
         return line

@@ -118,7 +118,7 @@ class GameClient(GameSession):
             raise
         except OSError as error:
             self.close()
-            raise EpisodeLostError(f"no reply to {kind}: {error or type(error).__name__}") from None
+            raise EpisodeLostError(f"no reply to {kind}: {str(error) or type(error).__name__}") from None
 
     def close(self) -> None:
         """Close the connection. An open episode ends as truncated, unless its session connects again soon."""
@@ -174,7 +174,8 @@ class GameClient(GameSession):
             made = socket.create_connection((self._address.host, self._address.port), self._timeout)
         except OSError as error:
             where = f"{self._address.host}:{self._address.port}"
-            raise EpisodeLostError(f"no server at {where}: {error.strerror or error}") from None
+            why = error.strerror or str(error) or f"none within {self._timeout:g} s"
+            raise EpisodeLostError(f"no server at {where}: {why}") from None
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._tls is None:
             return made

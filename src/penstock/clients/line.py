@@ -55,6 +55,8 @@ class Line(asyncio.Protocol):
             OSError: the connection broke, or there was no reply in time.
             ClosedLineError: the server has closed the connection.
         """
+        if self._reply is not None and not self._reply.done():
+            raise RuntimeError("a client asks for one thing at a time; give each task a client of its own")
         if self._lost is not None or self._transport is None:
             raise self._lost or ClosedLineError(str(closed(hint)))
         self._feed, self._hint = feed, hint
@@ -67,11 +69,20 @@ class Line(asyncio.Protocol):
         return found
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection. A request that waits ends with an error, and is not sent any further."""
         if self._timer is not None:
             self._timer.cancel()
-        if self._transport is not None:
+        if self._transport is not None and self._transport.get_write_buffer_size():
+            self._transport.abort()
+        elif self._transport is not None:
             self._transport.close()
+        if self._reply is not None and not self._reply.done():
+            self._reply.set_exception(ConnectionAbortedError("the client was closed"))
+
+    def forget(self) -> None:
+        """Close the connection of a client that nobody has any more, if its event loop still runs."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.close)
 
     # What the event loop calls.
 

@@ -27,8 +27,11 @@ _BRANCHES = ("Dict", "Tuple")
 
 
 def one_line(value: object, limit: int = 120) -> str:
-    """The ``str`` of an object, on one line of bounded length."""
-    text = " ".join(str(value).split())
+    """The ``str`` of an object, on one line of bounded length. A client's object may be too deep for one."""
+    try:
+        text = " ".join(str(value).split())
+    except RecursionError:
+        text = f"a {type(value).__name__} that is nested too deeply"
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import orjson
 
+from penstock.envs.fields import one_line
 from penstock.errors import BadDataError
 
 __all__ = ["Acts", "Agent", "Game", "State", "Told"]
@@ -117,7 +118,8 @@ class Game:
             self._round = asyncio.get_running_loop().create_future()
         waiting, self._given[agent.name] = self._round, value
         self._look()
-        return await waiting
+        # An agent that gives up waiting must not take the round from the others.
+        return await asyncio.shield(waiting)
 
     def join(self, agent: "Agent") -> None:
         """An agent begins an episode."""
@@ -171,9 +173,9 @@ class Agent:
             raise BadDataError("the body is no JSON object")
         reward, terminated = given.get("reward"), given.get("terminated", False)
         if isinstance(reward, bool) or not isinstance(reward, int | float | None):
-            raise BadDataError(f"reward is {orjson.dumps(reward).decode()[:40]}, which is no number")
+            raise BadDataError(f"reward is {one_line(reward, 40)!r}, which is no number")
         if not isinstance(terminated, bool):
-            raise BadDataError(f"terminated is {str(terminated)[:40]!r}, which is neither true nor false")
+            raise BadDataError(f"terminated is {one_line(terminated, 40)!r}, which is neither true nor false")
         return Told(given.get("obs"), reward, terminated, given.get("action_mask"))
 
     def encode(self, action: Any) -> bytes:  # noqa: ANN401 - as the action space has it

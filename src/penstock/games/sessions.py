@@ -5,6 +5,7 @@ Knows no transport: `GameSteps` is what the protocols of `penstock.serving.serve
 
 import asyncio
 import inspect
+import logging
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -15,17 +16,19 @@ import numpy as np
 
 from penstock.envs.actions import cutter
 from penstock.errors import BadDataError
-from penstock.games.agent import Agent, Game, State
+from penstock.games.agent import Agent, Game, State, Told
 from penstock.games.lane import Lane, RunEndedError
 from penstock.games.lobby import Lobby
 from penstock.saved_runs.episodes import EpisodeFiles, KeptEpisode
 from penstock.serving.observations import FieldReader
 from penstock.serving.server.refusal import Refusal
-from penstock.serving.server.sessions import SessionKey
+from penstock.serving.server.sessions import SessionKey, no_session
 from penstock.serving.server.steps import StepReply
 from penstock.types import Array, Arrays, Discrete, Spaces
 
 __all__ = ["GameSteps"]
+
+log = logging.getLogger("penstock.games")
 
 _WAITING = 64
 """Requests of one session that wait behind its present one."""
@@ -132,7 +135,11 @@ class GameSteps:
         if taken is None:
             text = f"all {self._lobby.size} sessions are taken (--num_envs)"
             raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, text, retry_after=1)
-        session = _Session(key, self._agent(key), *taken, self._loop.time())
+        try:
+            session = _Session(key, self._agent(key), *taken, self._loop.time())
+        except Exception:  # of the user's class
+            self._lobby.give_back(*taken)
+            raise
         session.agent.game.join(session.agent)
         self._live[key] = session
         task = self._loop.create_task(self._run(session))
@@ -193,6 +200,11 @@ class GameSteps:
                 is_on = await self._take(session, request)
             except BadDataError as error:
                 _refuse(request, Refusal(HTTPStatus.BAD_REQUEST, str(error)))
+                # Nobody is there to ask again. What of the episode is known is kept.
+                is_on = request.kind != "vanish"
+            except asyncio.CancelledError:
+                _refuse(request, _ENDED)
+                raise
             except RunEndedError:
                 _refuse(request, _ENDED)
                 is_on = False
@@ -236,13 +248,14 @@ class GameSteps:
         action = await session.lane.act()
         session.last, session.mask = state.obs, state.action_mask
         if self._kept.is_on:
-            session.rows.append((fields, action.copy(), reward))
+            session.rows.append((_copied(fields), action.copy(), reward))
         (one,) = self._cut(action)
         # The array is used again for the next action, and an agent may keep this one.
         return int(one) if isinstance(self._spaces.action, Discrete) else one
 
     async def _end(self, session: _Session, request: _Request) -> None:
-        told = session.agent.decode(request.body)
+        # An empty body says nothing in any encoding.
+        told = session.agent.decode(request.body) if request.body else Told()
         final = State(request.body, told)
         says_nothing = told.obs is None and told.reward is None
         final.vanished = request.kind == "vanish" or (says_nothing and not told.terminated)
@@ -253,6 +266,10 @@ class GameSteps:
         if final.obs is None:
             final.obs, final.action_mask = session.last, session.mask
         final.truncated = not final.terminated
+        if session.has_begun and not final.vanished:
+            # Before the agent is told: what does not fit is refused, and the client may ask again.
+            self._fields(final.obs, final.action_mask)
+            _finite(final.reward)
         await _called(session.agent.on_episode(session.episode, final))
         if not session.has_begun:
             return
@@ -261,10 +278,10 @@ class GameSteps:
         else:
             fields, reward = self._fields(final.obs, final.action_mask), _finite(final.reward)
             await session.lane.end(fields, reward, terminated=final.terminated)
-            session.rows += [(fields, session.rows[-1][1], reward)] if self._kept.is_on else []
+            session.rows += [(_copied(fields), session.rows[-1][1], reward)] if self._kept.is_on else []
         session.has_begun = False
         if self._kept.is_on:
-            self._kept.add(_kept(session, final))
+            self._keep(_kept(session, final))
 
     def _fields(self, obs: Any, action_mask: Any) -> Arrays:  # noqa: ANN401 - a client's
         fields, is_batch = self._reader.read(obs, action_mask)
@@ -273,6 +290,13 @@ class GameSteps:
         return fields
 
     # Bookkeeping.
+
+    def _keep(self, episode: KeptEpisode) -> None:
+        """Write an episode. A full disk is no reason to end the games."""
+        try:
+            self._kept.add(episode)
+        except OSError as error:
+            log.warning("an episode is not kept: %s", error.strerror or error)
 
     def _agent(self, key: SessionKey) -> Agent:
         agent = self._agents.get(key)
@@ -289,8 +313,7 @@ class GameSteps:
         self._check_running()
         session = self._live.get(key)
         if session is None:
-            text = f"there is no session {key[1]!r}; it was stopped, was idle for too long, or never started"
-            raise Refusal(HTTPStatus.NOT_FOUND, text)
+            raise no_session(key)
         if len(session.requests) >= _WAITING:
             text = f"{len(session.requests)} requests of this session wait already"
             raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, text, retry_after=1)
@@ -366,6 +389,11 @@ def _finite(reward: float) -> float:
 def _refuse(request: _Request, refusal: Refusal) -> None:
     if request.reply is not None:
         request.reply.refused(refusal)
+
+
+def _copied(fields: Arrays) -> Arrays:
+    """Of its own: an agent may change its arrays for the next tick."""
+    return {name: values.copy() for name, values in fields.items()}
 
 
 def _kept(session: _Session, final: State) -> KeptEpisode:

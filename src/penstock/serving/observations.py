@@ -107,7 +107,7 @@ def array_of(given: Any, spec: ArraySpec) -> Array:  # noqa: ANN401
 
 def _are_moderate(values: Array) -> bool:
     """Whether floats are finite and fit a float32, as far as the sum of their squares tells; false: perhaps not."""
-    return bool(np.vdot(values, values) < _MODERATE)
+    return float(np.vdot(values, values)) < _MODERATE
 
 
 def _check_inside(name: str, space: Space, values: Array) -> None:

@@ -9,6 +9,7 @@ from penstock.serving.server.access_log import AccessLog
 from penstock.serving.server.connections import Connections
 from penstock.serving.server.limits import Limits
 from penstock.serving.server.metrics import Metrics
+from penstock.serving.server.sessions import SessionKey
 from penstock.serving.server.steps import Steps
 from penstock.serving.server.tokens import Tokens
 
@@ -24,6 +25,7 @@ class Service:
         is_able: whether anything is there that can answer.
         is_ending: the server has been told to end: it is no longer ready.
         connections: those that are open.
+        asked_over: the connection over which each session of Gamecore has asked last, by any object.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -35,6 +37,7 @@ class Service:
     access_log: AccessLog | None = None
     is_ending: bool = False
     connections: Connections = field(default_factory=Connections)
+    asked_over: dict[SessionKey, object] = field(default_factory=dict)
 
     @property
     def is_ready(self) -> bool:

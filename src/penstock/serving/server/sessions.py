@@ -108,8 +108,7 @@ class Sessions:
         """
         session = self._live.get(key)
         if session is None:
-            text = f"there is no session {_shown(key)}; it was stopped, was idle for too long, or never started"
-            raise Refusal(HTTPStatus.NOT_FOUND, text)
+            raise no_session(key)
         session.used = now
         self._live.move_to_end(key)
         return session
@@ -156,6 +155,12 @@ class Sessions:
         """Store carries ``[n, ...]`` in these rows of the table."""
         for name, values in self._table.items():
             values[rows] = carry[name]
+
+
+def no_session(key: SessionKey) -> Refusal:
+    """The refusal of a request to a session that does not live."""
+    text = f"there is no session {_shown(key)}; it was stopped, was idle for too long, or never started"
+    return Refusal(HTTPStatus.NOT_FOUND, text)
 
 
 def _shown(key: SessionKey) -> str:

@@ -13,7 +13,7 @@ from penstock.serving.server.endpoint import Endpoint
 from penstock.serving.server.endpoints import Endpoints
 from penstock.serving.server.recording import OpenEpisode, Recorder
 from penstock.serving.server.refusal import Refusal
-from penstock.serving.server.sessions import SessionKey
+from penstock.serving.server.sessions import SessionKey, no_session
 from penstock.types import Array
 
 __all__ = ["PolicySteps", "StepReply", "Steps"]
@@ -138,8 +138,10 @@ class PolicySteps:
 
     def tick(self, key: SessionKey, body: bytes, reply: StepReply) -> None:
         """The next action of a session."""
-        # The first endpoint says that it has no such session.
-        endpoint, codec, _ = self._at.get(key, self._first)
+        desk = self._at.get(key)
+        if desk is None:
+            raise no_session(key)
+        endpoint, codec, _ = desk
         heard = codec.decode(body)
         asker = _Asker(reply, codec, batched=heard.batched)
         episode = self._episodes.get(key)
@@ -148,7 +150,9 @@ class PolicySteps:
 
     def stop(self, key: SessionKey, body: bytes, reply: StepReply) -> None:
         """End a session, once all that it asked before is answered. Its body counts only if episodes are kept."""
-        desk = self._at.get(key, self._first)
+        desk = self._at.get(key)
+        if desk is None:
+            raise no_session(key)
         if key not in self._episodes:
             desk.endpoint.stop(key, lambda: _done(desk, reply))
             return

@@ -111,7 +111,10 @@ class GamecoreConnection(Connection):
         """The client is gone, or was dropped: tell those who answer which sessions lost their connection."""
         super().connection_lost(exc)
         for key in self._sessions:
-            self.service.steps.parted(key)
+            # It may have come back over another connection before this one ended.
+            if self.service.asked_over.get(key) is self:
+                del self.service.asked_over[key]
+                self.service.steps.parted(key)
 
     def may_read_on(self) -> None:
         """Take the frames that wait, as far as there is room."""
@@ -211,14 +214,15 @@ class GamecoreConnection(Connection):
                 else:
                     self._tick(key, request, reply)
                 # A client that has connected anew goes on with its session here.
-                self._sessions.add(key)
+                self._asked(key)
             case b"start":
                 steps.start(key, _policy(request.key or self._key), request.body, reply)
-                self._sessions.add(key)
+                self._asked(key)
             case b"stop" | b"end":
                 steps.stop(key, request.body, reply)
                 self._bases.drop(request.session)
                 self._sessions.discard(key)
+                self.service.asked_over.pop(key, None)
             case _:
                 raise Refusal(HTTPStatus.BAD_REQUEST, "step_kind is none of start, tick and stop")
 
@@ -230,6 +234,11 @@ class GamecoreConnection(Connection):
             self.unpacked += reply.unpacked
         self.service.steps.tick(key, body, reply)
         self._bases.keep(request, body)
+
+    def _asked(self, key: SessionKey) -> None:
+        """A session has asked here."""
+        self._sessions.add(key)
+        self.service.asked_over[key] = self
 
     def _end_with(self, refusal: Refusal, data: bytes) -> None:
         """Close the connection after the replies that are due, and after ``data``."""

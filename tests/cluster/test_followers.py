@@ -1,22 +1,16 @@
 """A host keeps the gradients and rollouts of its learners until the parameters come that settle them."""
 
-import mmap
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from penstock.cluster.cut import RELAY, apart, host_program
+from penstock.cluster.cut import RELAY, host_program
 from penstock.cluster.followers import Followers
 from penstock.cluster.messages import SlotCopy, Task
 from penstock.cluster.parcels import packed
 from penstock.memory.stream import Stream as StreamMemory
-from penstock.planning import plan
 from penstock.program.graph import Program, Stream
-from penstock.topologies import async_on_policy
 from penstock.types import Arrays
-from penstock.wiring.edges import Wiring
-from tests.planned import prepared
+from tests.cluster.handing import spread_program, wired
 
 OWNER, LIFE = 99, 7
 NAME = "learner.1"
@@ -27,8 +21,7 @@ class Here:
 
     def __init__(self, program: Program) -> None:
         self.program = host_program(program)
-        self._wiring = Wiring(self.program.edges, [(node.name, node.group) for node in self.program.nodes])
-        self._wiring.attach(np.frombuffer(mmap.mmap(-1, self._wiring.nbytes), np.uint8))
+        self._wiring = wired(self.program)
         self.followers = Followers(self.program, self._wiring, OWNER)
         self.gradients, self.rollouts = self._memory(f"gradients.{NAME}"), self._memory("rollouts")
 
@@ -64,9 +57,7 @@ class Here:
 
 @pytest.fixture
 def here() -> Here:
-    settings = {"learners": 2, "num_workers": 2, "num_envs": 4, "exchange": "parameter_server"}
-    found = prepared(**settings, sync_mode="non_blocking")
-    return Here(apart(async_on_policy.build(plan(found, Path("run"), quiet=True)), "10.0.0.1"))
+    return Here(spread_program())
 
 
 def test_the_next_life_finds_what_is_under_way(here: Here) -> None:

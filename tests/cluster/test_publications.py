@@ -1,21 +1,16 @@
 """What home publishes reaches a host once: also a version that is published again with other values."""
 
-import mmap
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 from penstock.cluster import publications
-from penstock.cluster.cut import apart, with_relay
+from penstock.cluster.cut import with_relay
 from penstock.cluster.messages import Publication
 from penstock.memory.board import Board
-from penstock.planning import plan
-from penstock.topologies import async_on_policy
 from penstock.types import Arrays
-from penstock.wiring.edges import Wiring
-from tests.planned import prepared
+from tests.cluster.handing import spread_program, wired
 
 HOST: Any = object()
 
@@ -31,11 +26,8 @@ class Home(NamedTuple):
 def home(monkeypatch: pytest.MonkeyPatch) -> Home:
     """Of a run with two learners that hand their gradients on."""
     monkeypatch.setattr(publications, "as_object", lambda content: content)
-    settings = {"learners": 2, "num_workers": 2, "num_envs": 4, "exchange": "parameter_server"}
-    found = prepared(**settings, sync_mode="non_blocking")
-    program = with_relay(apart(async_on_policy.build(plan(found, Path("run"), quiet=True)), "10.0.0.1"))
-    wiring = Wiring(program.edges, [(node.name, node.group) for node in program.nodes])
-    wiring.attach(np.frombuffer(mmap.mmap(-1, wiring.nbytes), np.uint8))
+    program = with_relay(spread_program())
+    wiring = wired(program)
     return Home(publications.Publications(program, wiring), wiring.board("parameters"))
 
 

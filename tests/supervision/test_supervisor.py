@@ -187,6 +187,16 @@ def test_a_silent_node_is_killed_and_reported_with_its_stacks() -> None:
     assert table.killed == ["env.0"]
 
 
+def test_a_node_that_falls_silent_while_the_run_stops_fails_nothing_unless_it_is_needed() -> None:
+    for group, failed in (("env.0", False), ("learner", True)):
+        supervisor, table, signs = make()
+        supervisor.stop(0.0)
+        signs.silence = Silence(group, group, 6.0)
+        supervisor.tick(0.1)
+        assert table.killed == [group]
+        assert (supervisor.failure is not None) == failed
+
+
 def test_an_end_is_told_by_its_signal() -> None:
     assert describe(Exit("env.0", -9, "")) == "process env.0 was ended by SIGKILL"
     assert describe(Exit("env.0", 3, "")) == "process env.0 ended with status 3"

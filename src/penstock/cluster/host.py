@@ -18,7 +18,7 @@ from penstock.cluster.cut import RELAY, carried, sampled, viewed
 from penstock.cluster.followers import Followers
 from penstock.cluster.messages import Batch, Facts, FilledSlot, Publication, SlotCopy, Task, Vitals, facts
 from penstock.cluster.parcels import packed, unpack
-from penstock.cluster.rings import News, take_news
+from penstock.cluster.rings import PART_BYTES, News, take_news
 from penstock.memory.action_log import Position
 from penstock.memory.segment import Segment
 from penstock.memory.stream import Stream as StreamMemory
@@ -74,6 +74,8 @@ class Host:
         self._tasks: dict[str, Task] = {}
         self._told: dict[str, list[int]] = {}
         """Group -> for each lane, how many of its actions home knows."""
+        self._lives: dict[str, int] = {}
+        """Group -> its latest life that was started or stopped here. Calls may come in another order than they left."""
         self._killed: list[tuple[int, Exit]] = []
         """Lives that ended because home was silent, until home asks again."""
         self._asked = math.inf
@@ -89,6 +91,9 @@ class Host:
 
     async def start(self, group: str, task: Task) -> int:
         """Run a node. What an earlier life of it has left here is dropped. Returns the number of the life."""
+        if task.life <= self._lives.get(group, -1):
+            return task.life
+        self._lives[group] = task.life
         self._drop(group)
         self._asked = time.monotonic()
         node, wiring = task.node, self._wiring
@@ -98,7 +103,7 @@ class Host:
         now = time.monotonic_ns()
         wiring.counters.set(node.name, "heartbeat_ns", now)
         wiring.counters.set(node.name, "busy_until_ns", now + int(START_LIMIT_S * 1e9))
-        for name in TOLD:
+        for name in (*TOLD, "handed_on"):
             wiring.counters.set(node.name, name, 0)
         part = placement(self._program.with_node(self._here(node)), group)
         self._tasks[group] = task
@@ -124,9 +129,9 @@ class Host:
         ]
 
     async def stop(self, group: str, life: int) -> None:
-        """End the process of a node, unless it is in a later life already."""
-        task = self._tasks.get(group)
-        if task is not None and task.life == life:
+        """End the process of a node, unless it is in a later life already. A life that has still to come will not."""
+        if self._lives.get(group, -1) <= life:
+            self._lives[group] = life
             self._drop(group)
 
     async def stacks(self, group: str) -> str:
@@ -135,6 +140,7 @@ class Host:
 
     async def show(self, group: str, life: int, rollouts: Sequence[SlotCopy]) -> None:
         """Show new rollouts to a learner, unless it is in a later life already."""
+        self._asked = time.monotonic()
         task = self._tasks.get(group)
         if task is not None and task.life == life:
             self._followers.show(task.node.name, rollouts)
@@ -142,6 +148,7 @@ class Host:
 
     async def feed(self, news: News) -> None:
         """Take new slots of the table, for learners that sample it and follow no goals."""
+        self._asked = time.monotonic()
         if self._sampled is not None:
             take_news(self._wiring.table_memory(self._sampled.name), None, news)
             self._wiring.bells.ring_all()
@@ -154,6 +161,7 @@ class Host:
             publication: of home.
             rollouts: slot -> the rollout in it, unless this machine has them.
         """
+        self._asked = time.monotonic()
         if self._viewed is not None:
             for slot, rollout in (rollouts or {}).items():
                 unpack(rollout, self._viewed.slot(slot))
@@ -188,7 +196,9 @@ class Host:
         while True:
             # Cleared before the look: a ring behind the look ends the wait.
             self._rung.clear()
-            filled, exits = self._finished(), self._exits()
+            filled, is_all = self._finished()
+            # The end of a process comes behind all that it has filled.
+            exits = self._exits() if is_all else []
             if filled or exits or (left := until - time.monotonic()) <= 0:
                 return Batch(filled, exits, self._vitals())
             try:
@@ -227,15 +237,18 @@ class Host:
         self._followers.drop(task.node.name)
         self._wiring.bells.recover(self._wiring.bell_of(group))
 
-    def _finished(self) -> list[FilledSlot]:
-        found = []
+    def _finished(self) -> tuple[list[FilledSlot], bool]:
+        """What is filled, and whether that is all: the answer is a sign of life, so it must not be long on its way."""
+        found: list[FilledSlot] = []
+        left = PART_BYTES
         for group, task in self._tasks.items():
             stream = self._streams.get(task.node.name)
-            while stream is not None and (slot := stream.take(OWNER)) is not None:
+            while left > 0 and stream is not None and (slot := stream.take(OWNER)) is not None:
                 arrays = stream.slot(slot)
                 episodes = self._unknown(group, task.node, arrays) if task.positions else {}
                 found.append(FilledSlot(group, task.life, slot, stream.sequence(slot), packed(arrays), episodes))
-        return found
+                left -= found[-1].parcel.nbytes
+        return found, left > 0
 
     def _unknown(self, group: str, node: NodeSpec, rollout: Arrays) -> dict[int, Array]:
         """For each lane whose last actions before this rollout went into a dropped one: its episode's actions."""
@@ -275,6 +288,7 @@ class Host:
             now - counters.get(name, "heartbeat_ns"),
             max(0, counters.get(name, "busy_until_ns") - now),
             counters.get(name, "sign"),
+            counters.get(name, "handed_on"),
             {counter: counters.get(name, counter) for counter in TOLD},
         )
 

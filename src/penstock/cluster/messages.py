@@ -85,6 +85,8 @@ class Vitals(NamedTuple):
     busy_ns: int
     """Time that its announced work may still take."""
     sign: int
+    handed_on: int
+    """What its life has handed on."""
     counters: dict[str, int]
 
 

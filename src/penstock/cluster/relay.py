@@ -90,8 +90,10 @@ class Relay:
             group = spec.placement.group
             self._placed[group] = _Placed(machine, placed)
             self._call(machine, "start", group, group, task)
-            self._heard.setdefault(machine, time.monotonic() + START_SILENCE_S - SILENCE_S)
             if machine not in self._collecting:
+                # A machine without nodes was not asked for anything, so its silence meant nothing.
+                now = time.monotonic()
+                self._heard[machine] = now if machine in self._heard else now + START_SILENCE_S - SILENCE_S
                 self._collect(machine)
         self._wiring.bells.ring(self._bell)
 
@@ -119,8 +121,12 @@ class Relay:
             return set(self._lost)
 
     def kill(self, group: str) -> None:
-        """End a node: from now on nothing of this life is delivered. Its process ends a little later."""
+        """End a node: from now on nothing of this life is delivered. Its process ends a little later.
+
+        An end of this life that the supervisor has not heard of is forgotten: it would count for the next life.
+        """
         with self._lock:
+            self._ended = [ended for ended in self._ended if ended.group != group]
             placed = self._placed.pop(group, None)
             self._showing.discard(group)
             if placed is not None and placed.machine not in self._lost:
@@ -173,7 +179,7 @@ class Relay:
             self._collect(machine)
         now = time.monotonic()
         for machine, heard in list(self._heard.items()):
-            if now - heard > SILENCE_S and machine not in self._lost:
+            if now - heard > SILENCE_S and machine in self._collecting:
                 self._lose(machine, f"{machine.name} told nothing for {SILENCE_S:.0f} s")
 
     def _publish(self) -> None:

@@ -228,7 +228,8 @@ class _Spread:
         """End a process."""
         if group == RELAY:
             self._relay.close()
-        elif self._relay.machine_of(group) is not None:
-            self._relay.kill(group)
         else:
-            self._here.kill(group)
+            if self._relay.machine_of(group) is None:
+                self._here.kill(group)
+            # Also where its machine is lost: the relay may still have to tell of that.
+            self._relay.kill(group)

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
+
 from penstock.cluster.cut import RELAY, handing_on, watched
 from penstock.cluster.messages import FilledSlot, SlotCopy, Task, Vitals
 from penstock.cluster.parcels import packed, unpack
@@ -48,7 +50,10 @@ class StandIn:
         self.life = life
         self._node = node
         self._counters = wiring.counters
+        self._handed_on = wiring.counters.get(node.name, "handed_on")
 
+    counts_at_home = False
+    """What the node hands on is counted here, when it is delivered."""
     freed_on_delivery = True
     """A slot on the host is free once home has its content."""
 
@@ -68,6 +73,8 @@ class StandIn:
         counters.set(name, "sign", vitals.sign)
         for counter, value in vitals.counters.items():
             counters.set(name, counter, value)
+        if not self.counts_at_home:
+            counters.set(name, "handed_on", self._handed_on + vitals.handed_on)
 
 
 class EnvStandIn(StandIn):
@@ -79,6 +86,8 @@ class EnvStandIn(StandIn):
         life: the number of this life.
         former: the numbers of its earlier lives, wherever they ran.
     """
+
+    counts_at_home = True
 
     def __init__(self, wiring: Wiring, node: NodeSpec, life: int, former: tuple[int, ...]) -> None:
         super().__init__(wiring, node, life)
@@ -153,6 +162,7 @@ class FollowerStandIn(StandIn):
         started: whether its host has started this life.
     """
 
+    counts_at_home = True
     freed_on_delivery = False
 
     def __init__(
@@ -177,19 +187,31 @@ class FollowerStandIn(StandIn):
 
         Race: gradients are settled meanwhile, and rollouts freed.
 
-        1. Copy the gradients. The last one of a batch names its rollouts.
-        2. Copy all other rollouts. These stay until this life has learned from them.
-        3. Look at the latest publication of the parameters. It comes before what it settles is freed, so it settles
+        1. Read which gradients are settled. Those may still lie here, if the node that owns the parameters has died
+           before it freed them; hosts have no slots for them.
+        2. Copy the gradients. The last one of a batch names its rollouts.
+        3. Copy all other rollouts. These stay until this life has learned from them.
+        4. Look at the latest publication of the parameters. It comes before what it settles is freed, so it settles
            all that was not there to be copied.
         """
         gradients, count = self._gradients, len(self._learners)
-        handed_on = _copies(gradients, lambda sequence: sequence % count == self._me)
+        settled = self._settled()
         written = gradients.written()
-        for slot in (gradients.slot(written[copy.sequence]) for copy in handed_on if copy.sequence in written):
+        under_way = {sequence for sequence in written if int(gradients.slot(written[sequence])["step"]) > settled}
+        copies = _copies(gradients, lambda sequence: sequence % count == self._me)
+        written = gradients.written()
+        for slot in (gradients.slot(written[copy.sequence]) for copy in copies if copy.sequence in written):
             if slot.get("last"):
                 self._shown |= set(slot["rollouts"].tolist())
+        handed_on = tuple(copy for copy in copies if copy.sequence in under_way)
         rollouts = self.unseen()
         return Task(self._node, self.life, (), threads, imports, handed_on, rollouts, self._parameters.publication())
+
+    def _settled(self) -> int:
+        """The number of this learner's last step that is published as settled; -1 before the first publication."""
+        steps = np.full(len(self._learners), -1, np.int64)
+        self._parameters.read({"settled": steps})
+        return int(steps[self._me])
 
     def unseen(self) -> tuple[SlotCopy, ...]:
         """The rollouts that have come since the last call. They count as shown from now on."""

@@ -274,7 +274,9 @@ class Supervisor:
         stacks = self._table.stacks(silence.group)
         self._table.kill(silence.group)
         lines = f"no sign of life from {silence.node} for {silence.seconds:.0f} s; its process was ended.\n{stacks}"
-        self._lose(Exit(silence.group, -signal.SIGKILL, lines), now, outside=False)
+        # While the run stops, a node that the last checkpoint does not need costs nothing: all is saved without it.
+        outside = self.state is State.STOPPING and not self._signs.needed(silence.group)
+        self._lose(Exit(silence.group, -signal.SIGKILL, lines), now, outside=outside)
 
     def _enter(self, state: State, now: float) -> None:
         self.state, self._since = state, now

@@ -91,6 +91,7 @@ class ReplicaNode(WorkingNode):
         try:
             with self._ports.span("turn"):
                 yield from self._steps.until(Goal(int(self._told["last"]), taken, float(self._told["progress"])))
+            self._ports.count("handed_on")
         except DissolvedError:
             # The keeper gives its last commit to all that meet again.
             self._steps.give_up(self._first_state())

@@ -99,6 +99,8 @@ class StreamReplicaNode(WorkingNode):
                 yield lambda: self._due() or stopping()
                 with self._ports.span("update"):
                     done = not stopping() and (yield from self._share())
+                if done:
+                    self._ports.count("handed_on")
             self._team.leave()
 
     def _entered(self, first: Arrays) -> bool:

@@ -1,0 +1,162 @@
+"""The relay with a machine that is none: whom it gives up, what it tells of, what it hands to a next life.
+
+Also the order in which a host takes calls.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from penstock.cluster import host as hosts
+from penstock.cluster import publications
+from penstock.cluster import relay as relays
+from penstock.cluster.cut import RELAY, host_program, with_relay
+from penstock.cluster.followers import Followers
+from penstock.cluster.messages import Batch, Task
+from penstock.cluster.relay import Relay
+from penstock.cluster.stand_in import stand_in
+from penstock.memory.stream import Stream
+from penstock.processes.worker import WorkerSpec
+from penstock.wiring.edges import placement
+from tests.cluster.handing import spread_program, wired
+from tests.runtime.nodes import wait_until
+
+GROUP = "learner.1"
+"""A learner that may run on other machines."""
+
+
+class Machine:
+    """Answers each call at once, but for `collect`: that it answers when it is told to."""
+
+    name = "a machine"
+
+    def __init__(self) -> None:
+        self.has_ended = False
+        self.answers: list[Callable[[Any, None], None]] = []
+
+    def call(self, name: str, replied: Callable[[Any, None], None], *arguments: Any) -> None:
+        if name == "collect":
+            self.answers.append(replied)
+        else:
+            replied(arguments[1].life if name == "start" else None, None)
+
+    def answer(self) -> None:
+        self.answers.pop()(Batch([], [], {}), None)
+
+    def end(self) -> None:
+        self.has_ended = True
+
+
+class Home:
+    """A relay with its thread, and a clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.program = with_relay(spread_program())
+        self.wiring = wired(self.program)
+        self.relay = Relay(self.program, self.wiring)
+        self.now = 1000.0
+        self.relay.begin(1, ())
+
+    def start(self, machine: Machine, life: int) -> None:
+        part = placement(self.program, GROUP)
+        self.relay.start(machine, WorkerSpec(part, {GROUP: life}, {GROUP: tuple(range(1, life))}), 1, ())
+        # Its reply is heard now, not later.
+        self.pass_time(0.0)
+
+    def pass_time(self, seconds: float) -> None:
+        """Let the relay look at its machines so much later."""
+        self.now += seconds
+        for _ in range(2):
+            before = self.wiring.counters.get(RELAY, "heartbeat_ns")
+            self.wiring.bells.ring(self.wiring.bell_of(RELAY))
+            assert wait_until(lambda: self.wiring.counters.get(RELAY, "heartbeat_ns") != before, 60)  # noqa: B023
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
+    monkeypatch.setattr(publications, "as_object", lambda content: content)
+    made = Home()
+    monkeypatch.setattr(relays, "time", SimpleNamespace(monotonic=lambda: made.now))
+    yield made
+    made.relay.close()
+
+
+def test_only_a_machine_that_was_asked_is_given_up_for_its_silence(home: Home) -> None:
+    idle, silent = Machine(), Machine()
+    home.start(idle, 1)
+    home.relay.kill(GROUP)
+    idle.answer()
+    # It runs nothing any more, so nobody asks it.
+    home.pass_time(10 * relays.SILENCE_S)
+    assert not idle.answers
+    assert not home.relay.lost()
+    # Its silence until now counts for nothing either.
+    home.start(idle, 2)
+    home.pass_time(relays.SILENCE_S - 1.0)
+    assert not home.relay.lost()
+    home.relay.kill(GROUP)
+    idle.answer()
+    home.start(silent, 3)
+    home.pass_time(relays.SILENCE_S + 1.0)
+    assert home.relay.lost() == {silent}
+    assert (silent.has_ended, idle.has_ended) == (True, False)
+    assert [ended.group for ended in home.relay.exits()] == [GROUP]
+
+
+def test_an_end_that_nobody_has_heard_of_does_not_count_for_the_next_life(home: Home) -> None:
+    home.start(Machine(), 1)
+    home.pass_time(relays.SILENCE_S + 1.0)
+    # The supervisor has found the node silent in the meantime, and ends it.
+    home.relay.kill(GROUP)
+    assert home.relay.exits() == []
+
+
+def test_a_host_has_slots_for_all_that_a_new_life_is_handed(home: Home) -> None:
+    """The owner of the parameters has settled the first of three gradients, and died before it freed its slot."""
+    edge = home.program.edge("gradients")
+    gradients = Stream(home.wiring.bytes_of("gradients"), edge.arrays, edge.slots)
+    for step in (1, 2, 3):
+        index = gradients.claim(7, 2 * step)
+        slot = gradients.slot(index)
+        slot["learner"][...], slot["step"][...] = 0, step
+        gradients.push(index, 7)
+    parameters = home.wiring.board("parameters")
+    settled = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in parameters.specs}
+    settled["settled"][0] = 1
+    parameters.publish(settled, 1)
+    task = stand_in(home.program, home.wiring, home.program.node(GROUP), 8, (7,)).task(1, ())
+    assert [copy.sequence for copy in task.handed_on] == [4, 6]
+    program = host_program(spread_program())
+    Followers(program, wired(program), 99).begin(task)
+
+
+def test_calls_that_overtake_each_other_start_no_life_that_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+
+    class Processes:
+        def start(self, segment: object, spec: WorkerSpec, threads: int, imports: object) -> None:
+            started.append(spec.incarnations[GROUP])
+
+        def running(self) -> list[str]:
+            return []
+
+    monkeypatch.setattr(hosts, "Processes", Processes)
+    program = host_program(spread_program())
+    host = hosts.Host(program, [])
+
+    async def take() -> None:
+        def task(life: int) -> Task:
+            return Task(program.node(GROUP), life, (), 1, ())
+
+        await host.stop(GROUP, 3)
+        assert await host.start(GROUP, task(3)) == 3
+        await host.start(GROUP, task(5))
+        await host.stop(GROUP, 4)
+        await host.start(GROUP, task(4))
+
+    asyncio.run(take())
+    assert started == [5]

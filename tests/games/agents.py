@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import struct
+import weakref
 from typing import ClassVar
 
 import numpy as np
@@ -103,6 +104,18 @@ class Flaky(Counter):
     def __init__(self):
         if self.fails:
             raise RuntimeError("not now")
+
+
+class Counted(Counter):
+    """Knows which objects of its class there are."""
+
+    alive: ClassVar[weakref.WeakSet] = weakref.WeakSet()
+
+    def __init__(self):
+        self.alive.add(self)
+
+    def on_episode(self, episode, final):
+        """Nothing."""
 
 
 class Structured(penstock.Agent):

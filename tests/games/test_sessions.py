@@ -1,6 +1,7 @@
 """Sessions of games: their rows are compared with rollouts written by hand."""
 
 import contextlib
+import gc
 import math
 import socket
 import struct
@@ -416,6 +417,27 @@ def test_kept_episodes_hold_what_an_agent_saw_at_each_tick(tmp_path):
         FakeGame(GameClient(stage.tcp, "g")).play(Script([1, 2, 3, [9, 9]], [1.0, 1.0, 1.0]))
         (path,) = Path(stage.episodes).glob("*")
         assert np.load(path)["obs"].tolist() == [[0, 1], [1, 2], [2, 3], [9, 9]]
+
+
+def test_a_kept_episode_without_an_end_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch):
+    # A row has 12 bytes: one of float32 and one of int64.
+    monkeypatch.setattr("penstock.games.sessions._EPISODE_BYTES", 30)
+    with rehearse(AGENT, keep_episodes=9, num_envs=1) as stage:
+        FakeGame(GameClient(stage.tcp, "g")).play(Script([[1], [2], [3], [4], [5]], [1.0, 2.0, 3.0, 4.0]))
+        first, last = (dict(np.load(path)) for path in sorted(Path(stage.episodes).glob("*")))
+    assert (first["obs"][:, 0].tolist(), first["reward"].tolist(), bool(first["vanished"])) == ([1, 2, 3], [1, 2], True)
+    assert (last["obs"][:, 0].tolist(), last["reward"].tolist(), bool(last["vanished"])) == ([4, 5], [4], False)
+
+
+def test_agents_that_play_no_more_are_forgotten():
+    with rehearse("tests.games.agents:Counted", num_envs=2) as stage:
+        GameClient(stage.tcp, "world-agent-0").start()
+        for number in range(1, 30):
+            with GameClient(stage.tcp, f"world-agent-{number}") as client:
+                client.start()
+                client.stop()
+        gc.collect()
+        assert len(agents.Counted.alive) <= 4 * 2 + 1
 
 
 def test_an_episode_that_cannot_be_written_ends_nothing(caplog: pytest.LogCaptureFixture):

@@ -10,7 +10,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -37,6 +37,8 @@ _RECONNECT_S = 10.0
 _BETWEEN = "-agent-"
 """Between the names of game and agent, in the name of a session."""
 _CONTENT = "application/octet-stream"
+_EPISODE_BYTES = 64 << 20
+"""A kept episode with more bytes is written in parts; all but the last look as if their client had vanished."""
 _LARGEST = float(np.finfo(np.float32).max)
 _ENDED = Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the run has ended")
 
@@ -48,6 +50,9 @@ class _Request(NamedTuple):
     """``tick``, ``stop``; or ``vanish``, which the server asks for itself."""
     body: bytes = b""
     reply: StepReply | None = None
+
+
+_Row: TypeAlias = tuple[Arrays, Array, float]
 
 
 class _Session:
@@ -68,8 +73,10 @@ class _Session:
         # Otherwise an episode without an end would fill the memory for nothing.
         self.wants_episode = type(agent).on_episode is not Agent.on_episode
         self.episode: list[State] = []
-        self.rows: list[tuple[Arrays, Array, float]] = []
+        self.rows: list[_Row] = []
         """For kept episodes: observation, action, and the reward before."""
+        self.bytes = 0
+        """Of these rows."""
         self.last: Any = None
         """The last observation, as the agent gave it."""
         self.mask: Any = None
@@ -249,6 +256,9 @@ class GameSteps:
         session.last, session.mask = state.obs, state.action_mask
         if self._kept.is_on:
             session.rows.append((_copied(fields), action.copy(), reward))
+            session.bytes += action.nbytes + sum(values.nbytes for values in fields.values())
+            if session.bytes > _EPISODE_BYTES:
+                self._keep(session, terminated=False, vanished=True)
         (one,) = self._cut(action)
         # The array is used again for the next action, and an agent may keep this one.
         return int(one) if isinstance(self._spaces.action, Discrete) else one
@@ -278,10 +288,11 @@ class GameSteps:
         else:
             fields, reward = self._fields(final.obs, final.action_mask), _finite(final.reward)
             await session.lane.end(fields, reward, terminated=final.terminated)
-            session.rows += [(_copied(fields), session.rows[-1][1], reward)] if self._kept.is_on else []
+            if session.rows:
+                session.rows.append((_copied(fields), session.rows[-1][1], reward))
         session.has_begun = False
-        if self._kept.is_on:
-            self._keep(_kept(session, final))
+        if session.rows:
+            self._keep(session, terminated=final.terminated, vanished=final.vanished)
 
     def _fields(self, obs: Any, action_mask: Any) -> Arrays:  # noqa: ANN401 - a client's
         fields, is_batch = self._reader.read(obs, action_mask)
@@ -291,10 +302,11 @@ class GameSteps:
 
     # Bookkeeping.
 
-    def _keep(self, episode: KeptEpisode) -> None:
-        """Write an episode. A full disk is no reason to end the games."""
+    def _keep(self, session: _Session, *, terminated: bool, vanished: bool) -> None:
+        """Write the rows of a session as an episode. A full disk is no reason to end the games."""
+        rows, session.rows, session.bytes = session.rows, [], 0
         try:
-            self._kept.add(episode)
+            self._kept.add(_kept(str(session.key[1]), rows, terminated=terminated, vanished=vanished))
         except OSError as error:
             log.warning("an episode is not kept: %s", error.strerror or error)
 
@@ -348,13 +360,13 @@ class GameSteps:
         self._lobby.give_back(session.number, session.lane)
         game = session.agent.game
         game.leave(session.agent)
-        if not game.agents and len(self._agents) > 4 * self._lobby.size:
-            self._forget(game)
+        if len(self._agents) > 4 * self._lobby.size:
+            self._forget()
 
-    def _forget(self, game: Game) -> None:
-        """Clients that choose a new name for each episode must not fill the memory."""
-        self._games.pop(game.name, None)
-        self._agents = {key: agent for key, agent in self._agents.items() if agent.game is not game}
+    def _forget(self) -> None:
+        """Keep the agents that play now: clients that choose a new name for each episode must not fill the memory."""
+        self._agents = {key: agent for key, agent in self._agents.items() if key in self._live}
+        self._games = {agent.game.name: agent.game for agent in self._agents.values()}
 
 
 class _Acting:
@@ -396,16 +408,15 @@ def _copied(fields: Arrays) -> Arrays:
     return {name: values.copy() for name, values in fields.items()}
 
 
-def _kept(session: _Session, final: State) -> KeptEpisode:
-    rows = session.rows
+def _kept(session: str, rows: list[_Row], *, terminated: bool, vanished: bool) -> KeptEpisode:
     names: Mapping[str, Array] = rows[0][0]
     obs = {name: np.concatenate([fields[name] for fields, _, _ in rows]) for name in names}
     actions = [action for _, action, _ in rows]
     return KeptEpisode(
-        session=str(session.key[1]),
+        session=session,
         obs=obs,
-        action=np.concatenate(actions if final.vanished else actions[:-1]),
+        action=np.concatenate(actions if vanished else actions[:-1]),
         reward=np.array([reward for _, _, reward in rows[1:]], np.float32),
-        terminated=final.terminated,
-        vanished=final.vanished,
+        terminated=terminated,
+        vanished=vanished,
     )

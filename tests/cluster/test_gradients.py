@@ -89,7 +89,9 @@ def test_a_death_apart_loses_no_rollout_and_doubles_none(cluster, tmp_path: Path
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("killed", [2, pytest.param(0, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "killed", [1, pytest.param(2, marks=pytest.mark.nightly), pytest.param(0, marks=pytest.mark.nightly)]
+)
 def test_learners_of_a_table_take_all_steps_that_are_due(cluster, tmp_path: Path, killed: int) -> None:
     settings = {**TABLE, "runtime": "ray", "address": cluster.address, "log_dir": str(tmp_path), "save_interval": 10}
     with killing(["learner.1"] * killed, tmp_path) if killed else nullcontext():
@@ -101,7 +103,8 @@ def test_learners_of_a_table_take_all_steps_that_are_due(cluster, tmp_path: Path
     assert killed or found["settled"].min() > 0
 
 
-# The last test of this module: it takes a host away.
+# The last test of this module: it takes a host away. Shorter: the last one of ``test_learners.py`` does so, too.
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_a_host_that_is_lost_with_a_learner_changes_no_bit(cluster, tmp_path: Path) -> None:
     launcher = Launcher(tmp_path, cluster.address, updates=12, **TWO)

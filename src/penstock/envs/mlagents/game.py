@@ -18,6 +18,8 @@ __all__ = ["Action", "Game"]
 _HOST = "127.0.0.1"
 _END_S = 5.0
 _LOOK_S = 0.5
+_MOST_MESSAGE = 128 << 20
+"""Bytes of one call of the game, which holds what all its agents see in a step."""
 _CALLS = 2
 """At once: that of a game that is gone, and that of its successor."""
 _OLDEST = (1, 3)
@@ -107,7 +109,7 @@ class Game:
                 self._process.wait()
 
     def _listening(self, port: int) -> tuple[Any, int]:
-        sizes = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
+        sizes = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", _MOST_MESSAGE)]
         server = grpc.server(ThreadPoolExecutor(_CALLS), options=[*sizes, ("grpc.so_reuseport", 0)])
         service, method = METHOD.strip("/").split("/")
         called = grpc.unary_unary_rpc_method_handler(self._exchange, Message.FromString, Message.SerializeToString)

@@ -52,6 +52,14 @@ class NumberedEnv(gymnasium.Env):
         """Called in the step of a test episode."""
 
 
+class UnclosableEnv(NumberedEnv):
+    """Raises where the nodes of a run close it."""
+
+    def close(self):
+        if os.environ.get("PENSTOCK_GROUP", "").startswith(("env", "evaluator", "player")):
+            raise RuntimeError("the renderer is gone already")
+
+
 class InterruptingEnv(NumberedEnv):
     """Its launcher gets a Ctrl-C once the final evaluation plays."""
 
@@ -263,3 +271,9 @@ def test_what_an_environment_prints_in_its_own_process_is_no_part_of_the_answer(
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["episodes"] == 2
     assert "loading the simulator" in done.stderr
+
+
+def test_an_environment_that_cannot_be_closed_fails_no_run_whose_work_is_saved(tmp_path) -> None:
+    result = train(tmp_path, "UnclosableEnv", eval_interval=1, eval_episodes=4, max_restarts=0)
+    assert result.evaluation is not None
+    assert (result.run_folder / "policy.onnx").exists()

@@ -218,7 +218,10 @@ class Warded:
     def _listen(self, timeout_s: float | None) -> None:
         """Read the messages of the warden; wait for the first one at most ``timeout_s``."""
         while select.select([self._control], [], [], timeout_s)[0]:
-            content = self._control.recv(65_536)
+            try:
+                content = self._control.recv(65_536)
+            except ConnectionResetError:  # it died before it had read the last message
+                content = b""
             if not content:
                 raise _no_warden()
             self._received += content

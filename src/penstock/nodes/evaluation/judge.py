@@ -116,16 +116,17 @@ class JudgeNode:
     def _collect(self) -> None:
         """Commit all waiting answers, then release their slots."""
         taken = []
-        found = {name: values.copy() for name, values in self._found().items()} if self._answers.ready() else {}
         while (index := self._answers.take()) is not None:
             taken.append(index)
+        if not taken:
+            return
+        found = {name: values.copy() for name, values in self._found().items()}
+        for index in taken:
             answer = self._answers.slot(index)
             number = int(answer["number"])
             if found["ending"][number] == Ending.UNKNOWN:
                 for name in ("ending", "episode_return", "length"):
                     found[name][number] = answer[name]
-        if not taken:
-            return
         self._latest = time.monotonic()
         self._commit(dict(found))
         for index in taken:

@@ -113,6 +113,21 @@ def test_a_run_that_trains_is_not_pruned(trained):
         prune(folder, 1)
 
 
+def test_good_versions_are_not_pruned_for_a_damaged_one(trained):
+    folder = RunFolder.open(trained.run_folder)
+    before = list_checkpoints(folder.path)
+    state = before[-1] / "state.safetensors"
+    content = state.read_bytes()
+    state.write_bytes(content[:-1])
+    try:
+        with pytest.raises(CheckpointError, match=before[-1].name):
+            prune(folder, 1)
+    finally:
+        state.write_bytes(content)
+    assert len(before) > 1
+    assert list_checkpoints(folder.path) == before
+
+
 def test_the_command(trained, capsys):
     run = str(trained.run_folder)
 

@@ -340,7 +340,11 @@ def test_what_is_no_bundle_is_not_overwritten(trained, tmp_path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "notes.txt").write_text("mine")
     (tmp_path / "file").write_text("mine")
-    for taken in (tmp_path / "notes", tmp_path / "file", trained("ppo")):
+    # Others have a manifest, too.
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "manifest.json").write_text('{"name": "my app"}')
+    checkpoint = next((trained("ppo") / "checkpoints").iterdir())
+    for taken in (tmp_path / "notes", tmp_path / "file", tmp_path / "site", checkpoint, trained("ppo")):
         with pytest.raises(BundleError, match="is there already and is no bundle; give another --out"):
             penstock.export(trained("ppo"), taken)
 

@@ -142,9 +142,12 @@ def prune(folder: RunFolder, keep: int, every: int = 0) -> list[str]:
 
     Raises:
         RunFolderError: a process writes the run.
+        CheckpointError: the latest version is damaged: an older one may be the only good one.
     """
     before = [path.name for path in list_checkpoints(folder.path)]
     with folder.claim():
+        if latest := list_checkpoints(folder.path)[-1:]:
+            load_checkpoint(latest[0])
         prune_checkpoints(folder.path, keep, every)
     left = {path.name for path in list_checkpoints(folder.path)}
     return [name for name in before if name not in left]

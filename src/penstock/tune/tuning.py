@@ -165,9 +165,8 @@ def _with(config: Config, settings: Mapping[str, Any]) -> Config:
     """The config of a trial. Settings may be any; those of a resumed run may not."""
     given = {name: value for name, value in config.values().items() if value is not None}
     given |= settings
-    if config.run.num_workers == "auto":
+    if config.run.num_workers == "auto" and "num_workers" not in settings:
         # Trials share the machine: each takes one core, so that many run at once.
-        given.setdefault("num_workers", 1)
         given["num_workers"] = 1
     return from_mapping(given)
 

@@ -6,20 +6,26 @@ from pathlib import Path
 from penstock.errors import BundleError
 from penstock.saved_runs.durable import replace_folder, write_folder
 from penstock.saved_runs.manifest import MANIFEST, SIZE_LIMIT, seal
-from penstock.serving.bundle.contents import FORMAT, Facts
-from penstock.serving.bundle.reading import is_bundle
+from penstock.serving.bundle.contents import FORMAT, GRAPHS, MOBILE, PARAMETERS, PROGRAM, SAMPLE, Facts
 
 __all__ = ["check_place", "write_bundle"]
 
+_OWN = {MANIFEST, SAMPLE, MOBILE, PARAMETERS, PROGRAM, *GRAPHS.values()}
+"""All files that a bundle may hold."""
+
 
 def check_place(folder: Path) -> None:
-    """Check that a bundle may be written here: the folder is not there, is empty, or is a bundle.
+    """Check that a bundle may be written here: the folder is not there, is empty, or holds a bundle and nothing else.
+
+    Other folders have a manifest, too: those of checkpoints, and of many programs.
 
     Raises:
         BundleError: it is something else.
     """
     try:
-        taken = folder.exists() and not is_bundle(folder) and (not folder.is_dir() or any(folder.iterdir()))
+        names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+        is_ours = names <= _OWN and bool(names & {SAMPLE, *GRAPHS.values()})
+        taken = folder.exists() and not (folder.is_dir() and (not names or is_ours))
     except OSError as error:
         raise BundleError(f"cannot write {folder}: {error.strerror or error}") from error
     if taken:

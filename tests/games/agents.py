@@ -95,6 +95,9 @@ class Stacking(Counter):
         self.stack[:] = self.stack[1], state.obs
         state.obs = self.stack
 
+    def on_episode(self, episode, final):
+        self.on_tick(final)
+
 
 class Flaky(Counter):
     """Cannot be made at times."""

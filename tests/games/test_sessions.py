@@ -414,9 +414,9 @@ def test_kept_episodes_are_files_and_the_oldest_go(tmp_path):
 
 def test_kept_episodes_hold_what_an_agent_saw_at_each_tick(tmp_path):
     with rehearse("tests.games.agents:Stacking", keep_episodes=1, num_envs=1) as stage:
-        FakeGame(GameClient(stage.tcp, "g")).play(Script([1, 2, 3, [9, 9]], [1.0, 1.0, 1.0]))
+        FakeGame(GameClient(stage.tcp, "g")).play(Script([1, 2, 3, 9], [1.0, 1.0, 1.0]))
         (path,) = Path(stage.episodes).glob("*")
-        assert np.load(path)["obs"].tolist() == [[0, 1], [1, 2], [2, 3], [9, 9]]
+        assert np.load(path)["obs"].tolist() == [[0, 1], [1, 2], [2, 3], [3, 9]]
 
 
 def test_a_kept_episode_without_an_end_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch):

@@ -1,6 +1,6 @@
 """Line: a connection of a coroutine's client, on which one request at a time is answered. Knows no protocol.
 
-It calls no stream of asyncio, and one timer serves all its requests: both took half of a client's time.
+Without streams of asyncio, and with one timer for all requests, a tick takes 30 % less of the client's time.
 """
 
 import asyncio

@@ -129,7 +129,7 @@ class Host:
         ]
 
     async def stop(self, group: str, life: int) -> None:
-        """End the process of a node, unless it is in a later life already. A life that has still to come will not."""
+        """End the process of a node, unless it is in a later life already. If its start comes later, it is refused."""
         if self._lives.get(group, -1) <= life:
             self._lives[group] = life
             self._drop(group)

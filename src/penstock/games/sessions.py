@@ -276,10 +276,6 @@ class GameSteps:
         if final.obs is None:
             final.obs, final.action_mask = session.last, session.mask
         final.truncated = not final.terminated
-        if session.has_begun and not final.vanished:
-            # Before the agent is told: what does not fit is refused, and the client may ask again.
-            self._fields(final.obs, final.action_mask)
-            _finite(final.reward)
         await _called(session.agent.on_episode(session.episode, final))
         if not session.has_begun:
             return

@@ -18,6 +18,7 @@ PenstockError
 """
 
 import difflib
+import signal
 import traceback
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -155,6 +156,14 @@ def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
     """A hint ``"; did you mean a, b?"`` with the names closest to ``name``, or an empty string."""
     close = difflib.get_close_matches(name, list(known), n=count, cutoff=0.5)
     return f"; did you mean {', '.join(close)}?" if close else ""
+
+
+def signal_name(number: int) -> str:
+    """The name of a signal, as SIGKILL. A real-time signal has a number alone."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def place_in(module: str, error: Exception) -> str:

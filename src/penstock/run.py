@@ -143,9 +143,11 @@ def resume(
     more = {} if timesteps is None else {"timesteps": timesteps}
     given = given_of(env, wrap, reward)
     folder = RunFolder.open(Path(run))
-    config = with_changes(folder.read_config(), {**(settings or {}), **more})
-    with _opened(processes, config.run) as opened:
-        return _resume(opened, folder, config, given, checkpoint, quiet=quiet)
+    # Claimed before anything is read: another process may go on with the run until then.
+    with folder.claim():
+        config = with_changes(folder.read_config(), {**(settings or {}), **more})
+        with _opened(processes, config.run) as opened:
+            return _resume(opened, folder, config, given, checkpoint, quiet=quiet)
 
 
 def _not_taken(call: Callable[..., Any], name: str) -> ConfigError:
@@ -265,6 +267,7 @@ def _train(processes: Processes, config: Config, given: Given, *, quiet: bool) -
                     made = folder.make()
             _raise_if_any(interrupts)
             with folder.claim():
+                folder.become_latest()
                 folder.write_config(prepared.config)
                 program, _ = _begin_table(program, None)
                 outcome = _launch(processes, prepared, folder, program)
@@ -290,16 +293,16 @@ def _resume(
         the_plan = plan(prepared, folder.path, quiet=quiet, begin=begin)
     program = _checked_on_machine(_topology(the_plan), prepared)
     over = nothing_to_do(prepared.config.run, folder.path, begin.arrays)
-    with folder.claim():
-        with _joined(program, prepared.config.run):
-            program, found = _begin_table(program, begin)
-            if not over:
-                folder.write_config(prepared.config)
-            set_aside_after(folder.path, int(begin.manifest["update"]))
-            folder.clear_trace()
-            begun_anew = sum(start.position is None for start in the_plan.starts)
-            outcome = _launch(processes, prepared, folder, program)
-        result = _finish(processes, prepared, folder, outcome, begun_anew, quiet=quiet)
+    with _joined(program, prepared.config.run):
+        folder.become_latest()
+        program, found = _begin_table(program, begin)
+        if not over:
+            folder.write_config(prepared.config)
+        set_aside_after(folder.path, int(begin.manifest["update"]))
+        folder.clear_trace()
+        begun_anew = sum(start.position is None for start in the_plan.starts)
+        outcome = _launch(processes, prepared, folder, program)
+    result = _finish(processes, prepared, folder, outcome, begun_anew, quiet=quiet)
     changed = differences(begin.manifest, prepared.manifest())
     of_table = table_differences(prepared.spec, begin.manifest, found)
     return replace(result, notes=over or (*changed, *of_table, *result.notes))

@@ -147,6 +147,20 @@ def test_what_is_remembered_of_attempts_may_be_damaged(run, tmp_path) -> None:
     assert judged_up_to(RunFolder(run), tmp_path) == 7
 
 
+def test_each_folder_of_episodes_has_numbers_of_its_own(run, tmp_path) -> None:
+    """Numbers in another folder may be lower, and a folder that was emptied begins with 1 again."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    keep(first, 40)
+    keep(second, 30, seed=1)
+    assert penstock.retrain(run, experience=first, drift=0.0).newest == 40
+    assert "no new episodes" not in penstock.retrain(run, experience=second, drift=0.0).text
+    for place in (first, second):
+        assert "no new episodes" in penstock.retrain(run, experience=place, drift=0.0).text
+    shutil.rmtree(first)
+    keep(first, 30, seed=2)
+    assert "no new episodes" not in penstock.retrain(run, experience=first, drift=0.0).text
+
+
 def test_without_a_drift_nothing_is_learned(run, tmp_path) -> None:
     place = tmp_path / "kept"
     keep(place, 50)

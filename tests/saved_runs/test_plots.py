@@ -38,6 +38,8 @@ def make_run(path, updates):
 def test_several_runs_are_compared_in_one_picture(tmp_path):
     make_run(tmp_path / "logs" / "first", 50)
     make_run(tmp_path / "logs" / "second é", 70)
+    make_run(tmp_path / "logs" / "$third_{", 9)
+    make_run(tmp_path / "logs" / "fourth$", 9)
     (tmp_path / "logs" / "not a run").mkdir()
     path = plot(tmp_path / "logs", save=True, smooth=0.1)
     assert path == tmp_path / "logs" / "curves.png"

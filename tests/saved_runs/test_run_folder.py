@@ -93,16 +93,26 @@ def test_a_run_is_found_by_path_by_name_and_as_latest(tmp_path):
 def test_latest_is_the_run_that_was_begun_or_resumed_last_whatever_the_clock_says(tmp_path):
     first, second, third = made(tmp_path), made(tmp_path), made(tmp_path)
     for seconds, folder in ((300, first), (100, second)):
-        with folder.claim():
-            os.utime(folder.config_path, (seconds, seconds))
+        folder.become_latest()
+        os.utime(folder.config_path, (seconds, seconds))
     os.utime(third.config_path, (900, 900))
     # The third was begun by a version that did not number runs.
     assert list_runs(tmp_path) == [third.path, first.path, second.path]
-    with first.claim():
-        pass
+    first.become_latest()
     assert RunFolder.find("latest", tmp_path) == first
+    with second.claim():
+        pass
+    assert RunFolder.find("latest", tmp_path) == first, "what only prunes or retrains an older run begins nothing"
     (second.path / ".number").write_text("no number")
     assert list_runs(tmp_path) == [second.path, third.path, first.path]
+
+
+def test_a_run_named_by_where_one_stands_has_its_own_name(tmp_path, monkeypatch):
+    folder = made(tmp_path)
+    monkeypatch.chdir(folder.checkpoints)
+    assert RunFolder.open("..") == folder
+    monkeypatch.chdir(folder.path)
+    assert RunFolder.open(".") == folder
 
 
 def test_a_run_that_is_not_there(tmp_path):

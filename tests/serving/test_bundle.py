@@ -349,6 +349,15 @@ def test_what_is_no_bundle_is_not_overwritten(trained, tmp_path) -> None:
             penstock.export(trained("ppo"), taken)
 
 
+def test_a_link_to_a_bundle_stays_a_link(trained, bundle, tmp_path) -> None:
+    link = tmp_path / "current"
+    link.symlink_to(bundle)
+    before = (bundle / "manifest.json").read_bytes()
+    penstock.export(trained("a2c"), out=link)
+    assert link.is_symlink()
+    assert (bundle / "manifest.json").read_bytes() != before
+
+
 def test_what_does_not_fit_a_bundle_is_refused(trained, bundle, tmp_path) -> None:
     with pytest.raises(BundleError, match=r"has no graph in int8, only in fp32$"):
         penstock.load_policy(bundle, precision="int8")

@@ -50,6 +50,19 @@ def test_a_group_is_silent_once_its_loop_stands_still(monkeypatch) -> None:
     assert (silence.group, silence.seconds) == ("monitor", 11.0)
 
 
+def test_a_run_is_saved_once_its_last_checkpoint_is_written(monkeypatch) -> None:
+    run = Run(monkeypatch)
+    ((_, saved),) = run.wiring.streams()
+    slot = saved.claim(1, 0)
+    saved.push(slot, 1)
+    assert not run.signs.saved()
+    run.wiring.counters.set("learner", "finished", 1)
+    assert not run.signs.saved()
+    assert saved.take(2) == slot
+    saved.release(slot, 2)
+    assert run.signs.saved()
+
+
 def test_a_group_that_commits_has_achieved_what_it_committed(monkeypatch) -> None:
     """A learner whose every life fails hands its last checkpoint on again each time: that is no progress."""
     run = Run(monkeypatch)

@@ -46,6 +46,7 @@ class Signs:
     def __init__(self) -> None:
         self.learner_finished = False
         self.all_drained = False
+        self.all_saved = False
         self.said: list[str] = []
         self.silence: Silence | None = None
         self.nobody_reads = False
@@ -80,6 +81,9 @@ class Signs:
 
     def drained(self, running) -> bool:
         return self.all_drained
+
+    def saved(self) -> bool:
+        return self.all_saved
 
     def stop(self) -> None:
         self.said.append("stop")
@@ -164,6 +168,26 @@ def test_a_learner_that_never_finishes_stopping_is_killed() -> None:
     assert sorted(table.killed) == ["env.0", "learner", "monitor"]
     assert supervisor.failure is not None
     assert "env.0, learner, monitor did not write the last checkpoint within 10 s" in supervisor.failure.detail
+
+
+def test_who_is_still_busy_once_all_is_saved_fails_nothing() -> None:
+    supervisor, table, signs = make()
+    signs.learner_finished = signs.all_saved = True
+    supervisor.tick(0.0)
+    supervisor.tick(10.0)
+    assert supervisor.tick(10.2) is State.ENDING
+    assert signs.said == ["stop", "end"]
+    assert supervisor.tick(12.3) is State.ENDED
+    assert supervisor.failure is None
+    assert "monitor" in table.killed
+
+
+def test_a_signal_without_a_name_has_a_number() -> None:
+    supervisor, table, _ = make()
+    table.end("env.0", -40)
+    supervisor.tick(0.0)
+    assert supervisor.failure is not None
+    assert describe(supervisor.failure) == "process env.0 was ended by signal 40"
 
 
 def test_a_learner_that_waits_for_a_dead_reader_is_not_waited_for() -> None:

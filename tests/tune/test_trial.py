@@ -36,11 +36,17 @@ def test_a_trial_goes_on_as_a_changed_copy_of_another_one(tmp_path: Path):
     (copy,) = copies.iterdir()
     # A run that has all its steps already would not begin again. Reports may be behind the checkpoint.
     steps = int(load_checkpoint(find_checkpoint(copy)).arrays["steps"])
+    # What the trial did before counts no more, whatever its name.
+    begun_before = tmp_path / "weak" / "Zebra-v1-ppo-20260101-000000"
+    begun_before.mkdir()
+    (begun_before / "config.toml").write_text("")
+    assert weak.run_folder == begun_before
     weak.resume(copy, {"lr": 0.5, "timesteps": steps + 2048})
     while not weak.wait()["done"]:
         pass
     run = weak.run_folder
     assert run is not None
+    assert run.name.startswith(copy.name)
     assert RunFolder.open(run).read_config().algorithm.lr == 0.5
 
 

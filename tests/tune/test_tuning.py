@@ -9,7 +9,7 @@ from penstock.config.sources import from_mapping
 from penstock.errors import ConfigError
 from penstock.tune.search import Search
 from penstock.tune.table import as_table
-from penstock.tune.tuning import METRIC, _domain, _proposing, tune
+from penstock.tune.tuning import METRIC, _domain, _most_workers, _proposing, tune
 
 SMALL = {"env": "CartPole-v1", "num_steps": 32, "timesteps": 512, "eval_episodes": 2, "epochs": 1}
 
@@ -56,6 +56,13 @@ def test_optuna_learns_from_each_trial_what_to_propose_next():
         assert lr == trial.params["lr"]
         proposing.on_trial_complete(str(number), {METRIC: -abs(lr - 1e-3)})
         study.tell(trial, -abs(lr - 1e-3))
+
+
+def test_a_trial_reserves_as_many_cores_as_it_may_have_workers():
+    config = from_mapping({**SMALL, "num_workers": 2})
+    assert _most_workers(config, ()) == 2
+    assert _most_workers(config, (Search("num_workers", "choice", (1, 3)),)) == 3
+    assert _most_workers(from_mapping({**SMALL, "num_workers": "auto"}), ()) == 1
 
 
 def test_optuna_that_is_missing_or_does_not_fit_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -8,9 +8,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from signal import Signals
 
-from penstock.errors import RunFolderError
+from penstock.errors import RunFolderError, signal_name
 from penstock.metrics.jsonl import JsonLines, each_report
 from penstock.metrics.progress import progress_sink
 from penstock.metrics.report import EVAL_RETURN, RESTARTS, STEPS_PER_SECOND, Report, Sink, read_report
@@ -147,7 +146,7 @@ class MonitorNode:
             self._told[node] = count
             values = {f"{RESTARTS}{node}": count, "death/status": status, "death/uptime_s": uptime_s}
             values |= self._rows(self._ports.counters())
-            how = f"was ended by {Signals(-status).name}" if status < 0 else f"ended with status {status}"
+            how = f"was ended by {signal_name(-status)}" if status < 0 else f"ended with status {status}"
             note = f"{node} {how} after {uptime_s:.1f} s and was started again (restart {count})"
             if status > 0 and self._deaths.exists():
                 note += f"; its traceback stands in {self._deaths.name}"

@@ -6,12 +6,11 @@ launcher does not. The launcher keeps only the answer.
 
 import os
 import pickle
-import signal
 import sys
 import time
 from typing import Any, NamedTuple
 
-from penstock.errors import NodeError, PenstockError, UsageError
+from penstock.errors import NodeError, PenstockError, UsageError, signal_name
 from penstock.processes.command import in_a_file
 from penstock.processes.contract import ERRAND
 from penstock.processes.starts import Processes
@@ -83,7 +82,7 @@ def _await_end(processes: Processes, errand: Errand, limit_s: float) -> None:
         if time.monotonic() - begun > limit_s:
             raise errand.error(f"{errand.takes} {errand.subject} takes more than {limit_s:g} s")
     if ended[0].status < 0:
-        raise errand.ended(f"by {signal.Signals(-ended[0].status).name}")
+        raise errand.ended(f"by {signal_name(-ended[0].status)}")
     if ended[0].status and not ended[0].detail:
         raise errand.ended(f"with exit code {ended[0].status}")
     if ended[0].status:

@@ -26,8 +26,8 @@ from penstock.types import Arrays, Box, Discrete, EnvFactory
 
 __all__ = ["Retrained", "retrain"]
 
-_LEARNED_FROM = "retrained_from_episode"
-"""Fact of a checkpoint's manifest: the newest episode that it was learned from."""
+_LEARNED_FROM = "retrained_from"
+"""Fact of a checkpoint's manifest: folder of episodes -> number of the newest one that it was learned from."""
 _OF_THE_FILE = frozenset({"format", "created", "files", "update", "evaluation_asked", "return_mean"})
 """Facts of a manifest that a new version does not take over."""
 
@@ -90,7 +90,7 @@ def retrain(
         trained = open_trained(opened, folder, None, given_of(env, wrap), "retrain")
         space = action_space(trained.prepared)
         kept = read_kept(place, trained.prepared.profile.spaces, held_out)
-        attempt = _Attempt(folder, trained, load_checkpoint(trained.checkpoint).manifest, space, kept)
+        attempt = _Attempt(folder, trained, load_checkpoint(trained.checkpoint).manifest, space, place, kept)
         found = _look(attempt, max(after, judged_up_to(folder, place)), drift)
         if found.text:
             return found
@@ -119,7 +119,14 @@ class _Attempt(NamedTuple):
     manifest: Mapping[str, Any]
     """Of the present version."""
     space: Box | Discrete
+    place: Path
     kept: Kept
+
+    @property
+    def learned_up_to(self) -> dict[str, int]:
+        """Folder of episodes -> number of the newest one that the present version has learned from."""
+        found: dict[str, int] = self.manifest.get(_LEARNED_FROM, {})
+        return found
 
     def stays(self, found: Retrained, why: str) -> Retrained:
         """The outcome that nothing is published."""
@@ -128,8 +135,10 @@ class _Attempt(NamedTuple):
 
 def _look(attempt: _Attempt, after: int, drift: float) -> Retrained:
     """Look whether there is enough to learn from. The text says what is missing; it is empty if nothing is."""
-    kept, since = attempt.kept, int(attempt.manifest.get(_LEARNED_FROM, 0))
+    kept, since = attempt.kept, attempt.learned_up_to.get(str(attempt.place.resolve()), 0)
     found = Retrained(None, "", kept.newest)
+    # A folder that was emptied numbers its episodes from 1 again.
+    since, after = (number if number <= kept.newest else 0 for number in (since, after))
     new = kept.since(max(since, after))
     if not new:
         return attempt.stays(found, "no new episodes")
@@ -164,7 +173,8 @@ def _publish(attempt: _Attempt, arrays: Arrays) -> str:
     """Write a new version as the run's next checkpoint, and give its name."""
     facts = {key: value for key, value in attempt.manifest.items() if key not in _OF_THE_FILE}
     update = int(attempt.manifest["update"]) + 1
-    own = {"update": update, "return_mean": None, "evaluation_asked": False, _LEARNED_FROM: attempt.kept.newest}
+    learned_up_to = attempt.learned_up_to | {str(attempt.place.resolve()): attempt.kept.newest}
+    own = {"update": update, "return_mean": None, "evaluation_asked": False, _LEARNED_FROM: learned_up_to}
     arrays = {**arrays, "update": np.array(update, np.int64)}
     path = save_checkpoint(attempt.folder.path, arrays, {**facts, **own}, load_table(attempt.trained.checkpoint))
     run = attempt.trained.prepared.config.run

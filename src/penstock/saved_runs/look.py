@@ -22,6 +22,8 @@ STYLE: Any = {
     "ytick.color": "#555555",
     "legend.frameon": False,
     "lines.solid_capstyle": "round",
+    # Names of runs and metrics may hold a dollar sign.
+    "text.parse_math": False,
 }
 
 

@@ -88,6 +88,9 @@ class RunFolder:
             RunFolderError: it is no run folder.
         """
         path = Path(path)
+        if path.name in {"", ".."}:
+            # What lies beside a run is found by the run's name and parent.
+            path = path.resolve()
         try:
             is_run = (path / CONFIG).is_file()
         except (OSError, ValueError):
@@ -134,11 +137,14 @@ class RunFolder:
                 raise RunFolderError(f"run {self.path} is in use by another process; wait for its end") from error
             sweep(self.path)
             sweep(self.checkpoints)
-            self._enter()
             yield
 
-    def _enter(self) -> None:
-        """Give this run the highest number of its log directory. Times would not do: clocks may be set back."""
+    def become_latest(self) -> None:
+        """Give this run the highest number of its log directory. Times would not do: clocks may be set back.
+
+        Raises:
+            RunFolderError: the folder cannot be written.
+        """
         numbers = [_number(path) for path in self.path.parent.iterdir() if path != self.path]
         try:
             (self.path / NUMBER).write_text(f"{max(numbers, default=0) + 1}\n")

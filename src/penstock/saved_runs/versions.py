@@ -177,6 +177,7 @@ def clone(folder: RunFolder, name: str | None = None) -> RunFolder:
         write_file(made.path / ORIGIN, (json.dumps(origin) + "\n").encode())
         # The folder counts as a run from here on.
         with made.claim():
+            made.become_latest()
             made.write_config(config)
     except OSError as error:
         raise RunFolderError(f"cannot write {made.path}: {error.strerror or error}") from error

@@ -1,7 +1,8 @@
 """The lives of a process: how each ended, how often it was restarted, and when another restart is in vain."""
 
-import signal
 from typing import NamedTuple
+
+from penstock.errors import signal_name
 
 __all__ = ["HOPELESS", "KILLS_IN_A_ROW", "Exit", "Lives", "Restart", "describe"]
 
@@ -82,5 +83,5 @@ class Lives:
 def describe(ended: Exit) -> str:
     """One line on how a process ended."""
     if ended.status < 0:
-        return f"process {ended.group} was ended by {signal.Signals(-ended.status).name}"
+        return f"process {ended.group} was ended by {signal_name(-ended.status)}"
     return f"process {ended.group} ended with status {ended.status}"

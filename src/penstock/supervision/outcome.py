@@ -4,7 +4,7 @@ from collections.abc import Collection
 from time import monotonic_ns
 from typing import NamedTuple
 
-from penstock.program.graph import ActionLog, Board, NodeSpec, Program, Record
+from penstock.program.graph import ActionLog, Board, NodeSpec, Program, Record, Stream
 from penstock.supervision.supervisor import Silence
 from penstock.types import Arrays
 from penstock.wiring.edges import SUPERVISOR, Wiring
@@ -54,6 +54,11 @@ class SharedSigns:
             for edge, memory in wiring.streams()
             if not set(edge.readers) <= set(self._last)
         ]
+        self._saves = [memory for edge, memory in wiring.streams() if self._saves_with(edge)]
+
+    def _saves_with(self, edge: Stream) -> bool:
+        """Whether what the ending nodes write here must be read before the run may end."""
+        return edge.when_full == "wait" and bool(set(self._last) & set(edge.writers))
 
     def finished(self) -> bool:
         """True once the nodes of ``Program.ends_with`` have finished."""
@@ -62,6 +67,10 @@ class SharedSigns:
     def drained(self, running: Collection[str]) -> bool:
         """True once every slot that a running group still has to read is free again."""
         return all(memory.free() == memory.slots for groups, memory in self._drains if groups & set(running))
+
+    def saved(self) -> bool:
+        """True once the ending nodes have finished, and all that the last checkpoint needs was read."""
+        return self.finished() and all(memory.free() == memory.slots for memory in self._saves)
 
     def deserted(self, running: Collection[str]) -> bool:
         """True if a stream is full and no running group reads it: its writers would wait for ever."""
@@ -90,10 +99,7 @@ class SharedSigns:
     def needed(self, group: str) -> bool:
         """True if the last checkpoint needs this group: it ends the run, or it reads what the ending nodes write."""
         own = {node.name for node in self._nodes if node.group == group}
-        reads = any(
-            edge.when_full == "wait" and own & set(edge.readers) and set(self._last) & set(edge.writers)
-            for edge, _ in self._wiring.streams()
-        )
+        reads = any(own & set(edge.readers) for edge, _ in self._wiring.streams() if self._saves_with(edge))
         return reads or any(not self._wiring.counters.get(name, "finished") for name in own & set(self._last))
 
     def progress(self) -> tuple[int, ...]:

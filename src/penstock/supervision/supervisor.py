@@ -76,6 +76,10 @@ class Signs(Protocol):
         """True once the running groups have read all that was written for them."""
         ...
 
+    def saved(self) -> bool:
+        """True once the last checkpoint is written."""
+        ...
+
     def deserted(self, running: Collection[str]) -> bool:
         """True if a node may wait for a slot that no running group will ever free."""
         ...
@@ -197,11 +201,16 @@ class Supervisor:
             self.state = State.ENDED
         limit = {State.STOPPING: self._limits.drain_s, State.ENDING: self._limits.end_s}.get(self.state)
         if limit is not None and now - self._since > limit:
-            self._give_up(limit)
+            self._give_up(limit, now)
         return self.state
 
-    def _give_up(self, limit: float) -> None:
-        """The last checkpoint was not written in time: the run has failed, whatever else went well."""
+    def _give_up(self, limit: float, now: float) -> None:
+        """End what takes too long. If the last checkpoint was not written in time, the run has failed."""
+        if self.state is State.STOPPING and self._signs.saved():
+            # Another node is still busy, as one that opens a slow simulator to evaluate. Nothing is lost without it.
+            self._signs.end()
+            self._enter(State.ENDING, now)
+            return
         left = ", ".join(self._table.running())
         if self.state is State.STOPPING:
             text = f"{left} did not write the last checkpoint within {limit:.0f} s; the checkpoint before it is good"

@@ -38,12 +38,14 @@ class TrialRun:
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         self._seen = -1
+        self._resumed: Path | None = None
+        """The copy that goes on, once the trial has taken over another one. Its files are older than its number."""
         folder.mkdir(parents=True, exist_ok=True)
 
     @property
     def run_folder(self) -> Path | None:
-        """The run folder; ``None`` before it is made."""
-        return max(list_runs(self._folder), default=None)
+        """The folder of the run that was begun last; ``None`` before it is made."""
+        return self._resumed or next(reversed(list_runs(self._folder)), None)
 
     def train(self, config: Config) -> None:
         """Begin a run with this config."""
@@ -55,6 +57,7 @@ class TrialRun:
         """Continue a copy of another trial's run, with changed settings."""
         run = self._folder / f"{copied.name}-{len(list_runs(self._folder))}"
         shutil.copytree(copied, run)
+        self._resumed, self._seen = run, -1
         flags = [word for name, value in changes.items() for word in (f"--{name}", shown(value))]
         self._start("resume", str(run), *flags)
 

@@ -92,14 +92,13 @@ def tune(
             _with(config, {part.name: value})
     proposing = _proposing(searcher, scheduler, config.run.seed)
     folder = (Path(config.run.log_dir) / name).resolve()
-    cores = config.run.num_workers if isinstance(config.run.num_workers, int) else 1
     made = trainable(config, folder)
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
     with joined(address):
         logging.getLogger("ray.tune").setLevel(logging.ERROR)
         with scratch_folder("penstock-tune-") as storage:
             tuner = ray.tune.Tuner(
-                ray.tune.with_resources(made, {"cpu": cores}),
+                ray.tune.with_resources(made, {"cpu": _most_workers(config, search)}),
                 param_space={part.name: _domain(part) for part in search},
                 tune_config=ray.tune.TuneConfig(
                     metric=METRIC,
@@ -169,6 +168,12 @@ def _with(config: Config, settings: Mapping[str, Any]) -> Config:
         # Trials share the machine: each takes one core, so that many run at once.
         given["num_workers"] = 1
     return from_mapping(given)
+
+
+def _most_workers(config: Config, search: Sequence[Search]) -> int:
+    """The most environment processes that a trial may have. Ray reserves a core for each."""
+    searched = [value for part in search if part.name == "num_workers" for value in part.values]
+    return max((count for count in searched or [config.run.num_workers] if isinstance(count, int)), default=1)
 
 
 def _domain(part: Search) -> Any:  # noqa: ANN401 - Ray's own type

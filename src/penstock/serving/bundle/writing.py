@@ -44,8 +44,8 @@ def write_bundle(folder: Path, facts: Facts, files: Mapping[str, bytes]) -> None
         BundleError: it cannot be written; what was there before is unchanged.
     """
     check_place(folder)
-    # The path may end in a slash or a dot, and the partial folder must lie beside it.
-    folder = folder.absolute()
+    # The path may end in a slash or a dot, or be a link, and the partial folder must lie beside the bundle itself.
+    folder = folder.resolve()
     manifest = seal(FORMAT, facts.to_json(), files)
     if len(manifest) > SIZE_LIMIT:
         raise BundleError(f"cannot write {folder}: the bounds of its spaces take more than {SIZE_LIMIT:,} bytes")

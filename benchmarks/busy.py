@@ -2,7 +2,7 @@
 
     penstock train --env benchmarks.busy:Busy
     penstock train --algo appo --env gamecore://benchmarks.busy:BusyAgent --tcp_port 8001 &
-    python -m benchmarks.busy tcp://localhost:8001 --sessions 8
+    python -m benchmarks.busy localhost 8001 --sessions 8
 
 Nothing can be learned in it.
 """
@@ -81,11 +81,13 @@ async def play(url: str, name: str) -> None:
 async def main() -> None:
     """Play so many sessions side by side in this process."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("url", help="where the run listens")
+    parser.add_argument("host", help="where the run listens")
+    parser.add_argument("port", type=int)
     parser.add_argument("--sessions", type=int, default=8)
     parser.add_argument("--name", default="busy", help="of the process; those of its sessions begin with it")
     given = parser.parse_args()
-    await asyncio.gather(*(play(given.url, f"{given.name}-{number}") for number in range(given.sessions)))
+    url = f"tcp://{given.host}:{given.port}"
+    await asyncio.gather(*(play(url, f"{given.name}-{number}") for number in range(given.sessions)))
 
 
 if __name__ == "__main__":

@@ -4,9 +4,10 @@
     python -m benchmarks.games --rounds 1 --batches 2       # to see that it runs
 
 A step of the environment takes 200 µs of a processor (`benchmarks/busy.py`). In-process, as many environment processes
-as cores step the 16 lanes. Through games, as many game processes play the 16 sessions; penstock's part is what they
-share the cores with. Both take turns, and a figure is the median over the rounds. Bar: at least 60 % of the steps a
-second of the same environment in-process.
+as cores step the 16 lanes. Through games, as many game processes play the 16 sessions: in C++ (`benchmarks/busy.cpp`,
+which needs a compiler), and in Python. Penstock's part is what they share the cores with. All take turns, and a figure
+is the median over the rounds. Bar: games in C++ make at least 60 % of the steps a second of the environment in-process.
+A game in Python costs 50 µs more a step, so its share says how fast Python is, too.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.arguments import positive_int
@@ -33,18 +35,15 @@ def in_process(batches: int, processes: int) -> float:
     return _trained(["--env", "benchmarks.busy:Busy", *flags({"num_workers": processes})], batches)
 
 
-def through_games(batches: int, processes: int) -> float:
-    """Steps a second of a run that games connect to."""
+def through_games(game: Sequence[str | Path], batches: int, processes: int) -> float:
+    """Steps a second of a run that games connect to. Host and port are added to the command of each game."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     each = [SESSIONS // processes + (number < SESSIONS % processes) for number in range(processes)]
     # A client waits until the run listens.
     games = [
-        subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.busy", f"tcp://127.0.0.1:{port}", *flags({"sessions": n, "name": name})],
-            cwd=ROOT,
-        )
-        for name, n in enumerate(each)
+        subprocess.Popen([*game, "127.0.0.1", str(port), *flags({"sessions": n, "name": f"busy-{number}"})], cwd=ROOT)
+        for number, n in enumerate(each)
     ]
     try:
         return _trained(["--env", "gamecore://benchmarks.busy:BusyAgent", "--tcp_port", str(port)], batches)
@@ -52,6 +51,17 @@ def through_games(batches: int, processes: int) -> float:
         for game in games:
             game.terminate()
             game.wait()
+
+
+def built() -> Path:
+    """The games in C++, built."""
+    program = ROOT / "build/benchmarks/busy"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    headers = [f"-I{ROOT / path}" for path in ("clients/cpp/include", "native/gamecore/include")]
+    compiler = os.environ.get("CXX") or "c++"
+    command = [compiler, "-O2", "-std=c++17", "-pthread", *headers, ROOT / "benchmarks/busy.cpp", "-o", program]
+    subprocess.run(command, check=True)
+    return program
 
 
 def _trained(words: list[str], batches: int) -> float:
@@ -70,14 +80,17 @@ def main() -> None:
     parser.add_argument("--write", type=destination, help="write the result here as JSON")
     args = parser.parse_args()
     processes = min(SESSIONS, len(os.sched_getaffinity(0)))
-    found: dict[str, list[float]] = {"in-process": [], "through games": []}
+    games = {"games in C++": [built()], "games in Python": [sys.executable, "-m", "benchmarks.busy"]}
+    found: dict[str, list[float]] = {"in-process": [], **{what: [] for what in games}}
     for number in range(args.rounds):
         found["in-process"].append(in_process(args.batches, processes))
-        found["through games"].append(through_games(args.batches, processes))
+        for what, game in games.items():
+            found[what].append(through_games(game, args.batches, processes))
         print(f"round {number}: " + ", ".join(f"{what} {rates[-1]:,.0f} steps/s" for what, rates in found.items()))
     middle = {what: statistics.median(rates) for what, rates in found.items()}
-    bar = Bar("games, share of in-process", middle["through games"] / middle["in-process"], SHARE)
+    bar = Bar("games in C++, share of in-process", middle["games in C++"] / middle["in-process"], SHARE)
     print(bar.line())
+    print(f"games in Python: {middle['games in Python'] / middle['in-process']:.2f} of in-process")
     if args.write:
         command = f"python -m benchmarks.games --rounds {args.rounds} --batches {args.batches}"
         rows = [

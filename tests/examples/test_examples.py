@@ -226,7 +226,7 @@ OWN_MODEL = "--model own_network."
 )
 def test_own_network(penstock, tmp_path, settings, timesteps, least):
     """It learns and is evaluated by the line that the example names; acting processes import no torch."""
-    printed = penstock(f"train {settings} --num_workers 2 --num_steps 128 --timesteps {timesteps}")
+    printed = penstock(f"train {settings} --num_workers 2 --num_steps 128 --timesteps {timesteps} --eval_episodes 20")
     assert number(r"return ([-\d.,]+) ± ", printed) > least
     (folder,) = (tmp_path / "logs").iterdir()
     assert (folder / "policy.onnx").is_file()

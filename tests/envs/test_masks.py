@@ -175,6 +175,32 @@ def test_vector_environments_give_masks_in_every_mode(field, mode):
         assert masks == [SECOND, THIRD, FIRST, SECOND]
 
 
+class CutMaskedEnv(MaskedEnv):
+    """What is possible in the last observation still counts: the episode was cut off there."""
+
+    def mask(self):
+        return np.array([0, 0, 0, 1], np.int8) if self.t == 3 else super().mask()
+
+
+class CutMaskedDictEnv(CutMaskedEnv, MaskedDictEnv):
+    """The same with the mask in the observation."""
+
+
+@pytest.mark.parametrize(("field", "env"), [("action_mask", CutMaskedEnv), ("obs.action_mask", CutMaskedDictEnv)])
+@pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.DISABLED])
+def test_the_last_observation_of_an_episode_that_was_cut_off_has_its_mask(field, env, mode):
+    """The best action there is looked for among the possible ones."""
+
+    def make(num_envs):
+        return SyncVectorEnv([env] * num_envs, autoreset_mode=mode)
+
+    lanes = open_source(make, False, 2, mask=field)
+    lanes.reset([0, 1])
+    seen = [copy.deepcopy(lanes.step(np.array([3, 3]), lambda lane: lane)) for _ in range(3)]
+    assert seen[2].truncated.all()
+    assert seen[2].final_obs[field].tolist() == [[0, 0, 0, 1]] * 2
+
+
 class Custom(MaskedEnv):
     """Gives the masks that it was told, one after the other."""
 

@@ -219,6 +219,11 @@ def test_masks_are_turned_round_and_used_only_if_they_come_at_first_or_are_asked
         env.step(np.array([1]))
     env = agents(Scripted({"a": [says(1)]}, {"a": [forbids]}, kinds=choices), 1, masks=True)
     assert env.reset()[1]["action_mask"].tolist() == [[1, 1, 1]]
+    # An agent that was cut off has a mask of its last state.
+    ends = says(1, action_mask=[False, True, True], done=True, max_step_reached=True)
+    env = agents(Scripted({"a": [forbids]}, {"a": [ends]}, {"a": [says(2)]}, kinds=choices), 1)
+    env.reset()
+    assert env.step(np.array([1]))[4]["final_info"]["action_mask"].tolist() == [[1, 0, 0]]
     env = agents(Scripted({"a": [says(1, action_mask=[True])]}, kinds=choices), 1)
     with pytest.raises(BadDataError, match="not one number for each of its 3 choices"):
         env.reset()

@@ -59,12 +59,23 @@ def test_what_is_lost_is_sent_later() -> None:
     found = {"actor": np.zeros(2, np.float32)}
     sent = []
     for _ in range(3):
-        feedback.decode(feedback.encode("step", {"actor": vector(3.0, 2.0)}), found)
+        feedback.decode(feedback.encode("step", {"actor": vector(3.0, 2.0)}, 1.0), found)
         sent.append(found["actor"].tolist())
     assert sent == [[3.0, 0.0], [0.0, 4.0], [6.0, 0.0]]
     # Another phase has an error of its own.
-    feedback.decode(feedback.encode("other", {"actor": vector(1.0, 0.5)}), found)
+    feedback.decode(feedback.encode("other", {"actor": vector(1.0, 0.5)}, 1.0), found)
     assert found["actor"].tolist() == [1.0, 0.0]
+
+
+def test_what_counts_nothing_uses_up_no_error_and_leaves_none() -> None:
+    """A learner without a row in a minibatch finds a gradient of padding, and whoever gets it multiplies it by 0."""
+    feedback = ErrorFeedback(TopK(0.5))
+    found = {"actor": np.zeros(2, np.float32)}
+    feedback.encode("step", {"actor": vector(3.0, 2.0)}, 8.0)
+    feedback.decode(feedback.encode("step", {"actor": vector(-90.0, 80.0)}, 0.0), found)
+    assert found["actor"].tolist() == [0.0, 0.0]
+    feedback.decode(feedback.encode("step", {"actor": vector(3.0, 2.0)}, 8.0), found)
+    assert found["actor"].tolist() == [0.0, 4.0]
 
 
 def test_with_feedback_nothing_is_lost_for_good() -> None:
@@ -74,7 +85,7 @@ def test_with_feedback_nothing_is_lost_for_good() -> None:
         found = {"actor": np.zeros(50, np.float32)}
         for _ in range(400):
             gradient = generator.normal(0.1, 1.0, 50).astype(np.float32)
-            feedback.decode(feedback.encode("step", {"actor": gradient}), found)
+            feedback.decode(feedback.encode("step", {"actor": gradient}, 1.0), found)
             whole += gradient
             sent += found["actor"]
         assert np.abs(whole - sent).max() < 20.0

@@ -43,6 +43,8 @@ def test_each_takes_the_mean_of_itself_and_its_neighbours(segment, count: int, e
         team.enter(held.state())
         own = {"actor": np.array([7.0, number], np.float32)}
         assert team("step", own, 1.0) is own
+        # Without a row of the minibatch it is a gradient of padding.
+        assert team("step", own, 0.0)["actor"].tolist() == [0.0, 0.0]
         team.settle(held)
         assert team.sent() == 8
         assert held.values["step"] == number

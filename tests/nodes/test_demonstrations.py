@@ -109,7 +109,8 @@ def test_a_table_of_another_layout_or_a_damaged_one_is_refused(first, tmp_path):
     [
         {},
         {"prioritised": True},
-        {"runtime": "local", "num_workers": 2, "learners": 2},
+        # All rows of a minibatch are demonstrations.
+        {"runtime": "local", "num_workers": 2, "learners": 2, "demonstration_share": 1.0},
         {"algo": "apex", "num_steps": 4},
     ],
 )

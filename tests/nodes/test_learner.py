@@ -73,6 +73,13 @@ def test_a_divergence_that_is_no_number_ends_the_epochs(tmp_path, monkeypatch, d
     assert load_checkpoint(path).arrays["adam_step"] == 3 * epochs * 4
 
 
+def test_a_batch_without_a_row_to_learn_from_is_passed_over(tmp_path) -> None:
+    """With one step in each rollout, a vector environment that resets in a step of its own fills batches with that."""
+    settings = {**SMALL, "env": "CartPole-v1", "vector_env": True, "num_envs": 1, "num_steps": 1, "target_kl": 0.5}
+    result = penstock.train({**settings, "timesteps": 60, "eval_episodes": 0, "log_dir": str(tmp_path)}, quiet=True)
+    assert result.steps == 60
+
+
 @pytest.mark.parametrize(
     "settings",
     [{}, {"algo": "dqn", "min_rows": 16, "mini_batch_size": 8, "capacity": 400}, {"algo": "a3c"}],

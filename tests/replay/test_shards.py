@@ -89,3 +89,10 @@ def test_rows_that_are_not_ranked_count_by_their_number(table: Table) -> None:
     # Three slots, of as many rows each; the other shard has two.
     assert sampler.factor((3, 0)) == 3
     assert sampled(table, None, 1, 8, 0.0)[1] == 2
+    # All rows of a minibatch may be demonstrations.
+    assert sampler.factor((3, 1)) == 3
+
+
+def test_a_minibatch_of_demonstrations_alone_counts_as_a_part_of_its_shard(table: Table, trees: SumTrees) -> None:
+    sampler = ShardSampler(Sampler(table, 1, ["obs"], n_step=1, gamma=0.9, stack={}), table, trees.shard(1))
+    assert sampler.factor((3, 0)) == 40

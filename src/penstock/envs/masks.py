@@ -141,13 +141,21 @@ class Masks:
         Raises:
             BadDataError: there is no mask, it does not fit the action space, or it forbids everything.
         """
-        given = self._given(obs, info)
-        if given is None and goes_on:
+        if goes_on and self._given(obs, info) is None:
             raise self._missing(lane)
-        self.rows[lane] = 0 if given is None else self._form.read(given, self._names[lane])
+        self.rows[lane] = self.read(lane, obs, info)
         # Finding which element is stuck takes longer than finding that none is.
         if goes_on and not self._form.free(self.rows[lane : lane + 1]).all():
             self._check(np.array([lane]))
+
+    def read(self, lane: int, obs: Any, info: Any) -> Array:
+        """The mask of one lane in its observation or info, uint8 ``[choices]``; 0 if there is none.
+
+        Raises:
+            BadDataError: it does not fit the action space.
+        """
+        given = self._given(obs, info)
+        return np.zeros(self._form.width, np.uint8) if given is None else self._form.read(given, self._names[lane])
 
     def take_all(self, obs: Any, info: Any, *, of: Array, goes_on: Array) -> None:
         """Take the masks of several lanes from a batch of observations, or from the info of all lanes together.

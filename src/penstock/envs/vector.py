@@ -4,7 +4,7 @@ If autoreset is disabled, penstock resets ended lanes. Otherwise the environment
 so its episodes cannot be restored. The modes: https://farama.org/Vector-Autoreset-Mode.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -207,14 +207,23 @@ class VectorSource(EnvSource):
 
     def _take_final(self, infos: Any, wanted: Array) -> None:
         """Copy the last observations of ended lanes from the infos. Those of ``wanted`` lanes must be there."""
-        for lane in np.flatnonzero(self._ended):
-            obs = lane_of(infos.get("final_obs"), int(lane))
+        for lane in map(int, np.flatnonzero(self._ended)):
+            obs = lane_of(infos.get("final_obs"), lane)
             if obs is not None:
                 self._final.stores[lane](obs)
+                if self._masks is not None and self.spaces.mask is not None:
+                    # Actions that are impossible there must not count among the best ones.
+                    self._final.arrays[self.spaces.mask][lane] = self._masks.read(lane, obs, _final_info(infos, lane))
             elif wanted[lane]:
                 raise BadDataError(
                     f"{self._name} resets in the same step, but its infos hold no final_obs of that lane"
                 )
+
+
+def _final_info(infos: Any, lane: int) -> Any:
+    """The action mask in the last info of an ended lane, as an info has it."""
+    whole = infos.get("final_info")
+    return {KEY: lane_of(whole.get(KEY), lane)} if isinstance(whole, Mapping) else lane_of(whole, lane)
 
 
 def _autoreset_mode(name: str, env: Any) -> str:

@@ -79,9 +79,7 @@ class AllReduce(Meeting):
         if self._compressed is None:
             self._sent += sum(values.nbytes for values in gradients.values())
             return self._mean_of(phase, gradients, weight)
-        # A gradient that counts nothing must not use up the error that is to be sent.
-        size = self._compressed.nbytes([values.size for values in gradients.values()])
-        sent = self._compressed.encode(phase, gradients) if weight else np.zeros(size, np.uint8)
+        sent = self._compressed.encode(phase, gradients, weight)
         self._sent += sent.nbytes
         self._meet([sent], weight)
         brought = self._rounds.brought(sent.nbytes)

@@ -28,28 +28,29 @@ class ErrorFeedback:
         self._compression = compression
         self._errors: Arrays = {}
 
-    def nbytes(self, sizes: list[int]) -> int:
-        """Bytes of encoded vectors with these sizes, rounded up to whole float32 each."""
-        return sum(self._padded(size) for size in sizes)
-
-    def encode(self, phase: str, vectors: Mapping[str, Array]) -> Array:
-        """The vectors of a phase as one array of bytes: uint8 ``[nbytes]``. Notes what is lost."""
-        sent = np.zeros(self.nbytes([values.size for values in vectors.values()]), np.uint8)
+    def encode(self, phase: str, vectors: Mapping[str, Array], weight: float) -> Array:
+        """The vectors of a phase as one array of bytes, uint8, as `write` writes each. Notes what is lost."""
+        sent = np.zeros(sum(self._padded(values.size) for values in vectors.values()), np.uint8)
         first = 0
         for name, values in vectors.items():
-            first += self.write(f"{phase}.{name}", values, sent[first:])
+            first += self.write(f"{phase}.{name}", values, weight, sent[first:])
         return sent
 
-    def write(self, key: str, vector: Array, into: Array) -> int:
+    def write(self, key: str, vector: Array, weight: float, into: Array) -> int:
         """Encode one vector to the front of ``into``, uint8. Notes what is lost. Returns its bytes, a multiple of 4.
 
         Args:
             key: vectors with the same key share an error.
             vector: float32 ``[n]``.
+            weight: what the vector will count. With 0, zeros are written in its place, and the error stays.
             into: where it is written.
         """
-        wanted = vector + self._errors.get(key, np.float32(0.0))
         part = into[: self._compression.nbytes(vector.size)]
+        if not weight:
+            # The receiver adds nothing of it, so it must not use up the error that is to be sent.
+            part[:] = 0
+            return self._padded(vector.size)
+        wanted = vector + self._errors.get(key, np.float32(0.0))
         self._compression.encode(wanted, part)
         kept = np.empty_like(wanted)
         self._compression.decode(part, kept)

@@ -30,9 +30,12 @@ class Gossip(Meeting):
     """One learner's end. Its arguments are those of `Meeting`."""
 
     def __call__(self, phase: str, gradients: Mapping[str, Array], weight: float) -> Mapping[str, Array]:
-        """This learner's own gradients. See `penstock.updates.contract.Exchange`."""
-        del phase, weight
-        return gradients
+        """This learner's own gradients. See `penstock.updates.contract.Exchange`.
+
+        Zeros, if it has no row of the minibatch: then the given ones come of padding.
+        """
+        del phase
+        return gradients if weight else {name: np.zeros_like(values) for name, values in gradients.items()}
 
     def settle(self, updater: Updater) -> None:
         """Take the mean of the state over this learner and its neighbours, once all have come to the end of a batch."""

@@ -42,15 +42,22 @@ class ShardSampler:
     def sample(self, key: tuple[int, int], out: Arrays, before: Sequence[int] | None = None, beta: float = 0.0) -> None:
         """As `penstock.replay.sampler.Sampler.sample`, with ``index`` among the names."""
         self._sampler.sample(key, out, before, beta)
-        if self._tree is not None:
-            self._factors[key] = factor(self._tree, out["index"], beta)
-        else:
-            ends = [self._table.written(writer) for writer in range(self._table.writers)] if before is None else before
-            self._factors[key] = float(sum(self._table.held(writer, end) for writer, end in enumerate(ends)))
+        self._factors[key] = self._rows(before) if self._tree is None else factor(self._tree, out["index"], beta)
 
     def factor(self, key: tuple[int, int]) -> float:
-        """What the minibatch of this key counts. To be asked once for each."""
-        return self._factors.pop(key)
+        """What the minibatch of this key counts. To be asked once for each.
+
+        One without a row of the shard, all demonstrations, counts as if its rows had priority 1.
+        """
+        found = self._factors.pop(key, None)
+        if found is not None:
+            return found
+        return self._rows(None) if self._tree is None else self._tree.total()
+
+    def _rows(self, before: Sequence[int] | None) -> float:
+        """How many rows the shard has, up to those written ``before``."""
+        ends = [self._table.written(writer) for writer in range(self._table.writers)] if before is None else before
+        return float(sum(self._table.held(writer, end) for writer, end in enumerate(ends)))
 
 
 def factor(tree: SumTree, sampled: Array, beta: float) -> float:

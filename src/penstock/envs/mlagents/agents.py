@@ -60,7 +60,10 @@ class Agents:
         asks = [turn.asks for turn in turns]
         final = [None if turn.end is None else self._seen(turn.end) for turn in turns]
         reward = np.array([turn.reward for turn in turns], np.float32)
-        return self._observed(asks), reward, ended & ~truncated, truncated, {"final_obs": final, **self._mask(asks)}
+        last = [ask if turn.end is None else turn.end for turn, ask in zip(turns, asks, strict=True)]
+        # An agent that has ended may say anything of its actions, unless masks are used.
+        infos = {"final_obs": final, "final_info": self._mask(last) if self._masked else {}, **self._mask(asks)}
+        return self._observed(asks), reward, ended & ~truncated, truncated, infos
 
     def close(self) -> None:
         """Let the games end."""

@@ -119,8 +119,9 @@ class Epochs:
                 return False
             self.metrics.append(self._agreed(self.updater.metrics(), len(mine)))
             refuse_bad_losses(self.metrics[-1], batch.update + 1, settings.updater.spec.policy)
-            # `not <=`, because a divergence of NaN is to end the update too.
-            if schedule.target_kl is not None and not self.metrics[-1]["approx_kl"] <= schedule.target_kl:
+            # `not <=`, because a divergence of NaN is to end the update too. A batch of reset rows alone has none.
+            divergence = self.metrics[-1].get("approx_kl", 0.0)
+            if schedule.target_kl is not None and not divergence <= schedule.target_kl:
                 break
         with self._ports.span("statistics"):
             self.updater.finish(batch.slots)

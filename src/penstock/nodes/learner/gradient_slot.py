@@ -33,9 +33,9 @@ NAME_BYTES = 32
 METRICS = 16
 """Most metrics of a step."""
 
-Write: TypeAlias = Callable[[str, Array, Array], int]
-"""``(key, vector, into) -> bytes``: writes a vector, float32 ``[n]``, to the front of ``into``, uint8. The key has its
-phase and network."""
+Write: TypeAlias = Callable[[str, Array, float, Array], int]
+"""``(key, vector, weight, into) -> bytes``: writes a vector, float32 ``[n]``, to the front of ``into``, uint8. The key
+has its phase and network; the weight is that of the minibatch on which it was found."""
 
 
 class Decoder(Protocol):
@@ -131,9 +131,9 @@ def vector_specs(state: Sequence[ArraySpec]) -> tuple[ArraySpec, ...]:
     return tuple(part for part in state if part.name not in {"gradient_steps", "progress"})
 
 
-def plain(key: str, vector: Array, into: Array) -> int:
+def plain(key: str, vector: Array, weight: float, into: Array) -> int:
     """Write a vector as it is; see `Write`."""
-    del key
+    del key, weight
     into[: vector.nbytes].view(np.float32)[:] = vector
     return vector.nbytes
 
@@ -161,7 +161,7 @@ class Filling:
             part, filled = int(slot["parts"]), int(slot["sent"])
             slot["phase"][part] = name_bytes(phase)
             slot["network"][part] = self._places[network]
-            slot["sent"][...] = filled + self._write(f"{phase}.{network}", vector, slot["values"][filled:])
+            slot["sent"][...] = filled + self._write(f"{phase}.{network}", vector, weight, slot["values"][filled:])
             slot["parts"][...] = part + 1
         slot["weight"][...] = weight
 

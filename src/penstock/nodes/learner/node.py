@@ -137,7 +137,9 @@ class LearnerNode(WorkingNode):
             self._rollouts.release(slot)
         with self._ports.span("report"):
             metrics = self._epochs.metrics
-            means = {name: float(np.mean([epoch[name] for epoch in metrics])) for name in metrics[0]}
+            # None, if no row of the batch could be learned from.
+            names = metrics[0] if metrics else ()
+            means = {name: float(np.mean([epoch[name] for epoch in metrics])) for name in names}
             keeper.report(loss_values(means) | {"policy/lag": float(np.mean(lags))} | self._epochs.sent())
 
     def _learn_together(self, batch: BatchGoal) -> Task:

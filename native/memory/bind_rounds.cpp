@@ -137,7 +137,7 @@ class PyRounds {
         for (std::size_t i = 0; i < brought.size(); ++i) {
             const auto* from = reinterpret_cast<const float*>(brought[i] + offset);
             // A member that is alone gets exactly the arrays that it brought.
-            const float share = total > 0.0 ? static_cast<float>(weights[i] / total) : 0.0F;
+            const float share = total == 0.0 ? 0.0F : static_cast<float>(weights[i] / total);
             if (i == 0) {
                 for (std::size_t k = 0; k < count; ++k) {
                     to[k] = share * from[k];

@@ -42,6 +42,12 @@ def test_three_rows_by_hand():
     np.testing.assert_array_equal(target, column(2.125, 2.5, 3))
 
 
+def test_an_importance_that_is_no_number_stays_none():
+    correction = Correction(column(0, np.nan).astype(np.float32), 1.0, 1.0)
+    advantage, _ = estimated({"reward": column(1, 1), "value": column(1, 2, 3)}, 0.5, 0.5, correction=correction)
+    assert np.isnan(advantage).all()
+
+
 def test_a_terminated_row_bootstraps_nothing_and_cuts_the_chain():
     # delta_1 = 1 - 2 = -1; A_1 = -1, whatever follows. A_0 = (1 + 0.5 * 2 - 1) + 0.25 * -1 = 0.75. A_2 as above is 0.
     rollout = {"reward": column(1, 1, 1), "value": column(1, 2, 3, 4), "terminated": column(0, 1, 0)}

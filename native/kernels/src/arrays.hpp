@@ -94,6 +94,9 @@ inline void require(bool holds, const std::string& what) {
     if (!holds) throw std::invalid_argument(what);
 }
 
+// An argument that is taken as it is: what is written must not go into a copy, and no pointer may outlive one.
+inline auto array(const char* name) { return nb::arg(name).noconvert(); }
+
 // An array of `count` rows of `size` numbers each.
 template <typename Array>
 Rows rows_of(const Array& array, std::int64_t count, std::int64_t size, const std::string& name) {

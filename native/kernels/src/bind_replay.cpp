@@ -233,10 +233,11 @@ PyReplayUpdate* q_learning(const std::vector<EncodingTuple>& encoding, const std
 
 void bind_replay(nb::module_& module) {
     nb::class_<PyReplayUpdate>(module, "ReplayUpdate")
-        .def("bind", &PyReplayUpdate::bind, "obs"_a, "next_obs"_a, "action"_a, "reward"_a, "discount"_a, "importance"_a.none(),
-             "weight"_a, "priority"_a.none())
+        // Without conversion: its pointers would outlive a copy.
+        .def("bind", &PyReplayUpdate::bind, array("obs"), array("next_obs"), array("action"), array("reward"), array("discount"),
+             array("importance").none(), array("weight"), array("priority").none())
         .def("load", &PyReplayUpdate::load, "name"_a, "values"_a)
-        .def("store", &PyReplayUpdate::store, "name"_a, "values"_a)
+        .def("store", &PyReplayUpdate::store, "name"_a, array("values"))
         .def("refresh", &PyReplayUpdate::refresh)
         .def("normalise", &PyReplayUpdate::normalise, "mean"_a, "variance"_a)
         .def("steps", &PyReplayUpdate::steps, "name"_a)
@@ -248,7 +249,7 @@ void bind_replay(nb::module_& module) {
         .def("step", &PyReplayUpdate::step, "lr"_a, "threads"_a)
         .def("find", &PyReplayUpdate::find, "phase"_a, "threads"_a)
         .def("apply", &PyReplayUpdate::apply, "phase"_a, "lr"_a, "threads"_a)
-        .def("gradient", &PyReplayUpdate::gradient, "name"_a, "out"_a)
+        .def("gradient", &PyReplayUpdate::gradient, "name"_a, array("out"))
         .def("put_gradient", &PyReplayUpdate::put_gradient, "name"_a, "values"_a)
         .def("metrics", &PyReplayUpdate::metrics);
     module.def("soft_actor_critic", &soft_actor_critic, "encoding"_a, "actor"_a, "critic"_a, "critics"_a, "action"_a,

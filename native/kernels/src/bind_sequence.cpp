@@ -137,8 +137,6 @@ void gru_backward(const Cube<const float>& d_output, const Plane<const float>& d
 }  // namespace
 
 void bind_sequence(nb::module_& module) {
-    // Without conversion: what is written must not go into a copy.
-    const auto array = [](const char* name) { return nb::arg(name).noconvert(); };
     module.def("lstm", &lstm, array("x"), array("recurrent"), array("first"), array("h"), array("c"), array("output"),
                array("last_h"), array("last_c"), array("gates"), array("cells"), "level"_a = nb::none());
     module.def("lstm_backward", &lstm_backward, array("d_output"), array("d_last_h"), array("d_last_c"),

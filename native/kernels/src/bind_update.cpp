@@ -207,10 +207,10 @@ void bind_update(nb::module_& module) {
              "normalize_advantage"_a, "optimizer"_a, "rows"_a, "level"_a = nb::none())
         .def("pack", &pack_rows, "obs"_a, "action"_a, "log_prob"_a, "advantage"_a, "target"_a, "first"_a, "count"_a,
              "obs_mean"_a.none(), "obs_var"_a.none(), "value_mean"_a, "value_var"_a)
-        .def("run", &run_update, "actor"_a, "critic"_a, "indices"_a, "weights"_a, "step"_a, "lr"_a, "threads"_a)
-        .def("find", &find_gradients, "actor"_a, "critic"_a, "indices"_a, "weights"_a, "whole"_a.none(), "actor_gradient"_a,
-             "critic_gradient"_a, "threads"_a)
-        .def("descend", &descend_by, "actor"_a, "critic"_a, "actor_gradient"_a, "critic_gradient"_a, "step"_a, "lr"_a)
+        .def("run", &run_update, array("actor"), array("critic"), "indices"_a, "weights"_a, "step"_a, "lr"_a, "threads"_a)
+        .def("find", &find_gradients, "actor"_a, "critic"_a, "indices"_a, "weights"_a, "whole"_a.none(), array("actor_gradient"),
+             array("critic_gradient"), "threads"_a)
+        .def("descend", &descend_by, array("actor"), array("critic"), "actor_gradient"_a, "critic_gradient"_a, "step"_a, "lr"_a)
         .def("metrics", &metrics_of);
     nb::class_<CorrectedUpdate, Update>(module, "CorrectedUpdate")
         .def("__init__", &init_corrected, "encoding"_a, "actor"_a, "critic"_a, "gaussian"_a, "size"_a, "normalize_obs"_a,

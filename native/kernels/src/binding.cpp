@@ -154,11 +154,12 @@ std::vector<std::string> level_names() {
 
 NB_MODULE(_native, module) {
     module.def("levels", &level_names, "Instruction-set levels that this processor runs, slowest first.");
-    module.def("noise", &draw_noise, "distribution"_a, "seed"_a, "lanes"_a, "step"_a, "out"_a, "level"_a = nb::none());
-    module.def("elementwise", &apply_elementwise, "name"_a, "values"_a, "level"_a = nb::none());
+    module.def("noise", &draw_noise, "distribution"_a, "seed"_a, "lanes"_a, "step"_a, array("out"),
+               "level"_a = nb::none());
+    module.def("elementwise", &apply_elementwise, "name"_a, array("values"), "level"_a = nb::none());
     module.def("advantages", &advantages_of, "reward"_a, "value"_a, "terminated"_a, "truncated"_a, "valid"_a,
                "final_count"_a, "final_t"_a, "final_lane"_a, "final_value"_a, "same_step"_a, "gamma"_a, "gae_lambda"_a,
-               "advantage"_a, "target"_a, "log_ratio"_a.none(), "rho_bar"_a, "c_bar"_a);
+               array("advantage"), array("target"), "log_ratio"_a.none(), "rho_bar"_a, "c_bar"_a);
     nb::class_<Policy>(module, "Policy")
         .def("__init__", &init_policy, "encoding"_a, "actor"_a, "critic"_a, "head"_a, "normalize_obs"_a,
              "normalize_value"_a, "masked"_a, "level"_a = nb::none())
@@ -167,7 +168,7 @@ NB_MODULE(_native, module) {
              "value_mean"_a, "value_var"_a)
         .def("act", &act_once, "obs"_a, "first"_a.none(), "carry"_a, "next_carry"_a, "mask"_a.none(), "noise"_a,
              "explore"_a, "action"_a.none(), "log_prob"_a.none(), "value"_a.none(), "q"_a.none())
-        .def("judge", &judge_given, "obs"_a, "action"_a, "log_prob"_a, "value"_a)
+        .def("judge", &judge_given, "obs"_a, "action"_a, array("log_prob"), array("value"))
         .def("bind", &bind, "obs"_a, "first"_a.none(), "carry"_a, "mask"_a.none(), "action"_a.none(),
              "log_prob"_a.none(), "value"_a.none(), "q"_a.none(), "environment"_a.none(), "lanes"_a.none(),
              "explore"_a.none(), "bounded"_a, "low"_a, "high"_a, "start"_a, "seed"_a);

@@ -71,7 +71,8 @@ void vtrace(const Rollout& rollout, const Correction& correction, double gamma, 
             float* target) {
     const auto weights_of = [&](std::int64_t row) {
         const double ratio = std::exp(static_cast<double>(correction.log_ratio[row]));
-        return Importance{std::min(correction.rho_bar, ratio), std::min(correction.c_bar, ratio)};
+        // The order keeps a ratio that is not a number.
+        return Importance{std::min(ratio, correction.rho_bar), std::min(ratio, correction.c_bar)};
     };
     backwards(rollout, gamma, gae_lambda, weights_of, advantage, target);
 }

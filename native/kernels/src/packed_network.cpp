@@ -60,6 +60,10 @@ const float* PackedNetwork::run(const Level& level, const float* from, float* to
             const Linear& linear = std::get<Dense>(layer.packed).linear;
             level.linear(linear, from, stride, rows, to, stride);
             columns = linear.narrow ? linear.outputs : linear.padded;
+            // A layer behind it reads whole vectors. What another call has left there may be no number.
+            if (linear.narrow && &layer != &layers_.back())
+                for (std::int32_t r = 0; r < rows; ++r)
+                    std::fill(to + r * stride + columns, to + r * stride + round_up(columns, level.width), 0.0F);
         }
         if (layer.shape.activation != Elementwise::none) {
             if (columns == stride)

@@ -129,7 +129,9 @@ void QLearning::gradient(const Part& part, int side, Workspace& work) {
     double loss = 0.0, mean = 0.0;
     for (std::int32_t r = 0; r < part.rows; ++r) {
         const std::int64_t row = part.row + r;
-        const auto action = static_cast<std::int32_t>(read_integer(minibatch_.action.row(row), minibatch_.action.dtype));
+        // Rows from a file may hold any number.
+        const auto action = static_cast<std::int32_t>(
+            std::clamp<std::int64_t>(read_integer(minibatch_.action.row(row), minibatch_.action.dtype), 0, actions - 1));
         combine(following + r * stride, work.following.data());
         combine(said + r * stride, work.said.data());
         const Judged found = atoms == 1 ? judge_mean(row, action, next[r], work) : judge_atoms(row, action, next[r], work);

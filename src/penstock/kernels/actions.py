@@ -80,7 +80,9 @@ def _in_units(values: Array, space: Leaf) -> Array:
         low, high = bounds_of(space)
         values, otherwise = _within(values, low, high), np.clip(0.0, low, high)
     if not np.issubdtype(np.dtype(space.dtype), np.floating):
-        values = np.rint(np.where(np.isnan(values), otherwise, values))
+        # The bound 2^63 - 1 is 2^63 as a float, which no integer of 64 bits holds.
+        largest = np.nextafter(float(np.iinfo(space.dtype).max) + 1.0, 0.0)
+        values = np.minimum(np.rint(np.where(np.isnan(values), otherwise, values)), largest)
     return values
 
 

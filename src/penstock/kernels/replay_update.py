@@ -303,7 +303,8 @@ class ReplayUpdate:
         """Learn from these arrays ``[m, ...]`` from now on; ``priority`` ``[m]`` is written.
 
         Raises:
-            ValueError: an array does not fit.
+            ValueError: an array has another shape.
+            TypeError: an array has another dtype, or its numbers do not lie one behind the other.
         """
         self._native.bind(
             [minibatch[field] for field in self._fields],

@@ -2,10 +2,12 @@
 // Owns nothing and checks nothing: the binding has checked the arrays.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 namespace penstock::kernels {
 
@@ -61,15 +63,18 @@ inline std::int64_t read_integer(const std::byte* from, Dtype dtype) {
     });
 }
 
-// Integers are rounded to the nearest, ties to even. NaN becomes `otherwise`.
+// Integers are rounded to the nearest, ties to even, and at most the largest double of their type. NaN becomes `otherwise`.
 inline void write_number(std::byte* to, Dtype dtype, std::int32_t index, double value, double otherwise) {
     with_type(dtype, [&](auto zero) {
         using T = decltype(zero);
         auto& target = reinterpret_cast<T*>(to)[index];
         if constexpr (std::is_floating_point_v<T>)
             target = static_cast<T>(value);
-        else
-            target = static_cast<T>(std::nearbyint(std::isnan(value) ? otherwise : value));
+        else {
+            // The bound 2^63 - 1 is 2^63 as a double, which no integer of 64 bits holds.
+            const double largest = std::nextafter(std::ldexp(1.0, std::numeric_limits<T>::digits), 0.0);
+            target = static_cast<T>(std::min(std::nearbyint(std::isnan(value) ? otherwise : value), largest));
+        }
     });
 }
 

@@ -288,7 +288,7 @@ def test_what_no_file_could_keep_is_refused(values, says):
         ({"algo": "a2c", "model": "mlp"}, 64),
         ({"algo": "ppo", "model": "lstm"}, 64),
         ({"algo": "a3c", "model": "lstm"}, 1024),
-        ({"algo": "impala", "model": "lstm"}, 80),
+        ({"algo": "impala", "model": "lstm"}, 40),
     ],
 )
 def test_a_recurrent_batch_has_four_minibatches_by_default(settings, expected) -> None:

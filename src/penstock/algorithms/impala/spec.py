@@ -31,13 +31,13 @@ class IMPALAConfig(VTraceConfig, ActorCriticConfig):
         fixed=BY_LANES,
     )
     mini_batch_size: int = tunable(
-        80,
+        40,
         "rows of one gradient step, of whole lanes; num_envs times num_steps or more: one step for each batch "
         "(usual: 40 to 2000)",
         min=1,
     )
     lr: float = tunable(
-        1e-3,
+        5e-4,
         "step size of the optimizer; too large: the policy collapses; too small: learning is slow "
         "(usual: 1e-4 to 3e-3)",
         min=0,
@@ -54,20 +54,9 @@ class IMPALAConfig(VTraceConfig, ActorCriticConfig):
         min=0,
         max=1,
     )
-    max_grad_norm: float = tunable(
-        5.0,
-        "largest norm of each network's gradient; longer gradients are scaled down to it (usual: 0.5 to 40)",
-        min=1e-4,
-    )
     normalize_advantage: bool = tunable(
         True,
         "scale the advantages of each minibatch by their size, so that the other settings suit rewards of any size",
-    )
-    adam_eps: float = tunable(
-        1e-3,
-        "with adam, adamw and muon: epsilon; larger: smaller steps where gradients are tiny, so that a policy without "
-        "much left to learn stays what it is (usual: 1e-5 to 1e-2)",
-        min=0,
     )
 
 

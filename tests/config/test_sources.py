@@ -1,5 +1,6 @@
 import tomllib
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -114,9 +115,10 @@ def test_toml_leaves_out_what_is_none_and_holds_everything_else():
     assert "target_return" not in keys
 
 
-def test_a_file_is_read(tmp_path):
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_a_file_is_read(tmp_path, encoding):
     file = tmp_path / "my run é.toml"
-    file.write_text('env = "X"\nmini-batch-size = 32\n', encoding="utf-8")
+    file.write_text('env = "X"\nmini-batch-size = 32\n', encoding=encoding)
     assert from_toml(file).algorithm.mini_batch_size == 32
 
 
@@ -135,6 +137,27 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path, content, says):
     file.write_bytes(content)
     with pytest.raises(ConfigError, match=says):
         from_toml(file)
+
+
+def test_numbers_and_arrays_of_numpy_are_settings():
+    config = from_mapping(
+        {"env": "X", "timesteps": np.int64(64), "lr": np.float32(0.5), "hidden_sizes": np.array([8, 9])}
+    )
+    assert (config.run.timesteps, config.algorithm.lr, config.algorithm.hidden_sizes) == (64, 0.5, (8, 9))
+    assert type(config.run.timesteps) is int
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"timesteps": 1e3}, r"a whole number of at least 1, not 1000\.0$"),
+        ({"hidden_sizes": "64,64"}, r'takes a list, as \[64,64\], not the text "64,64"$'),
+        ({"lr": np.array([1.0, 2.0])}, "lr takes a number"),
+    ],
+)
+def test_a_value_of_another_type_is_shown_with_it(values, says):
+    with pytest.raises(ConfigError, match=says):
+        from_mapping({"env": "X", **values})
 
 
 def test_the_line_of_a_setting(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 from gymnasium import spaces
 from gymnasium.envs.registration import registry
 
-from penstock.envs.fields import one_line
+from penstock.envs.fields import field_paths, one_line
 from penstock.envs.spaces import check_same_arrays, spaces_of
 from penstock.errors import SpaceError
 from penstock.types import Box, Composite, Discrete, MultiDiscrete
@@ -57,6 +57,17 @@ def test_observations(space, expected):
 )
 def test_actions(space, expected):
     assert spaces_of(TWO, space).action == expected
+
+
+def test_half_numbers_are_stored_as_floats_that_kernels_read():
+    half = spaces.Box(-2, 2, (3,), np.float16)
+    assert spaces_of(half, half) == spaces_of(spaces.Box(-2, 2, (3,)), spaces.Box(-2, 2, (3,)))
+
+
+def test_a_field_of_a_dict_may_have_an_empty_name():
+    space = spaces.Dict({"": TWO, "b": TWO})
+    assert [name for name, _ in spaces_of(space, TWO).obs] == ["obs.", "obs.b"]
+    assert list(field_paths(space)) == ["obs.", "obs.b"]
 
 
 def test_fields_of_dicts_and_tuples_are_sorted_by_name():

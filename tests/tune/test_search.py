@@ -28,7 +28,7 @@ def test_kinds_and_several_settings_in_one_word():
         ("lrr=uniform:0:1", "unknown setting lrr; did you mean lr"),
         ("lr=uniform:0.1", "takes a lowest and a highest value"),
         ("lr=uniform:0.1:0.01", "the lowest value comes first"),
-        ("lr=loguniform:0:0.1", "loguniform needs one above 0"),
+        ("lr=loguniform:0:0.1", "loguniform needs a lowest value above 0"),
         ("lr=int:1:2", "search it with uniform, loguniform or choice"),
         ("epochs=uniform:1:2", "search it with int or choice"),
         ("gamma=uniform:0:2", "--search gamma takes a number from 0 to 1, not 2"),

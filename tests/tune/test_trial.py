@@ -1,5 +1,6 @@
 """A trial is a run of its own, which can be followed, stopped in order, and continued elsewhere with changes."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from penstock.config.sources import from_mapping
 from penstock.errors import PenstockError
 from penstock.saved_runs.best import find_checkpoint
-from penstock.saved_runs.checkpoints import load_checkpoint
+from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.tune.trial import TrialRun
 
@@ -48,6 +49,19 @@ def test_a_trial_goes_on_as_a_changed_copy_of_another_one(tmp_path: Path):
     assert run is not None
     assert run.name.startswith(copy.name)
     assert RunFolder.open(run).read_config().algorithm.lr == 0.5
+
+
+def test_a_trial_is_stopped_in_order_although_ray_blocks_sigint(tmp_path: Path):
+    trial = TrialRun(tmp_path / "a")
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        trial.train(from_mapping({**SMALL, "timesteps": 10_000_000, "save_interval": 100_000}))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    trial.wait()
+    trial.stop()
+    assert trial.run_folder is not None
+    assert len(list_checkpoints(trial.run_folder)) == 1
 
 
 def test_a_run_that_fails_says_why(tmp_path: Path):

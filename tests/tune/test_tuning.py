@@ -9,7 +9,7 @@ from penstock.config.sources import from_mapping
 from penstock.errors import ConfigError
 from penstock.tune.search import Search
 from penstock.tune.table import as_table
-from penstock.tune.tuning import METRIC, _domain, _most_workers, _proposing, tune
+from penstock.tune.tuning import METRIC, Trial, _domain, _most_workers, _proposing, tune
 
 SMALL = {"env": "CartPole-v1", "num_steps": 32, "timesteps": 512, "eval_episodes": 2, "epochs": 1}
 
@@ -19,7 +19,7 @@ def test_trials_are_ranked_and_each_has_its_run(tmp_path: Path):
     said: list[str] = []
     config = from_mapping({**SMALL, "log_dir": str(tmp_path)})
     search = (Search("lr", "choice", (1e-3, 1e-2)),)
-    trials = tune(config, search, samples=2, scheduler="random", address="local", told=said.append)
+    trials, _ = tune(config, search, samples=2, scheduler="random", address="local", told=said.append)
     assert len(trials) == len(said) == 2
     evaluations = [trial.evaluation for trial in trials]
     assert evaluations == sorted(evaluations, reverse=True)
@@ -33,12 +33,21 @@ def test_trials_are_ranked_and_each_has_its_run(tmp_path: Path):
     assert len(table.splitlines()) == 4
 
 
+def test_the_table_says_why_a_trial_failed_and_recommends_only_what_has_learned(tmp_path: Path):
+    why = "unknown environment 'B'; did you mean CartPole-v1? " + "and so on " * 10
+    stopped = Trial("a", {"lr": 0.1}, 0, float("-inf"), None, None, tmp_path)
+    table = as_table([stopped, Trial("b", {"lr": 0.2}, 0, 0.0, None, why, None)])
+    assert why[:150] in table
+    assert "-inf" not in table
+    assert "best:" not in table
+
+
 @pytest.mark.nightly  # Ten seconds for Ray and three trials. Shorter: the one below needs neither.
 @pytest.mark.alone  # Ray gives itself half a minute to start.
 def test_optuna_proposes_the_settings(tmp_path: Path):
     config = from_mapping({**SMALL, "log_dir": str(tmp_path), "seed": 5})
     search = (Search("lr", "loguniform", (1e-4, 1e-2)),)
-    trials = tune(config, search, samples=3, scheduler="random", searcher="optuna", at_once=1, address="local")
+    trials, _ = tune(config, search, samples=3, scheduler="random", searcher="optuna", at_once=1, address="local")
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=5), direction="maximize")
     asked = [study.ask({"lr": optuna.distributions.FloatDistribution(1e-4, 1e-2, log=True)}) for _ in range(3)]
     assert sorted(trial.settings["lr"] for trial in trials) == sorted(trial.params["lr"] for trial in asked)

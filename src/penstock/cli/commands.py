@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from penstock.cli.output import conclude, evaluated, output_to_error, program, say
+from penstock.cli.output import INTERRUPTED, conclude, evaluated, output_to_error, program, say
 from penstock.errors import ConfigError
 from penstock.registry import load
 
@@ -60,9 +60,11 @@ def _tune(argv: Sequence[str]) -> int:
         tune = load("penstock.tune.tuning:tune")
     except ModuleNotFoundError as error:
         raise ConfigError(f"penstock tune needs {error.name}; type pip install 'penstock[ray]'") from None
-    trials = tune(config, searched, told=say, **settings)
-    code = say(load("penstock.tune.table:as_table")(trials))
-    return code or int(all(trial.error is not None for trial in trials))
+    tuned = tune(config, searched, told=say, **settings)
+    code = say(load("penstock.tune.table:as_table")(tuned.trials))
+    if tuned.interrupted:
+        return INTERRUPTED
+    return code or int(all(trial.error is not None for trial in tuned.trials))
 
 
 def _eval(argv: Sequence[str]) -> int:

@@ -89,7 +89,7 @@ def settings_of_file(path: Path) -> dict[str, Setting]:
         ConfigError: the file cannot be read or is not TOML.
     """
     try:
-        content = tomllib.loads(path.read_text("utf-8"))
+        content = tomllib.loads(path.read_text("utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"cannot read the config file {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -50,7 +50,11 @@ def from_value(field: Field, value: object, label: str) -> Value:
         return None
     if field.base == "wrapping" and isinstance(value, str | Mapping):
         value = value.split(",") if isinstance(value, str) else [value]
-    if isinstance(value, str) or not isinstance(value, Sequence) or not value:
+    if getattr(value, "shape", None):
+        value = getattr(value, "tolist", lambda: value)()
+    if isinstance(value, str):
+        raise ConfigError(f'{label} takes a list, as [{value.strip("()[] ")}], not the text "{value[:60]}"')
+    if not isinstance(value, Sequence) or not value:
         raise _refused(field, value, label)
     return tuple(_checked(field, element, label) for element in value)
 
@@ -95,6 +99,9 @@ def _checked(field: Field, value: object, label: str) -> Scalar:
         return wrapping_of(value, label)
     if field.base == "demands":
         return demands_of(value, label)
+    if getattr(value, "shape", None) == ():
+        # A number of NumPy's, which computed settings often are.
+        value = getattr(value, "tolist", lambda: value)()
     if field.base == "float" and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     expected = {"bool": bool, "int": int, "float": float, "str": str}[field.base]
@@ -117,5 +124,6 @@ def _checked(field: Field, value: object, label: str) -> Scalar:
 
 
 def _refused(field: Field, value: object, label: str) -> ConfigError:
-    shown = f"{value:g}" if isinstance(value, float) else str(value)
+    # 64.0 is no whole number, so its point is shown.
+    shown = f"{value:g}" if isinstance(value, float) and field.base != "int" else str(value)
     return ConfigError(f"{label} takes {field.takes}, not {shown[:60] or 'nothing'}")

@@ -70,7 +70,9 @@ def used_fields(observation_space: Any, ignore_obs: Sequence[str] = ()) -> dict[
         raise SpaceError(f"observation space {one_line(observation_space)} is not supported: {OBSERVATIONS}")
     if unusable:
         raise SpaceError(_refusal({name: left[name] for name in unusable}, ignore_obs))
-    return {f"obs.{name}" if name else "obs": left[name] for name in sorted(left)}
+    # A Dict may have a field whose name is empty.
+    is_plain = leaves[0][0] == ()
+    return {"obs" if is_plain else f"obs.{name}": left[name] for name in sorted(left)}
 
 
 def _leaves(space: Any, path: FieldPath = ()) -> Iterator[tuple[FieldPath, Any]]:

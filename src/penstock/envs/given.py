@@ -9,6 +9,7 @@ from typing import Any
 
 from penstock.config.schema import RunConfig
 from penstock.config.tables import table_of
+from penstock.envs.fields import one_line
 from penstock.envs.imports import name_of, sendable
 from penstock.errors import ConfigError
 from penstock.types import EnvFactory, EnvRecipe, EnvReference, Wrapper
@@ -47,6 +48,8 @@ def named(settings: Mapping[str, Any], env: EnvFactory | None = None) -> tuple[d
         ConfigError: a wrapper is neither a name nor a callable.
         EnvError: an object without a name cannot be sent to another process.
     """
+    if not isinstance(settings, Mapping):
+        raise ConfigError(f"settings are a mapping, as {{'env': 'CartPole-v1'}}, not {one_line(repr(settings))}")
     plain = dict(settings)
     if callable(settings.get("env")):
         plain["env"], env = _named(settings["env"], "environment")

@@ -77,5 +77,7 @@ def _check_range(text: str, kind: str, field: Field, read: Sequence[Any]) -> Non
         kinds = {"int": "int or choice", "float": "uniform, loguniform or choice"}.get(field.base, "choice")
         raise ConfigError(f"--search {text}: {field.name} takes {field.takes}; search it with {kinds}")
     low, high = read
-    if not low < high or (kind == "loguniform" and low <= 0):
-        raise ConfigError(f"--search {text}: the lowest value comes first, and loguniform needs one above 0")
+    if not low < high:
+        raise ConfigError(f"--search {text}: the lowest value comes first, and the highest is above it")
+    if kind == "loguniform" and low <= 0:
+        raise ConfigError(f"--search {text}: loguniform needs a lowest value above 0")

@@ -1,14 +1,20 @@
 """The table of results that ``penstock tune`` prints. Imports no Ray."""
 
+import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.config.sources import shown
+from penstock.saved_runs.checkpoints import list_checkpoints
 
 if TYPE_CHECKING:  # it imports Ray
     from penstock.tune.tuning import Trial
 
 __all__ = ["as_table"]
+
+_ERROR = 200
+"""Most characters of why a trial failed."""
 
 
 def as_table(trials: "Sequence[Trial]") -> str:
@@ -18,7 +24,7 @@ def as_table(trials: "Sequence[Trial]") -> str:
     rows = [[*_numbers(trial), *(_short(trial.settings[name]) for name in names), _run(trial)] for trial in trials]
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     lines = ["  ".join(word.rjust(width) for word, width in zip(row, widths, strict=True)) for row in (head, *rows)]
-    best = next((trial.run_folder for trial in trials if trial.error is None and trial.run_folder is not None), None)
+    best = next((trial.run_folder for trial in trials if trial.error is None and _has_learned(trial.run_folder)), None)
     return "\n".join(lines) + ("" if best is None else f"\nbest: {best}")
 
 
@@ -26,7 +32,13 @@ def _numbers(trial: "Trial") -> tuple[str, str, str]:
     if trial.error is not None:
         return "failed", "", f"{trial.steps:,}"
     evaluation = "stopped" if trial.evaluation is None else f"{trial.evaluation:,.1f}"
-    return evaluation, f"{trial.mean_return:,.1f}", f"{trial.steps:,}"
+    mean_return = f"{trial.mean_return:,.1f}" if math.isfinite(trial.mean_return) else "none"
+    return evaluation, mean_return, f"{trial.steps:,}"
+
+
+def _has_learned(run: Path | None) -> bool:
+    """Whether there is something to evaluate and to resume."""
+    return run is not None and bool(list_checkpoints(run))
 
 
 def _short(value: object) -> str:
@@ -35,4 +47,4 @@ def _short(value: object) -> str:
 
 def _run(trial: "Trial") -> str:
     where = "" if trial.run_folder is None else f"{trial.run_folder.parent.name}/{trial.run_folder.name}"
-    return where if trial.error is None else trial.error[:60]
+    return where if trial.error is None else trial.error[:_ERROR]

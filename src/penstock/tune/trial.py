@@ -1,11 +1,10 @@
 """A trial: one training run as a process of its own, followed by its metrics. Imports no Ray.
 
-An own process ends in order: SIGINT lets the run write its last checkpoint, wherever it is.
+An own process ends in order: SIGTERM lets the run write its last checkpoint, wherever it is.
 """
 
 import contextlib
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -20,9 +19,11 @@ from penstock.metrics.report import EVAL_RETURN, FINAL, RETURN
 from penstock.saved_runs.checkpoints import list_checkpoints
 from penstock.saved_runs.run_folder import RunFolder, list_runs
 
-__all__ = ["TrialRun"]
+__all__ = ["FAILED", "TrialRun"]
 
 POLL_S = 0.25
+FAILED = "the run of this trial failed: "
+"""Begins the text of the error of a run that failed."""
 STOP_S = 60.0
 """How long a run that is stopped may take to write its last checkpoint."""
 
@@ -90,7 +91,7 @@ class TrialRun:
             found = self._latest()
             if ended is not None:
                 if ended != 0:
-                    raise PenstockError(f"the run of this trial failed: {self._last_line()}")
+                    raise PenstockError(f"{FAILED}{self._last_line()}")
                 return {**found, "done": 1.0}
             if found["update"] > self._seen:
                 self._seen = int(found["update"])
@@ -117,7 +118,8 @@ class TrialRun:
         process = self._process
         if process is None or process.poll() is not None:
             return
-        process.send_signal(signal.SIGINT)
+        # Not SIGINT, which Ray blocks in its processes and all that they start.
+        process.terminate()
         try:
             process.wait(STOP_S)
         except subprocess.TimeoutExpired:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import ray.tune
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, PopulationBasedTraining
@@ -18,11 +18,12 @@ from penstock.config.fields import field_table
 from penstock.config.schema import Config, RunConfig
 from penstock.config.sources import from_mapping, shown
 from penstock.errors import ConfigError
+from penstock.processes.interrupts import Interrupts
 from penstock.saved_runs.scratch import scratch_folder
 from penstock.tune.search import Search
-from penstock.tune.trial import TrialRun
+from penstock.tune.trial import FAILED, TrialRun
 
-__all__ = ["Trial", "trainable", "tune"]
+__all__ = ["Trial", "Tuned", "trainable", "tune"]
 
 METRIC = "return"
 SHARE_BEFORE_STOP = 0.1
@@ -50,6 +51,14 @@ class Trial:
     run_folder: Path | None
 
 
+class Tuned(NamedTuple):
+    """The result of ``penstock tune``."""
+
+    trials: list[Trial]
+    """Best first."""
+    interrupted: bool
+
+
 def tune(
     config: Config,
     search: Sequence[Search],
@@ -61,7 +70,7 @@ def tune(
     address: str | None = None,
     name: str = TuneOptions.name,
     told: Callable[[str], None] | None = None,
-) -> list[Trial]:
+) -> Tuned:
     """Train ``samples`` runs with searched settings, as many at once as there are cores.
 
     Args:
@@ -78,7 +87,8 @@ def tune(
         told: called with a line for each trial that has ended.
 
     Returns:
-        The trials, best first: by final evaluation, then by return.
+        The trials, best first: by final evaluation, then by return. The first interrupt stops all of them, and each
+        writes its last checkpoint; the second one raises KeyboardInterrupt.
 
     Raises:
         ConfigError: nothing is searched, a searched setting cannot change while a run goes on (``pbt``), or the
@@ -94,9 +104,12 @@ def tune(
     folder = (Path(config.run.log_dir) / name).resolve()
     made = trainable(config, folder)
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
+    # Ray's own handler gives trials five seconds, and ends those that still write their last checkpoint.
+    os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"
     with joined(address):
-        logging.getLogger("ray.tune").setLevel(logging.ERROR)
-        with scratch_folder("penstock-tune-") as storage:
+        # The reason of a trial that fails stands in the table; Ray would show three tracebacks for each.
+        logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+        with scratch_folder("penstock-tune-") as storage, Interrupts(patience=1) as interrupts:
             tuner = ray.tune.Tuner(
                 ray.tune.with_resources(made, {"cpu": _most_workers(config, search)}),
                 param_space={part.name: _domain(part) for part in search},
@@ -110,10 +123,14 @@ def tune(
                     trial_dirname_creator=lambda trial: str(trial.trial_id),
                 ),
                 run_config=ray.tune.RunConfig(
-                    name="trials", storage_path=str(storage), verbose=0, callbacks=[_Teller(told)] if told else None
+                    name="trials",
+                    storage_path=str(storage),
+                    verbose=0,
+                    callbacks=[_Teller(told)] if told else None,
+                    stop=_Interrupted(interrupts),
                 ),
             )
-            return _ranked(tuner.fit(), search)
+            return Tuned(_ranked(tuner.fit(), search), interrupts.count > 0)
 
 
 def trainable(config: Config, folder: Path) -> type:
@@ -241,7 +258,9 @@ def _trial(result: Any, search: Sequence[Search]) -> Trial:  # noqa: ANN401 - Ra
     config = result.config or {}
     error = None
     if result.error is not None:
-        error = next((line for line in reversed(str(result.error).splitlines()) if line.strip()), "it failed")
+        last = next((line for line in reversed(str(result.error).splitlines()) if line.strip()), "it failed")
+        # Behind the names of exceptions that Ray and the trial have put before it.
+        error = last.rpartition(FAILED)[2].removeprefix("penstock: error: ")
     run = found.get("run_folder")
     return Trial(
         str(found.get("trial_id", Path(result.path).name)),
@@ -252,6 +271,26 @@ def _trial(result: Any, search: Sequence[Search]) -> Trial:  # noqa: ANN401 - Ra
         error,
         None if run is None else Path(run),
     )
+
+
+class _Interrupted(ray.tune.Stopper):  # type: ignore[misc]
+    """Stops all trials in order once the user has asked for it."""
+
+    def __init__(self, interrupts: Interrupts) -> None:
+        self._interrupts = interrupts
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Ray writes it beside the trials, to continue them. Nobody does.
+        return {}
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        """Whether to stop this trial."""
+        del trial_id, result
+        return self._interrupts.count > 0
+
+    def stop_all(self) -> bool:
+        """Whether to stop all of them."""
+        return self._interrupts.count > 0
 
 
 class _Teller(ray.tune.Callback):  # type: ignore[misc]

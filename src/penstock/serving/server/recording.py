@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from penstock.envs.fields import one_line
 from penstock.kernels.actions import environment_array, generate_actions, to_environment
 from penstock.kernels.noise import uniform
 from penstock.saved_runs.episodes import EpisodeFiles, KeptEpisode
@@ -66,7 +67,7 @@ class OpenEpisode:
             return action
         number = _number(reward) if self.rows else 0.0
         if number is None:
-            self._lose("a tick holds no reward")
+            self._lose(f"a tick {_without(reward)}")
         elif self.bytes > EPISODE_BYTES:
             self.vanish()
         elif not self._recorder.has_room():
@@ -95,7 +96,7 @@ class OpenEpisode:
             return
         number = _number(reward)
         if number is None:
-            self._lose("its end holds no reward")
+            self._lose(f"its end {_without(reward)}")
             return
         self._is_over = True
         last = _Row(fields or self.rows[-1].fields, self.rows[-1].action, number)
@@ -211,6 +212,13 @@ def _number(reward: object) -> float | None:
     if isinstance(reward, bool) or not isinstance(reward, int | float):
         return None
     return float(reward) if abs(reward) <= _LARGEST else None
+
+
+def _without(reward: object) -> str:
+    """Why there is no reward in what a client has sent."""
+    if reward is None:
+        return "holds no reward"
+    return f"holds the reward {one_line(repr(reward), 40)}, which is no number of float32"
 
 
 def _kept(session: str, rows: tuple[_Row, ...], *, terminated: bool, vanished: bool) -> KeptEpisode:

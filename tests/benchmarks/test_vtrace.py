@@ -42,11 +42,11 @@ def test_a_run_with_and_without_the_correction() -> None:
 
 def test_without_a_lag_there_is_nothing_to_correct() -> None:
     # With one minibatch for each batch, the policy that acted is the one that learns.
-    config = config_of(1e-3, LANES * IMPALAConfig.num_steps, 0.5)
+    config = config_of(1e-3, LANES * IMPALAConfig.num_steps, 0.5, 1e-3)
     one, two = (curve(Case(0, corrects, 10 * LANES * config.num_steps, 0, config)) for corrects in (True, False))
     assert one == pytest.approx(two)
 
 
 def test_minibatches_must_divide_the_lanes() -> None:
     with pytest.raises(ValueError, match="do not make minibatches of 60 rows"):
-        config_of(1e-3, 60, 0.5)
+        config_of(1e-3, 60, 0.5, 1e-3)

@@ -6,8 +6,8 @@
 
 A run is one loop in this process: a rollout of 8 lanes of CartPole-v1 by the parameters of so many updates ago, then
 one update from it. Without the correction, the learner is told that its own policy acted. Settings that are not
-given are IMPALA's, but for a larger step size and epsilon: with these a policy of older parameters does harm. The return
-is that of the last 100 training episodes; a curve has it at ten points of the run.
+given are IMPALA's, but for a larger step size and epsilon: with these a policy of older parameters does harm. The
+return is that of the last 100 training episodes; a curve has it at ten points of the run.
 
 The paper compares them in its table 2, https://arxiv.org/abs/1802.01561.
 """

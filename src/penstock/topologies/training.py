@@ -172,8 +172,7 @@ def _sources(plan: Plan, lanes: int, niceness: int) -> tuple[NodeSpec, ...]:
     imports = policy_imports(plan.run, plan.learning.inference)
     return (
         *(replace(node, kind="game_lane", group=GAMES) for node in nodes),
-        # Never behind other programs of the machine: the games themselves, which wait for it.
-        NodeSpec(GAMES, "games", plan.games, group=GAMES, imports=imports),
+        NodeSpec(GAMES, "games", plan.games, group=GAMES, niceness=niceness, imports=imports),
     )
 
 

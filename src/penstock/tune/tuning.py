@@ -88,7 +88,7 @@ def tune(
 
     Returns:
         The trials, best first: by final evaluation, then by return. The first interrupt stops all of them, and each
-        writes its last checkpoint; the second one raises KeyboardInterrupt.
+        writes its last checkpoint, for which Ray gives it five seconds; the second one raises KeyboardInterrupt.
 
     Raises:
         ConfigError: nothing is searched, a searched setting cannot change while a run goes on (``pbt``), or the
@@ -104,7 +104,7 @@ def tune(
     folder = (Path(config.run.log_dir) / name).resolve()
     made = trainable(config, folder)
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
-    # Ray's own handler gives trials five seconds, and ends those that still write their last checkpoint.
+    # `Interrupts` counts them in place of Ray's handler, which would not tell that there was one.
     os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"
     with joined(address):
         # The reason of a trial that fails stands in the table; Ray would show three tracebacks for each.

@@ -67,7 +67,7 @@ class OpenEpisode:
             return action
         number = _number(reward) if self.rows else 0.0
         if number is None:
-            self._lose(f"a tick {_without(reward)}")
+            self._lose(f"a tick {_why_no_reward(reward)}")
         elif self.bytes > EPISODE_BYTES:
             self.vanish()
         elif not self._recorder.has_room():
@@ -96,7 +96,7 @@ class OpenEpisode:
             return
         number = _number(reward)
         if number is None:
-            self._lose(f"its end {_without(reward)}")
+            self._lose(f"its end {_why_no_reward(reward)}")
             return
         self._is_over = True
         last = _Row(fields or self.rows[-1].fields, self.rows[-1].action, number)
@@ -214,7 +214,7 @@ def _number(reward: object) -> float | None:
     return float(reward) if abs(reward) <= _LARGEST else None
 
 
-def _without(reward: object) -> str:
+def _why_no_reward(reward: object) -> str:
     """Why there is no reward in what a client has sent."""
     if reward is None:
         return "holds no reward"

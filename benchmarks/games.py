@@ -5,9 +5,10 @@
 
 A step of the environment takes 200 µs of a processor (`benchmarks/busy.py`). In-process, as many environment processes
 as cores step the 16 lanes. Through games, as many game processes play the 16 sessions: in C++ (`benchmarks/busy.cpp`,
-which needs a compiler), and in Python. Penstock's part is what they share the cores with. All take turns, and a figure
-is the median over the rounds. Bar: games in C++ make at least 60 % of the steps a second of the environment in-process.
-A game in Python costs 50 µs more a step, so its share says how fast Python is, too.
+which needs a compiler), and in Python. Either each session is a game of one agent with its own connection, or four
+sessions are the agents of one game, which act together over one connection. Penstock's part is what they share the
+cores with. All take turns, and a figure is the median over the rounds. Bar: games in C++ make at least 60 % of the
+steps a second of the environment in-process. It is shown for both.
 """
 
 import argparse
@@ -27,6 +28,8 @@ from benchmarks.runs import curve, flags, rate, train
 from penstock.metrics.report import STEPS_PER_SECOND
 
 SESSIONS, NUM_STEPS, SKIP = 16, 64, 1
+AGENTS = 4
+"""Of each game whose agents act together."""
 SHARE = 0.6
 
 
@@ -35,22 +38,25 @@ def in_process(batches: int, processes: int) -> float:
     return _trained(["--env", "benchmarks.busy:Busy", *flags({"num_workers": processes})], batches)
 
 
-def through_games(game: Sequence[str | Path], batches: int, processes: int) -> float:
-    """Steps a second of a run that games connect to. Host and port are added to the command of each game."""
+def through_games(game: Sequence[str | Path], agents: int, batches: int, processes: int) -> float:
+    """Steps a second of a run that games connect to, each with so many agents. A game's command gets more arguments."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     each = [SESSIONS // processes + (number < SESSIONS % processes) for number in range(processes)]
     # A client waits until the run listens.
     games = [
-        subprocess.Popen([*game, "127.0.0.1", str(port), *flags({"sessions": n, "name": f"busy-{number}"})], cwd=ROOT)
+        subprocess.Popen(
+            [*game, "127.0.0.1", str(port), *flags({"sessions": n, "agents": agents, "name": f"busy-{number}"})],
+            cwd=ROOT,
+        )
         for number, n in enumerate(each)
     ]
     try:
         return _trained(["--env", "gamecore://benchmarks.busy:BusyAgent", "--tcp_port", str(port)], batches)
     finally:
-        for game in games:
-            game.terminate()
-            game.wait()
+        for one in games:
+            one.terminate()
+            one.wait()
 
 
 def built() -> Path:
@@ -80,24 +86,35 @@ def main() -> None:
     parser.add_argument("--write", type=destination, help="write the result here as JSON")
     args = parser.parse_args()
     processes = min(SESSIONS, len(os.sched_getaffinity(0)))
-    games = {"games in C++": [built()], "games in Python": [sys.executable, "-m", "benchmarks.busy"]}
+    commands: dict[str, Sequence[str | Path]] = {
+        "games in C++": [built()],
+        "games in Python": [sys.executable, "-m", "benchmarks.busy"],
+    }
+    games: dict[str, tuple[Sequence[str | Path], int]] = {
+        name if agents == 1 else f"{name}, {agents} agents each": (command, agents)
+        for name, command in commands.items()
+        for agents in (1, AGENTS)
+    }
     found: dict[str, list[float]] = {"in-process": [], **{what: [] for what in games}}
     for number in range(args.rounds):
         found["in-process"].append(in_process(args.batches, processes))
-        for what, game in games.items():
-            found[what].append(through_games(game, args.batches, processes))
+        for what, (game, agents) in games.items():
+            found[what].append(through_games(game, agents, args.batches, processes))
         print(f"round {number}: " + ", ".join(f"{what} {rates[-1]:,.0f} steps/s" for what, rates in found.items()))
     middle = {what: statistics.median(rates) for what, rates in found.items()}
-    bar = Bar("games in C++, share of in-process", middle["games in C++"] / middle["in-process"], SHARE)
-    print(bar.line())
-    print(f"games in Python: {middle['games in Python'] / middle['in-process']:.2f} of in-process")
+    shares = {what: middle[what] / middle["in-process"] for what in games}
+    bars = [Bar(f"{what}, share of in-process", share, SHARE) for what, share in shares.items() if "C++" in what]
+    for bar in bars:
+        print(bar.line())
+    for what, share in shares.items():
+        print(f"{what}: {share:.2f} of in-process")
     if args.write:
         command = f"python -m benchmarks.games --rounds {args.rounds} --batches {args.batches}"
         rows = [
             {"what": what, "steps_per_s": round(rate, 1), "rounds": [round(one, 1) for one in found[what]]}
             for what, rate in middle.items()
         ]
-        write(args.write, {"command": command, "bars": [bar.entry()], "rows": rows})
+        write(args.write, {"command": command, "bars": [bar.entry() for bar in bars], "rows": rows})
 
 
 if __name__ == "__main__":

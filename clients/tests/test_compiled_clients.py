@@ -177,6 +177,70 @@ def test_a_server_that_talks_nonsense(talk: Talk, answer: bytes) -> None:
     assert (status, "the server's bytes are no" in said) == (0, True)
 
 
+@pytest.fixture
+def together() -> Talk:
+    """Agents that act together. Only the C++ client has them."""
+
+    def talked(port: int, lines: list[str], *flags: str) -> Replies:
+        command = [str(ROOT / "build/clients/cpp/talk"), "127.0.0.1", str(port), "--agents", "game", *flags]
+        ended = subprocess.run(
+            command, input="\n".join(lines), capture_output=True, text=True, check=False, timeout=120
+        )
+        assert ended.returncode == 0, ended.stderr
+        return [(int(line.split(" ", 1)[0]), line.split(" ", 1)[1]) for line in ended.stdout.splitlines()]
+
+    return talked
+
+
+def test_agents_that_act_together_get_the_actions_of_others(together: Talk) -> None:
+    one, other = '{"obs": [0.1, 0.2, 0.3]}', '{"obs": [0.3, 0.2, 0.1]}'
+    lines = ["start 0 1", f"tick 0 {one}\ttick 1 {other}", f"stop 1 {one}", "start 1", f"tick 1 {one}", "start 0 1"]
+    with serving() as server:
+        with GameClient(f"http://127.0.0.1:{server.http}", "python") as client:
+            client.start()
+            wanted = [client.tick([0.1, 0.2, 0.3]), client.tick([0.3, 0.2, 0.1])]
+        found = together(server.tcp, lines)
+        assert server.endpoint.sessions.has(("gamecore", "game-agent-1"))
+    assert [status for status, _ in found] == [200] * 7
+    assert [json.loads(found[place][1])["action"] for place in (1, 2, 5)] == [*wanted, wanted[0]]
+
+
+def test_a_refusal_of_one_agent_is_its_reply(together: Talk) -> None:
+    with serving() as server:
+        found = together(server.tcp, ["start 0 1", f'tick 0 {{"obs": [1]}}\ttick 1 {TICKS[0][5:]}\tstop 2'])
+    assert [status for status, _ in found] == [200, 400, 200, 404]
+
+
+def test_agents_begin_anew_what_a_lost_connection_left(together: Talk) -> None:
+    with serving() as server:
+        assert together(server.tcp, ["start 0 1"]) == [(200, "")]
+        assert together(server.tcp, ["start 1 2", f"tick 1 {TICKS[0][5:]}"])[1][0] == 200
+
+
+def test_agents_wait_for_a_server_that_is_full(together: Talk) -> None:
+    with serving(max_sessions=2) as server:
+        other = GameClient(f"http://127.0.0.1:{server.http}", "other")
+        other.start()
+        ((status, _),) = together(server.tcp, ["start 0 1"], "--patience", "0")
+        assert status == 429
+        threading.Timer(0.3, other.stop).start()
+        assert together(server.tcp, ["start 0 1"], "--patience", "20000") == [(200, "")]
+
+
+@pytest.mark.parametrize("answer", [b"", b"x" * 64, WELCOME + b"\xff" * 24])
+def test_agents_of_a_server_that_talks_nonsense(together: Talk, answer: bytes) -> None:
+    with Answering(answer, closes=False) as server:
+        port = int(server.address.rpartition(":")[2])
+        found = together(port, ["start 0 1", f"tick 0 {TICKS[0][5:]}"], "--timeout", "300", "--patience", "0")
+    assert [status for status, _ in found] == [0, 0]
+
+
+def test_the_token_of_agents_is_in_the_greeting(together: Talk) -> None:
+    with serving(token="a-secret") as server:
+        assert together(server.tcp, ["start 0"], "--token", "guess") == [(401, "the token is missing or wrong")]
+        assert together(server.tcp, ["start 0"], "--token", "a-secret") == [(200, "")]
+
+
 def test_it_talks_to_penstock_serve(talk: Talk, tmp_path: Path) -> None:
     run = penstock.train({**SMALL, "env": "Pendulum-v1", "log_dir": str(tmp_path)}, quiet=True).run_folder
     policy = penstock.load_policy(run)

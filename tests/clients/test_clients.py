@@ -12,7 +12,7 @@ from typing import Self
 import psutil
 import pytest
 
-from penstock.clients import AsyncGameClient, EpisodeLostError, GameClient, RefusedError
+from penstock.clients import AgentsClient, AsyncGameClient, EpisodeLostError, GameClient, RefusedError
 from penstock.errors import ConfigError
 from penstock.serving.server.bases import Bases
 from penstock.serving.server.server import Certificate
@@ -344,3 +344,80 @@ def test_a_version_that_nobody_speaks_is_one_line():
 def test_a_wrong_address_is_one_line(url):
     with pytest.raises(ConfigError, match="write tcp://localhost:8001"):
         GameClient(url, "g")
+
+
+def test_agents_that_act_together_get_the_actions_of_clients_of_their_own():
+    seen = {"0": [0.1, 0.2, 0.3], "1": [0.3, 0.2, 0.1]}
+    with serving() as running:
+        url = f"tcp://127.0.0.1:{running.tcp}"
+        wanted = {agent: blocking(url, [("start",), ("tick", obs), ("stop",)])[1] for agent, obs in seen.items()}
+        with AgentsClient(url, "g", seen) as client:
+            client.start()
+            assert client.tick(seen) == wanted
+            # One goes on, the other begins anew.
+            client.stop({"1": [0.0, 0.0, 0.0]}, {"1": 1.0}, terminated={"1"})
+            assert client.tick({"0": seen["1"]}, {"0": 1.0}) == {"0": wanted["1"]}
+            client.start(["1"])
+            # Both of them have episodes, which end before the next ones begin.
+            client.start()
+            assert client.tick(seen) == wanted
+
+
+def test_a_refused_agent_is_named_and_the_others_go_on():
+    with serving() as running, AgentsClient(f"tcp://127.0.0.1:{running.tcp}", "g", ["0", "1"]) as client:
+        client.start()
+        with pytest.raises(RefusedError, match=r"agent '1': .*obs") as refused:
+            client.tick({"0": [0.1, 0.2, 0.3], "1": [0.1]})
+        assert refused.value.status == 400
+        assert len(client.tick({"0": [0.1, 0.2, 0.3], "1": [0.1, 0.2, 0.3]})) == 2
+        replies = client.send([("tick", "0", b"nonsense"), ("stop", "1", b""), ("stop", "1", b"")])
+        assert [getattr(reply, "status", reply) for reply in replies] == [400, b"{}", 404]
+
+
+def test_agents_whose_connection_was_lost_begin_anew():
+    with serving() as running, AgentsClient(f"tcp://127.0.0.1:{running.tcp}", "g", ["0", "1"]) as client:
+        client.start()
+        client.close()
+        # The server still has their episodes.
+        client.start()
+        assert len(client.tick({"0": [0.1, 0.2, 0.3], "1": [0.1, 0.2, 0.3]})) == 2
+
+
+def test_agents_wait_for_a_server_that_is_full():
+    with serving(max_sessions=2) as running:
+        url = f"tcp://127.0.0.1:{running.tcp}"
+        with GameClient(url, "other") as other, AgentsClient(url, "g", ["0", "1"], patience=90.0) as client:
+            other.start()
+            leaves = threading.Timer(0.2, other.stop)
+            leaves.start()
+            client.start()
+            leaves.join()
+            with AgentsClient(url, "h", ["0"], patience=0.0) as late, pytest.raises(RefusedError, match="sessions"):
+                late.start()
+
+
+@pytest.mark.parametrize("answer", [b"", b"x" * 16, b"\xffGAMCORE\x00\x02\x00\xc8" + bytes(4) + b"y" * 24])
+def test_agents_of_a_server_that_talks_nonsense(answer):
+    with Answering(answer, closes=False) as server:
+        client = AgentsClient(f"tcp://{server.address}", "g", ["0", "1"], timeout=0.2)
+        with client, pytest.raises(EpisodeLostError):
+            client.tick({"0": [1.0], "1": [1.0]})
+
+
+def test_agents_need_version_2():
+    with OnlyFirst() as server, pytest.raises(EpisodeLostError, match="version 1 only"):
+        AgentsClient(f"tcp://{server.address}", "g", ["0"]).tick({"0": [1.0]})
+
+
+def test_agents_that_cannot_act_together_are_refused():
+    with pytest.raises(ConfigError, match="need a tcp:// address"):
+        AgentsClient("http://localhost:8000", "g", ["0"])
+    for agents in ([], [str(number) for number in range(65)]):
+        with pytest.raises(ConfigError, match=f"{len(agents)} agents share a connection; wanted 1 to 64"):
+            AgentsClient("tcp://localhost:8001", "g", agents)
+    with pytest.raises(ConfigError, match="no agent '2'; its agents are 0, 1"):
+        AgentsClient("tcp://localhost:8001", "g", ["0", "1"]).tick({"2": [1.0]})
+    with pytest.raises(RefusedError, match="wanted start, tick or stop"):
+        AgentsClient("tcp://localhost:8001", "g", ["0"]).send([("jump", "0", b"")])
+    with pytest.raises(ConfigError, match="65 requests are sent together; the most is 64"):
+        AgentsClient("tcp://localhost:8001", "g", ["0"]).send([("tick", "0", b"")] * 65)

@@ -1,9 +1,11 @@
 // Carries out the calls on its standard input with a client, and prints what came of each, one line a call.
 //
-//     talk HOST PORT [--async] [--delta] [--key KEY] [--token TOKEN] [--timeout MS] [--patience MS]
+//     talk HOST PORT [--async] [--agents GAME] [--delta] [--key KEY] [--token TOKEN] [--timeout MS] [--patience MS]
 //
 // A line is `start GAME AGENT`, `tick BODY`, `stop` or `stop BODY`. What is printed is a status and a body; status 0 stands
 // for a lost connection. With --async all calls are made at once, and a last line says how many replies came out of order.
+// With --agents a line is `start AGENT AGENT ...`, or requests of agents that act together, with tabs between them:
+// `tick AGENT BODY`, `stop AGENT BODY`.
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
@@ -15,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "penstock/gamecore/agents.hpp"
 #include "penstock/gamecore/client.hpp"
 
 namespace gamecore = penstock::gamecore;
@@ -22,7 +25,7 @@ namespace gamecore = penstock::gamecore;
 namespace {
 
 struct Settings {
-    std::string host, key, token;
+    std::string host, key, token, game;
     std::uint16_t port = 0;
     bool is_async = false;
     gamecore::Options options;
@@ -38,6 +41,8 @@ Settings read(int count, char** arguments) {
             made.is_async = true;
         } else if (flag == "--delta") {
             made.options.delta = true;
+        } else if (at + 1 < count && flag == "--agents") {
+            made.game = arguments[++at];
         } else if (at + 1 < count && flag == "--key") {
             made.key = arguments[++at];
         } else if (at + 1 < count && flag == "--token") {
@@ -85,6 +90,44 @@ void talk_in_turn(gamecore::Client& client, const std::vector<std::string>& line
     }
 }
 
+std::vector<std::string> split(const std::string& text, char at) {
+    std::vector<std::string> parts;
+    std::istringstream stream(text);
+    for (std::string part; std::getline(stream, part, at);) {
+        parts.push_back(part);
+    }
+    return parts;
+}
+
+std::vector<gamecore::Reply> together(gamecore::Agents& agents, const std::string& line) {
+    if (const auto [kind, rest] = parted(line); kind == "start") {
+        agents.start(split(rest, ' '));
+        return {{gamecore::Kind::start, 200, {}}};
+    }
+    std::vector<gamecore::Request> requests;
+    for (const std::string& one : split(line, '\t')) {
+        const auto [kind, rest] = parted(one);
+        const auto [agent, body] = parted(rest);
+        requests.push_back({kind == "tick" ? gamecore::Kind::tick : gamecore::Kind::stop, agent, body});
+    }
+    return agents.ask(requests);
+}
+
+void talk_together(gamecore::Agents& agents, const std::vector<std::string>& lines) {
+    for (const std::string& line : lines) {
+        try {
+            for (const gamecore::Reply& reply : together(agents, line)) {
+                std::cout << reply.status << ' ' << reply.body << '\n';
+            }
+        } catch (const gamecore::Refused& refused) {
+            std::cout << refused.status() << ' ' << refused.what() << '\n';
+        } catch (const gamecore::Lost& lost) {
+            std::cout << "0 " << lost.what() << '\n';
+        }
+        std::cout << std::flush;
+    }
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -96,6 +139,12 @@ int main(int count, char** arguments) {
     std::vector<std::string> lines;
     for (std::string line; std::getline(std::cin, line);) {
         lines.push_back(line);
+    }
+    if (!settings.game.empty()) {
+        talk_together(
+            *gamecore::create_agents(settings.host, settings.port, settings.game, settings.key, settings.token, settings.options),
+            lines);
+        return 0;
     }
     if (!settings.is_async) {
         const auto client = gamecore::create_client(settings.host, settings.port, nullptr, settings.key, settings.token, settings.options);

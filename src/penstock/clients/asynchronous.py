@@ -31,7 +31,7 @@ class AsyncGameClient(GameSession):
     async def start(self, body: bytes = b"") -> None:
         """Begin an episode, as `GameClient.start`."""
         loop = asyncio.get_running_loop()
-        until, tries = loop.time() + self._patience, 0
+        until, tries = loop.time() + self._reach.patience, 0
         while True:
             try:
                 if self._is_open:
@@ -98,17 +98,17 @@ class AsyncGameClient(GameSession):
         return line.ask(wire.request(kind, self._session, body), wire.feed, wire.hint)
 
     async def _connected(self) -> Line:
-        is_tcp = self._address.scheme == "tcp"
+        is_tcp = self._reach.address.scheme == "tcp"
         line = await self._greeted() if is_tcp and self._version != 1 else None
         if line is None:
             line = await self._dialled()
-            line.wire = first_wire(self._address, self._token, self._policy)
+            line.wire = first_wire(self._reach.address, self._reach.token, self._reach.policy)
         self._line = line
         return line
 
     async def _greeted(self) -> Line | None:
         """A connection that speaks version 2; ``None``: the server has closed it, as one of version 1 does."""
-        line, greeting = await self._dialled(), Greeting(self._token, self._policy)
+        line, greeting = await self._dialled(), Greeting(self._reach.token, self._reach.policy)
         with contextlib.ExitStack() as unless_welcome:
             unless_welcome.callback(line.close)
             with contextlib.suppress(ConnectionError, ClosedLineError):
@@ -122,13 +122,13 @@ class AsyncGameClient(GameSession):
 
     async def _dialled(self) -> Line:
         loop = asyncio.get_running_loop()
-        host, port = self._address.host, self._address.port
+        reach, host, port = self._reach, self._reach.address.host, self._reach.address.port
         try:
-            async with asyncio.timeout(self._timeout):
-                _, line = await loop.create_connection(lambda: Line(self._timeout), host, port, ssl=self._tls)
+            async with asyncio.timeout(reach.timeout):
+                _, line = await loop.create_connection(lambda: Line(reach.timeout), host, port, ssl=reach.tls)
         except ssl.SSLCertVerificationError as error:
             raise untrusted(error) from None
         except OSError as error:
-            why = error.strerror or str(error) or f"none within {self._timeout:g} s"
+            why = error.strerror or str(error) or f"none within {reach.timeout:g} s"
             raise EpisodeLostError(f"no server at {host}:{port}: {why}") from None
         return line

@@ -2,13 +2,13 @@
 
 import contextlib
 import socket
-import ssl
 import time
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from penstock.clients.frames import FrameWire, Greeting
-from penstock.clients.session import GameSession, untrusted
+from penstock.clients.dialling import CHUNK, dialled, welcomed
+from penstock.clients.frames import FrameWire
+from penstock.clients.session import GameSession
 from penstock.clients.wire import (
     NO_SECOND_VERSION,
     BaseMissingError,
@@ -22,8 +22,6 @@ from penstock.clients.wire import (
 )
 
 __all__ = ["GameClient"]
-
-_CHUNK = 1 << 16
 
 
 class _Line(NamedTuple):
@@ -50,7 +48,7 @@ class GameClient(GameSession):
             RefusedError: the server refuses, and goes on refusing.
             EpisodeLostError: the server cannot be reached.
         """
-        until, tries = time.monotonic() + self._patience, 0
+        until, tries = time.monotonic() + self._reach.patience, 0
         while True:
             try:
                 if self._is_open:
@@ -138,7 +136,7 @@ class GameClient(GameSession):
     def _exchange(self, line: _Line, kind: str, body: bytes) -> bytes:
         line.socket.sendall(line.wire.request(kind, self._session, body))
         while True:
-            data = line.socket.recv(_CHUNK)
+            data = line.socket.recv(CHUNK)
             if not data:
                 raise closed(line.wire.hint)
             reply = line.wire.feed(data)
@@ -147,39 +145,20 @@ class GameClient(GameSession):
 
     def _connected(self) -> _Line:
         if self._line is None:
-            is_tcp = self._address.scheme == "tcp"
+            is_tcp = self._reach.address.scheme == "tcp"
             line = self._greeted() if is_tcp and self._version != 1 else None
             if line is None:
-                line = _Line(self._dialled(), first_wire(self._address, self._token, self._policy))
+                line = _Line(
+                    dialled(self._reach), first_wire(self._reach.address, self._reach.token, self._reach.policy)
+                )
             self._line = line
         return self._line
 
     def _greeted(self) -> _Line | None:
         """A connection that speaks version 2; ``None``: the server has closed it, as one of version 1 does."""
-        connection, greeting = self._dialled(), Greeting(self._token, self._policy)
-        with contextlib.ExitStack() as unless_welcome:
-            unless_welcome.callback(connection.close)
-            with contextlib.suppress(ConnectionError):
-                connection.sendall(greeting.request)
-                while data := connection.recv(_CHUNK):
-                    if greeting.feed(data):
-                        unless_welcome.pop_all()
-                        return _Line(connection, FrameWire(delta=self._delta))
+        connection = welcomed(self._reach)
+        if connection is not None:
+            return _Line(connection, FrameWire(delta=self._delta))
         if self._version is not None:
             raise EpisodeLostError(NO_SECOND_VERSION)
         return None
-
-    def _dialled(self) -> socket.socket:
-        try:
-            made = socket.create_connection((self._address.host, self._address.port), self._timeout)
-        except OSError as error:
-            where = f"{self._address.host}:{self._address.port}"
-            why = error.strerror or str(error) or f"none within {self._timeout:g} s"
-            raise EpisodeLostError(f"no server at {where}: {why}") from None
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self._tls is None:
-            return made
-        try:
-            return self._tls.wrap_socket(made, server_hostname=self._address.host)
-        except ssl.SSLCertVerificationError as error:
-            raise untrusted(error) from None

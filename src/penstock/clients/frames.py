@@ -1,4 +1,4 @@
-"""Version 2 of Gamecore over TCP, for both clients: the greeting, then replies with a status. Opens no socket."""
+"""Version 2 of Gamecore over TCP, for all clients: the greeting, then replies with a status. Opens no socket."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -17,7 +17,7 @@ from penstock.gamecore.frames import (
     Encoding,
 )
 
-__all__ = ["FrameWire", "Greeting"]
+__all__ = ["FrameWire", "Greeting", "Replies", "frame"]
 
 _MAX_REPLY = 1 << 30
 _MAX_TEXT = 64 << 10
@@ -84,10 +84,7 @@ class FrameWire:
 
     def request(self, kind: str, session: str, body: bytes) -> bytes:
         """See `Wire`."""
-        place = _KINDS.get(kind)
-        if place is None:
-            # Here kinds are numbers, so this one cannot even be sent.
-            raise RefusedError(400, f"step_kind is {kind[:40]!r}; wanted start, tick or stop")
+        place = _place(kind)
         self._buffer.clear()
         self._number += 1
         encoding, base, sent = Encoding.PLAIN, 0, body
@@ -127,6 +124,56 @@ class FrameWire:
         if base is None or delta is None:
             return Encoding.KEY, 0, body
         return Encoding.DELTA, base.number, delta
+
+
+class Replies:
+    """The replies to requests that were sent together.
+
+    Args:
+        first: id of the first request. Those of the others follow it.
+        count: how many requests there are.
+    """
+
+    def __init__(self, first: int, count: int) -> None:
+        self._first = first
+        self._count = count
+        self._buffer = bytearray()
+        self._found: list[bytes | RefusedError] = []
+
+    def feed(self, data: bytes) -> "list[bytes | RefusedError] | None":
+        """Take bytes that have arrived. All replies, once they are whole: the body, or why the request was refused.
+
+        Raises:
+            EpisodeLostError: the bytes are no reply.
+        """
+        self._buffer += data
+        start = 0
+        while len(self._found) < self._count and len(self._buffer) >= start + REPLY.size:
+            number, size, status, _, _ = REPLY.unpack_from(self._buffer, start)
+            if number != self._first + len(self._found) or size > _MAX_REPLY:
+                raise EpisodeLostError("the server's bytes are no reply of Gamecore")
+            end = start + REPLY.size + size
+            if len(self._buffer) < end:
+                break
+            body = bytes(self._buffer[start + REPLY.size : end])
+            self._found.append(body if status == _OK else RefusedError(status, _text(body)))
+            start = end
+        del self._buffer[:start]
+        return self._found if len(self._found) == self._count else None
+
+
+def frame(number: int, kind: str, session: str, body: bytes) -> bytes:
+    """The bytes of a request without deltas."""
+    name = session.encode()
+    return REQUEST.pack(number, 0, len(body), len(name), _place(kind), Encoding.PLAIN, 0) + name + body
+
+
+def _place(kind: str) -> int:
+    place = _KINDS.get(kind)
+    if place is None:
+        # Here kinds are numbers, so this one cannot even be sent.
+        raise RefusedError(400, f"step_kind is {kind[:40]!r}; wanted start, tick or stop")
+    return place
 
 
 def _text(body: bytes | bytearray) -> str:

@@ -1,14 +1,41 @@
-"""What both clients know of their session, and when a failed start is tried again. Sends nothing."""
+"""What clients know of their server and their sessions, and when a failed start is tried again. Sends nothing."""
 
 import ssl
+from dataclasses import dataclass
 
 from penstock.clients.wire import Address, EpisodeLostError, RefusedError, checked_version
 from penstock.errors import ConfigError
 
-__all__ = ["GameSession", "untrusted"]
+__all__ = ["GameSession", "Reach", "pause_after", "untrusted"]
 
 _PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 """Between tries to begin an episode."""
+_NO_SESSION = 404
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How a client reaches its server."""
+
+    address: Address
+    policy: str
+    token: str
+    timeout: float
+    patience: float
+    tls: ssl.SSLContext | None
+    """How to verify the server; ``None`` without TLS."""
+
+    @classmethod
+    def read(
+        cls, url: str, ca_file: str | None, *, policy: str, token: str, timeout: float, patience: float
+    ) -> "Reach":
+        """From the arguments of a client, see `GameSession`.
+
+        Raises:
+            ConfigError: the address is none, or the file cannot be used.
+        """
+        address = Address.read(url)
+        return cls(address, policy, token, timeout, patience, _tls(address, ca_file))
 
 
 class GameSession:
@@ -41,36 +68,35 @@ class GameSession:
             ca_file: with TLS: certificates in PEM that the server's is to be signed by. ``None``: those that this
                 machine trusts.
         """
-        self._address = Address.read(url)
+        self._reach = Reach.read(url, ca_file, policy=policy, token=token, timeout=timeout, patience=patience)
         self._session = session
-        self._token = token
-        self._policy = policy
-        self._timeout = timeout
-        self._patience = patience
-        self._version = checked_version(self._address, version, delta=delta)
+        self._version = checked_version(self._reach.address, version, delta=delta)
         self._delta = delta
-        self._tls = _tls(self._address, ca_file)
         self._is_open = False
 
     def _pause_after(self, error: RefusedError | EpisodeLostError, tries: int, *, is_late: bool) -> float:
-        """Seconds until `start` is tried again.
+        """Seconds until `start` is tried again. Arguments and errors are those of `pause_after`."""
+        # The episode before was lost with its connection, and the server still has it.
+        self._is_open = isinstance(error, RefusedError) and error.has_begun
+        return pause_after(error, tries, is_late=is_late)
 
-        Args:
-            error: of the last try.
-            tries: how many failed before it.
-            is_late: there is no time for another.
 
-        Raises:
-            RefusedError, EpisodeLostError: the given one: it is too late, or another try would fail as well.
-        """
-        if isinstance(error, RefusedError):
-            # The episode before was lost with its connection, and the server still has it.
-            self._is_open = error.status == 409
-            if not (error.may_retry or error.status in {404, 409}):
-                raise error
-        if is_late:
-            raise error
-        return 0.0 if self._is_open else _PAUSES_S[min(tries, len(_PAUSES_S) - 1)]
+def pause_after(error: RefusedError | EpisodeLostError, tries: int, *, is_late: bool) -> float:
+    """Seconds until an episode is tried to begin again.
+
+    Args:
+        error: of the last try.
+        tries: how many failed before it.
+        is_late: there is no time for another.
+
+    Raises:
+        RefusedError, EpisodeLostError: the given one: it is too late, or another try would fail as well.
+    """
+    has_begun = isinstance(error, RefusedError) and error.has_begun
+    may_pass = not isinstance(error, RefusedError) or error.may_retry or has_begun or error.status == _NO_SESSION
+    if is_late or not may_pass:
+        raise error
+    return 0.0 if has_begun else _PAUSES_S[min(tries, len(_PAUSES_S) - 1)]
 
 
 def untrusted(error: ssl.SSLCertVerificationError) -> ConfigError:

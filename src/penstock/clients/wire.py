@@ -51,6 +51,11 @@ class RefusedError(PenstockError):
         """Whether the same request may succeed later."""
         return self.status in {429, 503}
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether a start was refused because its session has an episode already."""
+        return self.status == 409
+
 
 class BaseMissingError(RefusedError):
     """The server lacks the base of a delta. The request was not taken; the wire sends it as a key frame next time."""

@@ -22,17 +22,10 @@
 
 #include "penstock/gamecore/error.hpp"
 #include "penstock/gamecore/frames.hpp"
+#include "penstock/gamecore/reply.hpp"
 #include "penstock/gamecore/session.hpp"
 
 namespace penstock::gamecore {
-
-// What came of one call.
-struct Reply {
-    Kind kind;
-    int status;        // 200: it was answered; 0: the connection was lost; else the server refuses
-    std::string body;  // the answer, or why there is none
-    [[nodiscard]] bool is_answer() const { return status == 200; }
-};
 
 // May call the client, which then only takes the request. Must not throw, and must not destroy the client.
 using Callback = std::function<void(const Reply&)>;

@@ -1,39 +1,28 @@
 // One agent's session: requests that wait for their replies. Connects, and connects again. For one thread.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
 
-#include "penstock/gamecore/connection.hpp"
 #include "penstock/gamecore/delta.hpp"
 #include "penstock/gamecore/error.hpp"
 #include "penstock/gamecore/frames.hpp"
+#include "penstock/gamecore/line.hpp"
+#include "penstock/gamecore/options.hpp"
 
 namespace penstock::gamecore {
-
-struct Options {
-    std::chrono::milliseconds timeout{60000};   // longest time for one reply
-    std::chrono::milliseconds patience{60000};  // how long `start` tries while the server is away or full
-    bool delta = false;                         // send of each tick only what changed since the one before
-};
 
 class Session {
   public:
     Session(std::string host, std::uint16_t port, std::string key, std::string token, Options options)
-        : host_(std::move(host)), key_(std::move(key)), token_(std::move(token)), options_(options), port_(port) {
-        if (std::max(key_.size(), token_.size()) > kMostKey) {
-            throw std::invalid_argument("a key or token of Gamecore has at most 4096 bytes");
-        }
-    }
+        : options_(options), line_(std::move(host), port, std::move(key), std::move(token)) {}
 
     // Begins an episode. One that is still open on the server ends as truncated. Throws Lost, Refused.
     void start(const std::string& name) {
@@ -52,10 +41,8 @@ class Session {
                 is_started_ = true;
                 return;
             } catch (const Refused& refused) {
-                // 409: the episode before was lost with its connection, and the server still has it.
-                is_started_ = refused.status() == 409;
-                const bool may_try = is_started_ || refused.status() == 404 || refused.status() == 429 || refused.status() == 503;
-                if (!may_try || Clock::now() > until || gives_up_) {
+                is_started_ = refused.status() == kExists;
+                if (!may_begin_later(refused.status()) || Clock::now() > until || gives_up_) {
                     throw;
                 }
             } catch (const Lost&) {
@@ -64,7 +51,7 @@ class Session {
                 }
             }
             if (!is_started_) {
-                std::this_thread::sleep_for(pause(tries));
+                std::this_thread::sleep_for(pause_after(tries));
             }
         }
     }
@@ -91,15 +78,7 @@ class Session {
     // The server lacks the base of a delta, and has not taken the request.
     struct BaseMissing {};
 
-    static constexpr std::uint64_t kMostReply = 1 << 30;
-    static constexpr std::size_t kMostKey = 4096;
-    static constexpr std::size_t kMostText = 1 << 16;
-    static constexpr int kOk = 200, kBaseMissing = 412;
-
-    static std::chrono::milliseconds pause(std::size_t tries) {
-        constexpr int pauses[] = {50, 100, 200, 500, 1000};
-        return std::chrono::milliseconds(pauses[std::min<std::size_t>(tries, 4)]);
-    }
+    static constexpr int kBaseMissing = 412;
 
     void stop_quietly() {
         is_started_ = false;
@@ -114,7 +93,9 @@ class Session {
     std::string ask(Kind kind, std::string_view body) {
         const auto deadline = Clock::now() + options_.timeout;
         try {
-            connect(deadline);
+            if (line_.connect(deadline)) {
+                has_base_ = false;
+            }
             try {
                 return exchange(kind, body, deadline);
             } catch (const BaseMissing&) {
@@ -122,28 +103,8 @@ class Session {
                 return exchange(kind, body, deadline);
             }
         } catch (const Lost&) {
-            connection_.close();
+            line_.close();
             throw;
-        }
-    }
-
-    void connect(Clock::time_point deadline) {
-        if (connection_.is_open()) {
-            return;
-        }
-        has_base_ = false;
-        connection_.open(host_, port_, deadline);
-        connection_.send(greeting(key_, token_), deadline);
-        char head[kWelcomeSize];
-        connection_.receive(head, sizeof head, deadline, "the server has closed the connection; it may speak version 1 only");
-        const Welcome welcome = read_welcome(head);
-        if (!welcome.is_valid || welcome.text_size > kMostText) {
-            throw Lost("the server's bytes are no welcome of Gamecore");
-        }
-        const std::string text = received(welcome.text_size, deadline);
-        if (welcome.status != kOk) {
-            connection_.close();
-            throw Refused(welcome.status, text);
         }
     }
 
@@ -166,7 +127,7 @@ class Session {
         } else {
             has_base_ = false;
         }
-        connection_.send(request_, deadline);
+        line_.send(request_, deadline);
         std::string reply = replied(deadline);
         if (is_kept) {
             std::swap(base_, asked_);
@@ -176,39 +137,24 @@ class Session {
     }
 
     std::string replied(Clock::time_point deadline) {
-        char bytes[kReplySize];
-        connection_.receive(bytes, sizeof bytes, deadline, kClosed);
-        const ReplyHead head = read_reply(bytes);
-        if (head.number != number_ || head.body_size > kMostReply) {
-            throw Lost("the server's bytes are no reply of Gamecore");
-        }
-        std::string body = received(static_cast<std::size_t>(head.body_size), deadline);
-        if (head.status == kBaseMissing && has_base_) {
+        auto [status, body] = line_.reply(number_, deadline);
+        if (status == kBaseMissing && has_base_) {
             has_base_ = false;
             throw BaseMissing{};
         }
-        if (head.status != kOk) {
-            throw Refused(head.status, body);
+        if (status != kOk) {
+            throw Refused(status, body);
         }
-        return body;
+        return std::move(body);
     }
 
-    std::string received(std::size_t size, Clock::time_point deadline) {
-        std::string bytes(size, '\0');
-        connection_.receive(bytes.data(), size, deadline, kClosed);
-        return bytes;
-    }
-
-    static constexpr const char* kClosed = "the server has closed the connection";
-
-    std::string host_, key_, token_, name_;
     Options options_;
-    Connection connection_;
+    Line line_;
+    std::string name_;
     std::uint64_t number_ = 0;
     std::string request_;
     Base base_;   // the latest tick that the server has answered
     Base asked_;  // the tick that waits for its answer
-    std::uint16_t port_;
     bool has_base_ = false;
     bool is_started_ = false;
     std::atomic<bool> gives_up_{false};

@@ -35,6 +35,13 @@ class Counter(penstock.Agent):
         )
 
 
+class Plain(penstock.Agent):
+    """Says nothing but its spaces. The observation is one flat array, so its ticks are answered at once."""
+
+    observation_space = Box(-1000, 1000, (1,), np.float32)
+    action_space = Discrete(4)
+
+
 class Doubling(Counter):
     """Waits inside its coroutines, changes what it sees and what it is paid, and replies in its own way."""
 

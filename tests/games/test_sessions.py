@@ -19,6 +19,8 @@ from penstock.errors import PenstockError
 from tests.games import agents
 
 AGENT = "tests.games.agents:Counter"
+PLAIN = "tests.games.agents:Plain"
+both_agents = pytest.mark.parametrize("agent", [AGENT, PLAIN])
 DEEP = 1000 * b"[" + 1000 * b"]"
 """JSON that is nested too deeply to be written as text."""
 
@@ -44,10 +46,11 @@ def _forget():
 @pytest.mark.parametrize(
     ("scheme", "more"), [("http", {}), ("tcp", {"version": 1}), ("tcp", {"version": 2}), ("tcp", {"delta": True})]
 )
-def test_an_episode_is_written_row_by_row(scheme, more):
+@both_agents
+def test_an_episode_is_written_row_by_row(agent, scheme, more):
     """T = 4, one episode of three steps, then the first step of the next: one row lies between them."""
     chosen = {"act": lambda obs: obs["obs"][0] % 4, "value": lambda obs: obs["obs"][0, 0]}
-    with rehearse(AGENT, num_steps=4, num_envs=1, **chosen) as stage:
+    with rehearse(agent, num_steps=4, num_envs=1, **chosen) as stage:
         game = FakeGame(GameClient(getattr(stage, scheme), "g", **more))
         assert game.play(Script([[1], [2], [3], [9]], [10.0, 20.0, 30.0])) == [1, 2, 3]
         game.play(Script([[5], [6]], [40.0]))
@@ -69,6 +72,22 @@ def test_an_episode_is_written_row_by_row(scheme, more):
     assert found["lane_collected"] == [3]
 
 
+def test_ticks_of_a_plain_agent_are_answered_at_once(monkeypatch):
+    """Its class is asked only where an episode or a rollout begins, for other bodies, and at the end."""
+    decoded, decode = [], penstock.Agent.decode
+    monkeypatch.setattr(penstock.Agent, "decode", lambda agent, body: (decoded.append(body), decode(agent, body))[1])
+    with rehearse(PLAIN, num_steps=4, num_envs=1) as stage, GameClient(stage.tcp, "g") as client:
+        client.start()
+        client.send("tick", b'{"obs": [0.0]}')
+        for number in (1, 2, 3, 4, 5):
+            client.send("tick", b'{"obs": [%d], "reward": %d.0}' % (number, number))
+        client.send("tick", b'{"obs": [6.0], "reward": 6, "terminated": false}')
+        client.stop(terminated=True)
+        until(lambda: len(stage.learner.rollouts) == 1)
+        assert stage.learner.rollouts[0]["reward"][:4, 0].tolist() == [1, 2, 3, 4]
+    assert [body[:11] for body in decoded] == [b'{"obs": [0.', b'{"obs": [4]', b'{"obs": [6.', b'{"terminate']
+
+
 def test_waiting_in_vain_for_games_ends_with_a_line():
     def wait() -> None:
         with rehearse(AGENT, num_steps=4, num_envs=1, patience=0.0) as stage:
@@ -87,8 +106,9 @@ def is_closed(port: int) -> bool:
     return True
 
 
-def test_an_unfinished_rollout_has_the_value_of_its_last_state():
-    with rehearse(AGENT, num_steps=2, num_envs=1, value=lambda obs: 100 + obs["obs"][0, 0]) as stage:
+@both_agents
+def test_an_unfinished_rollout_has_the_value_of_its_last_state(agent):
+    with rehearse(agent, num_steps=2, num_envs=1, value=lambda obs: 100 + obs["obs"][0, 0]) as stage:
         game = FakeGame(GameClient(stage.tcp, "g"))
         game.begin(Script([[1], [2], [3], [4]], [1.0, 1.0, 1.0]), 4)
         until(lambda: stage.learner.rollouts)
@@ -178,8 +198,9 @@ def test_a_client_that_vanishes_at_the_beginning_of_a_rollout_leaves_no_trace_in
     assert (following["episode_count"], following["episode_return"][0]) == (1, 70)
 
 
-def test_a_client_that_vanishes_at_its_first_tick_gives_its_row_away():
-    with rehearse(AGENT, num_steps=3, num_envs=1) as stage:
+@both_agents
+def test_a_client_that_vanishes_at_its_first_tick_gives_its_row_away(agent):
+    with rehearse(agent, num_steps=3, num_envs=1) as stage:
         client = GameClient(stage.tcp, "g")
         game = FakeGame(client)
         game.play(Script([[1], [2]], [10.0]))
@@ -228,8 +249,9 @@ def test_a_session_that_has_come_back_does_not_part_with_its_old_connection(monk
         new.send("tick", b'{"obs": [3], "reward": 1.0}')
 
 
-def test_a_terminated_episode_needs_no_last_observation():
-    with rehearse(AGENT, num_steps=1, num_envs=1) as stage:
+@both_agents
+def test_a_terminated_episode_needs_no_last_observation(agent):
+    with rehearse(agent, num_steps=1, num_envs=1) as stage:
         client = GameClient(stage.http, "g")
         FakeGame(client).begin(Script([[1]], []), 1)
         with pytest.raises(RefusedError, match='stop needs "obs"') as refused:
@@ -316,6 +338,7 @@ def test_masks_reach_the_rollout():
         assert stage.learner.rollouts[0]["action_mask"][0, 0].tolist() == [0, 1, 1]
 
 
+@both_agents
 @pytest.mark.parametrize("scheme", ["http", "tcp"])
 @pytest.mark.parametrize(
     ("send", "status", "text"),
@@ -335,8 +358,8 @@ def test_masks_reach_the_rollout():
         (lambda client: client.send("start", b""), 409, "has started already"),
     ],
 )
-def test_what_does_not_fit_is_refused_and_changes_nothing(scheme, send, status, text):
-    with rehearse(AGENT, num_steps=2, num_envs=1) as stage:
+def test_what_does_not_fit_is_refused_and_changes_nothing(agent, scheme, send, status, text):
+    with rehearse(agent, num_steps=2, num_envs=1) as stage:
         client = GameClient(getattr(stage, scheme), "g")
         client.start()
         client.tick([1])
@@ -361,8 +384,9 @@ def test_num_envs_bounds_the_sessions():
         clients[2].start()
 
 
-def test_a_lost_connection_goes_on_with_its_session_or_begins_anew():
-    with rehearse(AGENT, num_steps=2, num_envs=1) as stage:
+@both_agents
+def test_a_lost_connection_goes_on_with_its_session_or_begins_anew(agent):
+    with rehearse(agent, num_steps=2, num_envs=1) as stage:
         first = GameClient(stage.tcp, "g")
         FakeGame(first).begin(Script([[1]], []), 1)
         first.close()
@@ -382,8 +406,9 @@ def test_a_lost_connection_goes_on_with_its_session_or_begins_anew():
     }
 
 
-def test_back_pressure_a_busy_learner_makes_games_wait():
-    with rehearse(AGENT, num_steps=1, num_envs=1) as stage:
+@both_agents
+def test_back_pressure_a_busy_learner_makes_games_wait(agent):
+    with rehearse(agent, num_steps=1, num_envs=1) as stage:
         stage.learner.hold = True
         patient, hasty = (GameClient(stage.tcp, "g", timeout=timeout_s) for timeout_s in (90.0, 0.3))
         patient.start()
@@ -396,8 +421,9 @@ def test_back_pressure_a_busy_learner_makes_games_wait():
         patient.tick([4])
 
 
-def test_kept_episodes_are_files_and_the_oldest_go(tmp_path):
-    with rehearse(AGENT, keep_episodes=2, num_envs=1) as stage:
+@both_agents
+def test_kept_episodes_are_files_and_the_oldest_go(agent, tmp_path):
+    with rehearse(agent, keep_episodes=2, num_envs=1) as stage:
         game = FakeGame(GameClient(stage.tcp, "g"))
         for number in range(3):
             game.play(Script([[number], [5], [6]], [1.0, 2.0]))

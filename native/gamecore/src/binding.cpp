@@ -1,5 +1,6 @@
 // The extension penstock.gamecore._native.
 #include <cstddef>
+#include <optional>
 #include <string_view>
 
 #include <nanobind/nanobind.h>
@@ -33,9 +34,10 @@ nb::object read_row(const nb::bytes& body, std::size_t count) {
     if (count > body.size() / 2) return nb::none();
     PyObject* made = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(count * sizeof(float)));
     if (made == nullptr) nb::raise_python_error();
-    nb::object row = nb::steal(made);
-    if (!penstock::gamecore::RowReader(view(body)).read(PyBytes_AsString(made), count)) return nb::none();
-    return row;
+    const nb::object row = nb::steal(made);
+    std::optional<double> reward;
+    if (!penstock::gamecore::RowReader(view(body)).read(PyBytes_AsString(made), count, reward)) return nb::none();
+    return nb::make_tuple(row, reward ? nb::float_(*reward) : nb::object(nb::none()));
 }
 
 }  // namespace

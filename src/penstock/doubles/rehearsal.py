@@ -79,6 +79,7 @@ class FakePolicy:
     """
 
     version = 0
+    answers_at_once = True
 
     def __init__(
         self,

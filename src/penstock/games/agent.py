@@ -199,8 +199,13 @@ class Agent:
 
 def _plain(action: Any) -> Any:  # noqa: ANN401 - as the action space has it
     """An action as Python values. Numbers are written so that reading them gives the same bits."""
+    # The usual cases first: whether something is a Mapping takes longer to find out.
+    if isinstance(action, int):
+        return action
+    if isinstance(action, np.ndarray):
+        return action.tolist()
     if isinstance(action, Mapping):
         return {str(key): _plain(part) for key, part in action.items()}
     if isinstance(action, tuple):
         return [_plain(part) for part in action]
-    return action.tolist() if isinstance(action, np.ndarray | np.generic) else action
+    return action.item() if isinstance(action, np.generic) else action

@@ -43,7 +43,9 @@ class _Slot:
 
 
 class Lane:
-    """One lane. Calls come in this order: `begin`, `act`; then `go_on` and `act` again and again; `end` or `cut_off`.
+    """One lane.
+
+    Calls come in this order: `begin`, `act`; then `go_on` and `act`, or `went_on`, again and again; `end` or `cut_off`.
 
     Args:
         settings: of the lane, whose ``lanes`` is 1.
@@ -123,6 +125,18 @@ class Lane:
         if self._slot is None:
             await self._claim(obs, goes_on=True)
 
+    def may_go_on_at_once(self) -> bool:
+        """Whether `went_on` may be called: an episode goes on, and neither a slot nor the policy is waited for."""
+        goes_on = self._slot is not None and self._t + 1 < self._settings.num_steps
+        return goes_on and self._policy.answers_at_once
+
+    def went_on(self, obs: Mapping[str, Array], reward: float) -> Array:
+        """`go_on` and `act` in one call that does not wait."""
+        self._write(obs, reward)
+        slot = self._current()
+        self._policy.ask(slot.handle, self._t, self._step)
+        return self._policy.environment_action
+
     async def end(self, obs: Mapping[str, Array], reward: float, *, terminated: bool) -> None:
         """The action had this outcome, and the episode ends; it was cut off if it is not ``terminated``."""
         await self._store(obs, reward, terminated=terminated, truncated=not terminated)
@@ -168,6 +182,22 @@ class Lane:
         reset: bool = False,
     ) -> None:
         """Write the outcome of row t. A rollout that is full is completed and pushed."""
+        self._write(obs, reward, terminated=terminated, truncated=truncated, reset=reset)
+        if self._t == self._settings.num_steps:
+            slot = self._current().arrays
+            await self._bootstrap(slot)
+            self._finish(slot)
+
+    def _write(
+        self,
+        obs: Mapping[str, Array],
+        reward: float,
+        *,
+        terminated: bool = False,
+        truncated: bool = False,
+        reset: bool = False,
+    ) -> None:
+        """Write the outcome of row t."""
         slot, result = self._current(), self._result
         for name in self._fields:
             result.obs[name][...] = obs[name]
@@ -180,9 +210,6 @@ class Lane:
             self._memory.stored(slot.arrays, t, begun)
         self._step += 1
         self._t += 1
-        if self._t == self._settings.num_steps:
-            await self._bootstrap(slot.arrays)
-            self._finish(slot.arrays)
 
     async def _claim(self, obs: Mapping[str, Array], *, goes_on: bool) -> None:
         """Wait for a free slot and for a policy that is new enough, and begin a rollout with this observation."""

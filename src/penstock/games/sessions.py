@@ -16,11 +16,12 @@ import numpy as np
 
 from penstock.envs.actions import cutter
 from penstock.errors import BadDataError
+from penstock.gamecore.rows import read_row
 from penstock.games.agent import Agent, Game, State, Told
 from penstock.games.lane import Lane, RunEndedError
 from penstock.games.lobby import Lobby
 from penstock.saved_runs.episodes import EpisodeFiles, KeptEpisode
-from penstock.serving.observations import FieldReader
+from penstock.serving.observations import FieldReader, flat_row
 from penstock.serving.server.refusal import Refusal
 from penstock.serving.server.sessions import SessionKey, no_session
 from penstock.serving.server.steps import StepReply
@@ -30,6 +31,8 @@ __all__ = ["GameSteps"]
 
 log = logging.getLogger("penstock.games")
 
+_TICKS = ("decode", "encode", "on_tick", "on_episode")
+"""Methods of `Agent` that a tick meets."""
 _WAITING = 64
 """Requests of one session that wait behind its present one."""
 _RECONNECT_S = 10.0
@@ -70,8 +73,11 @@ class _Session:
         self.came: asyncio.Future[None] | None = None
         """Set while the session waits for a request."""
         self.has_begun = False
+        own = type(agent)
         # Otherwise an episode without an end would fill the memory for nothing.
-        self.wants_episode = type(agent).on_episode is not Agent.on_episode
+        self.wants_episode = own.on_episode is not Agent.on_episode
+        self.is_plain = all(getattr(own, name) is getattr(Agent, name) for name in _TICKS)
+        """The user's class has no say in what becomes of a tick."""
         self.episode: list[State] = []
         self.rows: list[_Row] = []
         """For kept episodes: observation, action, and the reward before."""
@@ -109,6 +115,7 @@ class GameSteps:
         self._loop = loop
         self._spaces = spaces
         self._reader = FieldReader(spaces)
+        self._row = flat_row(spaces)
         self._make = make
         self._lobby = lobby
         self._kept = kept
@@ -156,11 +163,14 @@ class GameSteps:
 
     def tick(self, key: SessionKey, body: bytes, reply: StepReply) -> None:
         """The next action is wanted."""
-        self._put(key, _Request("tick", body, reply))
+        session = self._asked_by(key)
+        request = _Request("tick", body, reply)
+        if not self._at_once(session, request):
+            self._queue(session, request)
 
     def stop(self, key: SessionKey, body: bytes, reply: StepReply) -> None:
         """The episode ends."""
-        self._put(key, _Request("stop", body, reply))
+        self._queue(self._asked_by(key), _Request("stop", body, reply))
 
     def asked(self) -> float:
         """When a game has asked last, as far as its session lives; now, if one waits for a reply."""
@@ -224,16 +234,8 @@ class GameSteps:
             RunEndedError: the run ends.
         """
         if request.kind == "tick":
-            state = State(request.body, session.agent.decode(request.body), _Acting(self, session))
-            called = session.agent.on_tick(state)
-            if called is not None:
-                await _called(called)
-            if not state.has_acted:
-                await state.act()
-            if session.wants_episode:
-                session.episode.append(state)
+            reply = await self._ticked(session, request.body)
             if request.reply is not None:
-                reply = session.agent.encode(state.action) if state.reply is None else state.reply
                 request.reply.answer(_CONTENT, reply)
             return True
         await self._end(session, request)
@@ -242,6 +244,43 @@ class GameSteps:
         if request.reply is not None:
             request.reply.answer(_CONTENT, b"{}")
         return False
+
+    def _at_once(self, session: _Session, request: _Request) -> bool:
+        """Answer a tick for which neither the user's class nor anything else is waited for: the usual case.
+
+        Returns:
+            False: it is none, and nothing has changed.
+        """
+        size = self._row
+        is_idle = session.came is not None and not session.requests
+        if size is None or not (
+            is_idle and session.is_plain and session.has_begun and session.lane.may_go_on_at_once()
+        ):
+            return False
+        read = read_row(request.body, size)
+        if read is None or request.reply is None:
+            return False
+        row, given = read
+        reward = 0.0 if given is None else given
+        obs = np.ndarray((1, size), np.float32, row)
+        fields = {self._spaces.obs[0][0]: obs}
+        action = self._chosen(session, fields, session.lane.went_on(fields, reward), reward)
+        session.last = obs[0]
+        request.reply.answer(_CONTENT, session.agent.encode(action))
+        return True
+
+    async def _ticked(self, session: _Session, body: bytes) -> bytes:
+        """Let the policy act on a tick. Returns the reply's body."""
+        agent = session.agent
+        state = State(body, agent.decode(body), _Acting(self, session))
+        called = agent.on_tick(state)
+        if called is not None:
+            await _called(called)
+        if not state.has_acted:
+            await state.act()
+        if session.wants_episode:
+            session.episode.append(state)
+        return agent.encode(state.action) if state.reply is None else state.reply
 
     async def act(self, session: _Session, state: State) -> Any:  # noqa: ANN401 - as the action space has it
         """Store a state in the session's rollout and let the policy act on it."""
@@ -252,8 +291,12 @@ class GameSteps:
         else:
             await session.lane.begin(fields)
             session.has_begun = True
-        action = await session.lane.act()
+        action = self._chosen(session, fields, await session.lane.act(), reward)
         session.last, session.mask = state.obs, state.action_mask
+        return action
+
+    def _chosen(self, session: _Session, fields: Arrays, action: Array, reward: float) -> Any:  # noqa: ANN401
+        """The action ``[1, ...]`` as the action space has it. It is kept with what led to it, if episodes are kept."""
         if self._kept.is_on:
             session.rows.append((_copied(fields), action.copy(), reward))
             session.bytes += action.nbytes + sum(values.nbytes for values in fields.values())
@@ -317,16 +360,21 @@ class GameSteps:
             agent.name, agent.game = own, self._games.setdefault(game, Game(game))
         return agent
 
-    def _put(self, key: SessionKey, request: _Request) -> None:
-        self._check_running()
+    def _asked_by(self, key: SessionKey) -> _Session:
+        """The session of this name, which has just asked for something.
+
+        Raises:
+            Refusal: there is none, or too many of its requests wait.
+        """
         session = self._live.get(key)
         if session is None:
+            self._check_running()
             raise no_session(key)
         if len(session.requests) >= _WAITING:
             text = f"{len(session.requests)} requests of this session wait already"
             raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, text, retry_after=1)
         session.used, session.parted = self._loop.time(), None
-        self._queue(session, request)
+        return session
 
     def _queue(self, session: _Session, request: _Request) -> None:
         session.requests.append(request)

@@ -127,6 +127,8 @@ class PolicyPort(Protocol):
     carry: Arrays
     """Name -> ``[lanes, ...]``: the carry that the next answer begins with. The asker may change it between two
     answers; the field ``first`` of a row says for which lanes it counts as zero. Empty for a policy without memory."""
+    answers_at_once: bool
+    """`answered` is true as soon as a question was asked."""
 
     def fresh(self, rollout: int) -> bool:
         """True if the latest version is new enough to begin this rollout, by the board's ``max_lag``."""

@@ -92,6 +92,8 @@ class Binds(Protocol):
 class LocalPolicy:
     """Implements ``penstock.nodes.ports.PolicyPort`` for ``lanes`` lanes from ``first_lane`` on."""
 
+    answers_at_once = True
+
     def __init__(self, settings: PolicySettings, board: _Published, first_lane: int, lanes: int) -> None:
         self.version = -1
         self.stacks: Arrays = {spec.name: np.zeros((lanes, *spec.shape), spec.dtype) for spec in settings.stacks}

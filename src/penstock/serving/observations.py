@@ -12,9 +12,9 @@ from penstock.envs.actions import batched
 from penstock.envs.fields import one_line
 from penstock.envs.masks import IN_INFO, mask_rows
 from penstock.errors import BadDataError
-from penstock.types import ActionSpace, Array, Arrays, ArraySpec, Composite, Discrete, Space, Spaces
+from penstock.types import ActionSpace, Array, Arrays, ArraySpec, Box, Composite, Discrete, Space, Spaces
 
-__all__ = ["FieldReader", "array_of", "formed"]
+__all__ = ["FieldReader", "array_of", "flat_row", "formed"]
 
 _DOUBLE = np.dtype("float64")
 _MODERATE = 1e38
@@ -24,6 +24,14 @@ _MODERATE = 1e38
 def formed(space: ActionSpace, action: Array) -> Any:  # noqa: ANN401 - whatever the space holds
     """Actions ``[n, ...]`` in the form of their space: an array, or a dict or tuple of arrays."""
     return batched(space, action) if isinstance(space, Composite) else action
+
+
+def flat_row(spaces: Spaces) -> int | None:
+    """The numbers of an observation that is one flat array of float32, without a mask; ``None``: it is none."""
+    match spaces.obs:
+        case (("obs", Box((size,), "float32")),) if spaces.mask is None:
+            return size
+    return None
 
 
 class FieldReader:

@@ -22,6 +22,8 @@ long."""
 class AskingEnd:
     """Implements `penstock.nodes.ports.PolicyPort` for lanes from ``first_lane`` on. Another node answers."""
 
+    answers_at_once = False
+
     def __init__(
         self,
         slots: Sequence[QuestionSlot],

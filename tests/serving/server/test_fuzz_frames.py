@@ -54,7 +54,7 @@ def test_an_error_that_the_server_would_log_is_found(targets, monkeypatch: pytes
     def broken(*_: object) -> object:
         raise IndexError("a number that nobody checked")
 
-    monkeypatch.setattr(SecondFraming, "request", broken)
+    monkeypatch.setattr(SecondFraming, "read", broken)
     monkeypatch.setattr(Model, "read", broken)
     with pytest.raises((AssertionError, IndexError)):
         targets["tcp"](seeds()["tcp"][1])

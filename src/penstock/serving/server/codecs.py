@@ -8,10 +8,11 @@ import numpy as np
 import orjson
 
 from penstock.gamecore.rows import read_row
+from penstock.serving.observations import flat_row
 from penstock.serving.server.endpoint import Endpoint
 from penstock.serving.server.json_reading import most_values, read_json
 from penstock.serving.server.refusal import Refusal
-from penstock.types import Array, Arrays, Box, Composite, Spaces
+from penstock.types import Array, Arrays, Composite
 
 __all__ = ["CODECS", "Codec", "Heard", "JsonCodec", "RawCodec", "plain", "tuples_in", "with_tuples"]
 
@@ -69,7 +70,7 @@ class JsonCodec:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._tuples = tuples_in([spec.name for spec in endpoint.policy.spaces.obs_specs()])
-        self._row = _row_of(endpoint.policy.spaces)
+        self._row = flat_row(endpoint.policy.spaces)
         """Numbers of an observation that `read_row` reads; ``None``: none of this policy's."""
         self._most = most_values(endpoint.policy.spaces, endpoint.limits.max_batch)
         self._has_parts = isinstance(endpoint.policy.spaces.action, Composite)
@@ -77,8 +78,9 @@ class JsonCodec:
     def decode(self, body: bytes) -> Heard:
         """See `Codec`. For Dict observations VALUE is an object, for Tuple observations an array."""
         # The usual case: no object of Python for each number, and the same bits.
-        if self._row is not None and (row := read_row(body, self._row)) is not None:
-            return Heard({"obs": np.ndarray((1, self._row), np.float32, row)}, batched=False)
+        if self._row is not None and (read := read_row(body, self._row)) is not None:
+            row, reward = read
+            return Heard({"obs": np.ndarray((1, self._row), np.float32, row)}, batched=False, reward=reward)
         given = read_json(body, self._most)
         if not isinstance(given, dict) or "obs" not in given:
             raise Refusal(HTTPStatus.BAD_REQUEST, 'the body is no JSON object with "obs"')
@@ -136,14 +138,6 @@ class RawCodec:
 
 
 CODECS: Mapping[str, type[JsonCodec] | type[RawCodec]] = {"json": JsonCodec, "raw": RawCodec}
-
-
-def _row_of(spaces: Spaces) -> int | None:
-    """The numbers of an observation that is one flat array of float32, without a mask; ``None``: it is none."""
-    match spaces.obs:
-        case (("obs", Box((size,), "float32")),) if spaces.mask is None:
-            return size
-    return None
 
 
 def by_name(fields: Mapping[str, Any]) -> Any:  # noqa: ANN401 - an observation

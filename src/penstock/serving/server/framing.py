@@ -5,7 +5,7 @@ Every size is checked before memory is taken for it.
 
 from http import HTTPStatus
 from struct import Struct
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from penstock.gamecore.frames import (
     GREETING,
@@ -21,7 +21,20 @@ from penstock.gamecore.frames import (
 )
 from penstock.serving.server.refusal import Refusal
 
-__all__ = ["FirstFraming", "Framing", "Greeting", "Request", "SecondFraming", "is_greeting", "read_greeting", "welcome"]
+__all__ = [
+    "Buffer",
+    "FirstFraming",
+    "Framing",
+    "Greeting",
+    "Request",
+    "SecondFraming",
+    "is_greeting",
+    "read_greeting",
+    "welcome",
+]
+
+Buffer: TypeAlias = bytes | bytearray
+"""What of a connection was not taken yet."""
 
 _FIRST_REQUEST = Struct("!6q")
 _FIRST_REPLY = Struct("!3q")
@@ -61,16 +74,12 @@ class Greeting(NamedTuple):
 class Framing(Protocol):
     """One version."""
 
-    def end(self, buffer: bytearray, start: int) -> int | None:
-        """Where the frame ends that begins at ``start``; ``None``: it is not whole.
+    def read(self, buffer: Buffer, start: int) -> tuple[Request, int] | None:
+        """The frame that begins at ``start``, and where it ends; ``None``: it is not whole.
 
         Raises:
             Refusal: the frame is bad. Nobody knows where the next one begins.
         """
-        ...
-
-    def request(self, buffer: bytearray, start: int) -> Request:
-        """The whole frame that begins at ``start``."""
         ...
 
     def answer(self, request: Request, body: bytes) -> bytes:
@@ -81,7 +90,7 @@ class Framing(Protocol):
         """The reply that there is no answer; ``None``: this version has no status."""
         ...
 
-    def last_words(self, buffer: bytearray, start: int, refusal: Refusal) -> bytes:
+    def last_words(self, buffer: Buffer, start: int, refusal: Refusal) -> bytes:
         """What is said about a bad frame that begins at ``start`` before the connection is closed."""
         ...
 
@@ -93,27 +102,23 @@ class FirstFraming:
         limits = (MAX_SESSION, _MAX_STEP_KIND, MAX_KEY, MAX_KEY, max_body)
         self._limits = tuple(zip(("session", "step_kind", "key", "token", "body"), limits, strict=True))
 
-    def end(self, buffer: bytearray, start: int) -> int | None:
+    def read(self, buffer: Buffer, start: int) -> tuple[Request, int] | None:
         """See `Framing`."""
         if len(buffer) - start < _FIRST_REQUEST.size:
             return None
-        sizes = _FIRST_REQUEST.unpack_from(buffer, start)[:5]
+        *sizes, time = _FIRST_REQUEST.unpack_from(buffer, start)
         for (name, limit), size in zip(self._limits, sizes, strict=True):
             if not 0 <= size <= limit:
                 raise _bad(f"a frame whose {name} has {size} bytes; wanted 0 to {limit}")
-        end: int = start + _FIRST_REQUEST.size + sum(sizes)
-        return end if len(buffer) >= end else None
-
-    def request(self, buffer: bytearray, start: int) -> Request:
-        """See `Framing`."""
-        *sizes, time = _FIRST_REQUEST.unpack_from(buffer, start)
         start += _FIRST_REQUEST.size
+        if len(buffer) < start + sum(sizes):
+            return None
         parts = []
         for size in sizes:
             parts.append(bytes(buffer[start : start + size]))
             start += size
         session, kind, key, token, body = parts
-        return Request(time, session, kind, body, token, key)
+        return Request(time, session, kind, body, token, key), start
 
     def answer(self, request: Request, body: bytes) -> bytes:
         """See `Framing`."""
@@ -122,7 +127,7 @@ class FirstFraming:
     def refusal(self, request: Request, refusal: Refusal) -> None:
         """``None``: a body would be taken for an answer."""
 
-    def last_words(self, buffer: bytearray, start: int, refusal: Refusal) -> bytes:  # noqa: ARG002 - it has no status
+    def last_words(self, buffer: Buffer, start: int, refusal: Refusal) -> bytes:  # noqa: ARG002 - it has no status
         """Nothing."""
         return b""
 
@@ -133,30 +138,26 @@ class SecondFraming:
     def __init__(self, max_body: int) -> None:
         self._max_body = max_body
 
-    def end(self, buffer: bytearray, start: int) -> int | None:
+    def read(self, buffer: Buffer, start: int) -> tuple[Request, int] | None:
         """See `Framing`."""
         if len(buffer) - start < REQUEST.size:
             return None
-        _, _, body, session, kind, encoding, zero = REQUEST.unpack_from(buffer, start)
+        number, base, body, session, kind, encoding, zero = REQUEST.unpack_from(buffer, start)
         if body > self._max_body:
             text = f"a frame whose body has {body} bytes; the most is {self._max_body}"
             raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
         if session > MAX_SESSION:
             raise _bad(f"a frame whose session has {session} bytes; the most is {MAX_SESSION}")
-        is_known = kind < len(KINDS) and encoding in _ENCODINGS and not zero
-        if not is_known or (encoding != Encoding.PLAIN and kind != _TICK):
+        known = _ENCODINGS.get(encoding)
+        if known is None or kind >= len(KINDS) or zero or (encoding and kind != _TICK):
             raise _bad(f"a frame with step kind {kind}, encoding {encoding} and {zero} where 0 belongs")
-        end: int = start + REQUEST.size + session + body
-        return end if len(buffer) >= end else None
-
-    def request(self, buffer: bytearray, start: int) -> Request:
-        """See `Framing`."""
-        number, base, body, session, kind, encoding, _ = REQUEST.unpack_from(buffer, start)
-        start += REQUEST.size
-        name = bytes(buffer[start : start + session])
-        start += session
-        encoded = _ENCODINGS[encoding]
-        return Request(number, name, KINDS[kind], bytes(buffer[start : start + body]), None, b"", encoded, base)
+        named = start + REQUEST.size
+        told = named + session
+        end = told + body
+        if len(buffer) < end:
+            return None
+        name, content = bytes(buffer[named:told]), bytes(buffer[told:end])
+        return Request(number, name, KINDS[kind], content, None, b"", known, base), end
 
     def answer(self, request: Request, body: bytes) -> bytes:
         """See `Framing`."""
@@ -166,17 +167,17 @@ class SecondFraming:
         """See `Framing`."""
         return _refused(request.number, refusal)
 
-    def last_words(self, buffer: bytearray, start: int, refusal: Refusal) -> bytes:
+    def last_words(self, buffer: Buffer, start: int, refusal: Refusal) -> bytes:
         """See `Framing`."""
         return _refused(REQUEST.unpack_from(buffer, start)[0], refusal)
 
 
-def is_greeting(buffer: bytearray) -> bool:
+def is_greeting(buffer: Buffer) -> bool:
     """Whether the first bytes of a connection are, or may become, a greeting of version 2."""
     return MAGIC.startswith(bytes(buffer[: len(MAGIC)]))
 
 
-def read_greeting(buffer: bytearray) -> Greeting | None:
+def read_greeting(buffer: Buffer) -> Greeting | None:
     """The greeting at the beginning; ``None``: it is not whole.
 
     Raises:

@@ -1,6 +1,6 @@
-// Reads the body of a tick in Gamecore's default codec, {"obs": [NUMBER, ...]}, straight into float32.
+// Reads the body of a tick in Gamecore's default codec, {"obs": [NUMBER, ...], "reward": NUMBER}, straight into float32.
 //
-// It reads nothing else: no other key, no nested array. A body that it does not take is no error; whoever reads JSON then
+// The reward may be left out. It reads nothing else: no other key or order, no nested array. A body that it does not take is no error; whoever reads JSON then
 // says what is wrong with it, or takes it. What it takes has the bits of a JSON reader's doubles, rounded to float32.
 #pragma once
 
@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <string_view>
 #include <system_error>
 
@@ -18,8 +19,8 @@ class RowReader {
   public:
     explicit RowReader(std::string_view body) : at_(body.data()), end_(body.data() + body.size()) {}
 
-    // Whether the body is {"obs": [...]} with so many finite numbers. They are then in `row`, 4 bytes each.
-    bool read(char* row, std::size_t count) {
+    // Whether the body is such a tick with so many finite numbers. They are then in `row`, 4 bytes each.
+    bool read(char* row, std::size_t count, std::optional<double>& reward) {
         if (!(token('{') && word("\"obs\"") && token(':') && token('['))) {
             return false;
         }
@@ -31,7 +32,17 @@ class RowReader {
             const float narrow = static_cast<float>(value);
             std::memcpy(row + place * sizeof narrow, &narrow, sizeof narrow);
         }
-        if (!(token(']') && token('}'))) {
+        if (!token(']')) {
+            return false;
+        }
+        if (token(',')) {
+            double value = 0.0;
+            if (!(word("\"reward\"") && token(':') && number(value))) {
+                return false;
+            }
+            reward = value;
+        }
+        if (!token('}')) {
             return false;
         }
         space();

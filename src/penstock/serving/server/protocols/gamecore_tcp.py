@@ -8,10 +8,11 @@ import logging
 from http import HTTPStatus
 from time import perf_counter
 
-from penstock.gamecore.frames import Encoding
+from penstock.gamecore.frames import KINDS, Encoding
 from penstock.serving.server.bases import Bases
 from penstock.serving.server.connection import Connection, Reply
 from penstock.serving.server.framing import (
+    Buffer,
     FirstFraming,
     Framing,
     Request,
@@ -29,8 +30,10 @@ __all__ = ["GamecoreConnection"]
 log = logging.getLogger("penstock.serve")
 
 PROTOCOL = "gamecore-tcp"
-_OK = HTTPStatus.OK
-"""Looked up once: in Python 3.11 that takes a call."""
+_OK = 200
+"""A plain number: a member of an enumeration takes longer to look up and to count."""
+_NAMES = {kind: kind.decode() or "stateless" for kind in (*KINDS, b"end")}
+"""Of step kinds, for the access log."""
 _NAMES_POLICY = b"policy="
 
 
@@ -69,11 +72,11 @@ class _Reply(Reply):
         self.connection.is_deaf = True
         self.put(b"", closes=True)
 
-    def _note(self, status: HTTPStatus, size: int) -> None:
-        connection = self.connection
-        kind = self.request.kind.decode(errors="replace") or "stateless"
+    def _note(self, status: int, size: int) -> None:
+        connection, kind = self.connection, self.request.kind
+        what = _NAMES.get(kind) or kind.decode(errors="replace")
         connection.service.note(
-            protocol=PROTOCOL, peer=connection.peer, what=kind, status=status, since=self.since, size=size
+            protocol=PROTOCOL, peer=connection.peer, what=what, status=status, since=self.since, size=size
         )
 
 
@@ -86,7 +89,7 @@ class GamecoreConnection(Connection):
 
     def __init__(self, service: Service) -> None:
         super().__init__(service)
-        self._buffer = bytearray()
+        self._buffer: Buffer = b""
         self._is_taking = False
         self.unpacked = 0
         self._most_unpacked = service.limits.max_body
@@ -100,11 +103,13 @@ class GamecoreConnection(Connection):
 
     def received(self, data: bytes) -> None:
         """Take the frames that are whole."""
-        if self._buffer:
+        if not self._buffer:
+            self._buffer = data
+        elif isinstance(self._buffer, bytearray):
             # In place: a body that comes byte by byte must not be copied for each of them.
             self._buffer += data
         else:
-            self._buffer = bytearray(data)
+            self._buffer = bytearray(self._buffer + data)
         self.may_read_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -129,10 +134,12 @@ class GamecoreConnection(Connection):
                 break
             taken = end
         self._is_taking = False
-        if self.is_deaf:
-            self._buffer.clear()
-        else:
+        if self.is_deaf or taken == len(self._buffer):
+            self._buffer = b""
+        elif isinstance(self._buffer, bytearray):
             del self._buffer[:taken]
+        else:
+            self._buffer = self._buffer[taken:]
         if not self._buffer:
             self.partial_since = None
         elif taken or self.partial_since is None:
@@ -160,12 +167,14 @@ class GamecoreConnection(Connection):
         if framing is None:
             return self._greet()
         try:
-            end = framing.end(self._buffer, start)
+            read = framing.read(self._buffer, start)
         except Refusal as refusal:
             self._end_with(refusal, framing.last_words(self._buffer, start, refusal))
             return None
-        if end is not None:
-            self._take(framing, framing.request(self._buffer, start))
+        if read is None:
+            return None
+        request, end = read
+        self._take(framing, request)
         return end
 
     def _greet(self) -> int | None:

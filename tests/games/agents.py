@@ -144,6 +144,20 @@ class Failing(Counter):
         raise RuntimeError("a mistake of the user")
 
 
+class Wordy(Plain):
+    """Replies with something that is no bytes."""
+
+    async def on_tick(self, state):
+        state.reply = {"action": await state.act()}
+
+
+class Blind(Plain):
+    """Sees more than its space holds."""
+
+    def on_tick(self, state):
+        state.obs = [1, 2, 3]
+
+
 class NoSpaces(penstock.Agent):
     pass
 

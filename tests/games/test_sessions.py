@@ -487,6 +487,38 @@ def test_a_mistake_in_an_agent_ends_the_run_with_its_text():
         play()
 
 
+def test_a_reply_of_an_agent_that_is_no_bytes_is_one_line():
+    def play():
+        with rehearse("tests.games.agents:Wordy") as stage:
+            client = GameClient(stage.tcp, "g")
+            client.start()
+            with pytest.raises(EpisodeLostError):
+                client.tick([1])
+
+    with pytest.raises(
+        penstock.PenstockError, match=r"agent Wordy replies with a dict; encode and state\.reply are bytes"
+    ):
+        play()
+
+
+def test_a_run_whose_games_are_only_refused_says_why(caplog: pytest.LogCaptureFixture):
+    def play():
+        with rehearse("tests.games.agents:Blind", patience=0.5) as stage, GameClient(stage.tcp, "g") as client:
+            client.start()
+            refused = pytest.raises(RefusedError, match=r"obs has shape \[3\]")
+            with contextlib.suppress(EpisodeLostError):
+                while True:
+                    with refused:
+                        client.tick([1])
+                    time.sleep(0.01)
+
+    why = r"no request of a game has fitted for \d+ s; the latest was refused: obs has shape \[3\], wanted \[1\]"
+    with pytest.raises(PenstockError, match=why):
+        play()
+    # It is said once.
+    assert caplog.text.count("a request of session g is refused: obs has shape [3]") == 1
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [

@@ -123,6 +123,9 @@ def test_a_run_that_is_not_there(tmp_path):
         RunFolder.find("latest", tmp_path / "nowhere")
     with pytest.raises(RunFolderError, match=r"no run folder: it has no config\.toml"):
         RunFolder.open(tmp_path)
+    (tmp_path / "manifest.json").touch()
+    with pytest.raises(RunFolderError, match="is a bundle, which holds one policy; give the run that it came from"):
+        RunFolder.find(str(tmp_path), tmp_path)
     with pytest.raises(RunFolderError, match="no run folder"):
         RunFolder.open("a\0b")
 

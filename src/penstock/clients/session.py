@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from penstock.clients.wire import Address, EpisodeLostError, RefusedError, checked_version
 from penstock.errors import ConfigError
 
-__all__ = ["GameSession", "Reach", "pause_after", "untrusted"]
+__all__ = ["GameSession", "Reach", "pause_after", "trust", "untrusted"]
 
 _PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 """Between tries to begin an episode."""
@@ -35,7 +35,7 @@ class Reach:
             ConfigError: the address is none, or the file cannot be used.
         """
         address = Address.read(url)
-        return cls(address, policy, token, timeout, patience, _tls(address, ca_file))
+        return cls(address, policy, token, timeout, patience, trust(address, ca_file))
 
 
 class GameSession:
@@ -105,7 +105,7 @@ def untrusted(error: ssl.SSLCertVerificationError) -> ConfigError:
     return ConfigError(f"the server's certificate is not trusted: {why}; give ca_file, a file that has its signer")
 
 
-def _tls(address: Address, ca_file: str | None) -> ssl.SSLContext | None:
+def trust(address: Address, ca_file: str | None) -> ssl.SSLContext | None:
     """How to verify the server; ``None`` without TLS.
 
     Raises:

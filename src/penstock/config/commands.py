@@ -356,8 +356,8 @@ class BenchServeOptions:
         metadata={
             "help": "where penstock serve listens for HTTP",
             "positional": True,
-            "pattern": r"http://.+",
-            "form": "http://HOST:PORT",
+            "pattern": r"https?://.+",
+            "form": "http://HOST:PORT or https://HOST:PORT",
         }
     )
     policy: str = _option("policy", "name of the policy on that server", pattern=r".+", form="a name")
@@ -366,3 +366,8 @@ class BenchServeOptions:
     tcp_port: int | None = _option(None, "tick over TCP to this port; left out: over HTTP", min=1, max=65535)
     codec: Literal["json", "raw"] = _option("json", "the server's codec")
     token_file: str | None = _option(None, "file whose first line is the token", form="a file")
+    ca_file: str | None = _option(
+        None,
+        "with https: certificates (PEM) that the server's is to be signed by; left out: those that this machine trusts",
+        form="a file",
+    )

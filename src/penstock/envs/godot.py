@@ -10,6 +10,7 @@ So each end counts as terminated, and episodes cannot be restored.
 
 import contextlib
 import json
+import logging
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +24,8 @@ from penstock.errors import BadDataError, EnvError, SpaceError
 from penstock.types import Array, EnvFactory
 
 __all__ = ["agents_at"]
+
+log = logging.getLogger("penstock.envs")
 
 _HOST = "127.0.0.1"
 _LARGEST = 1 << 28
@@ -170,6 +173,8 @@ class _Agents:
                     if command:
                         own = f"--port={listener.getsockname()[1]}"
                         self._started.append(subprocess.Popen([*command, own], stdin=subprocess.DEVNULL))
+                    else:
+                        log.warning("waiting for a game at %s:%d, for %g s (--env_args wait)", _HOST, port, wait)
                     self._games.append(_accepted(listener, wait))
         except BaseException:
             self.close()

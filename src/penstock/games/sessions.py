@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from penstock.envs.actions import cutter
-from penstock.errors import BadDataError
+from penstock.errors import BadDataError, EnvError
 from penstock.gamecore.rows import read_row
 from penstock.games.agent import Agent, Game, State, Told
 from penstock.games.lane import Lane, RunEndedError
@@ -129,6 +129,10 @@ class GameSteps:
         self._tasks: dict[asyncio.Task[None], _Session] = {}
         self.failure: BaseException | None = None
         """An error of an agent. It ends the run."""
+        self.refusal = ""
+        """Why the latest request was refused that did not fit; empty: a later one did."""
+        self.taken = loop.time()
+        """When a request has last been taken that fits."""
 
     def __len__(self) -> int:
         return len(self._live)
@@ -215,7 +219,9 @@ class GameSteps:
             request = session.requests.popleft()
             try:
                 is_on = await self._take(session, request)
+                self.taken, self.refusal = self._loop.time(), ""
             except BadDataError as error:
+                self._note_refusal(session, str(error))
                 _refuse(request, Refusal(HTTPStatus.BAD_REQUEST, str(error)))
                 # Nobody is there to ask again. What of the episode is known is kept.
                 is_on = request.kind != "vanish"
@@ -267,6 +273,7 @@ class GameSteps:
         action = self._chosen(session, fields, session.lane.went_on(fields, reward), reward)
         session.last = obs[0]
         request.reply.answer(_CONTENT, session.agent.encode(action))
+        self.taken, self.refusal = session.used, ""
         return True
 
     async def _ticked(self, session: _Session, body: bytes) -> bytes:
@@ -280,7 +287,11 @@ class GameSteps:
             await state.act()
         if session.wants_episode:
             session.episode.append(state)
-        return agent.encode(state.action) if state.reply is None else state.reply
+        reply: object = agent.encode(state.action) if state.reply is None else state.reply
+        if not isinstance(reply, bytes):
+            kind = type(reply).__name__
+            raise EnvError(f"agent {type(agent).__qualname__} replies with a {kind}; encode and state.reply are bytes")
+        return reply
 
     async def act(self, session: _Session, state: State) -> Any:  # noqa: ANN401 - as the action space has it
         """Store a state in the session's rollout and let the policy act on it."""
@@ -340,6 +351,12 @@ class GameSteps:
         return fields
 
     # Bookkeeping.
+
+    def _note_refusal(self, session: _Session, text: str) -> None:
+        """Say why a request does not fit: its client may not show the reason. The same reason is said once in a row."""
+        if text != self.refusal:
+            log.warning("a request of session %s is refused: %s", session.key[1], text)
+        self.refusal = text
 
     def _keep(self, session: _Session, *, terminated: bool, vanished: bool) -> None:
         """Write the rows of a session as an episode. A full disk is no reason to end the games."""

@@ -18,6 +18,7 @@ from penstock.config.schema import Config
 from penstock.config.sources import from_settings, settings_of_file, to_toml
 from penstock.errors import RunFolderError, nearest
 from penstock.saved_runs.durable import remove_folder, sweep, write_file
+from penstock.saved_runs.manifest import MANIFEST
 from penstock.saved_runs.migrations import migrated_settings
 
 __all__ = ["RunFolder", "list_runs"]
@@ -114,6 +115,8 @@ class RunFolder:
         for path in (Path(run).expanduser(), Path(log_dir).expanduser() / run):
             with contextlib.suppress(RunFolderError):
                 return cls.open(path)
+            if (path / MANIFEST).is_file():
+                raise RunFolderError(f"{path} is a bundle, which holds one policy; give the run that it came from")
         hint = nearest(run, [path.name for path in runs]) or f"; latest stands for the newest run in {log_dir}"
         raise RunFolderError(f"there is no run {run}{hint}")
 

@@ -1,15 +1,20 @@
 """``penstock bench-serve``: what it sends fits the policy, and what fails is said."""
 
+from pathlib import Path
+
 import pytest
 
+from penstock.clients.session import trust
+from penstock.clients.wire import Address
 from penstock.errors import ResourceError
 from penstock.serving.server.bench import Load, measure
 from penstock.serving.server.load import Measured
+from penstock.serving.server.server import Certificate
 from tests.serving.server.harness import Running, serving
 
 
 def measured(server: Running, codec: str = "json", *, tcp: bool = False) -> Measured:
-    load = Load(f"http://127.0.0.1:{server.http}", "toy", 2, 0.5, server.tcp if tcp else None, codec, "")
+    load = Load(f"http://127.0.0.1:{server.http}", "toy", 2, 0.5, server.tcp if tcp else None, codec, "", None)
     while True:
         try:
             return measure(load)
@@ -25,6 +30,17 @@ def test_choices_that_do_not_begin_at_0_are_sent_in_their_range() -> None:
         assert found.ticks
         assert (found.failures, found.reason) == (0, "")
         assert not len(server.endpoint.sessions)
+
+
+@pytest.mark.parametrize("tcp", [False, True])
+def test_a_server_with_tls_is_measured(tcp: bool, certificate: tuple[str, str]) -> None:
+    chain, key = certificate
+    with serving(certificate=Certificate(Path(chain), Path(key))) as server:
+        url, port = f"https://127.0.0.1:{server.http}", server.tcp if tcp else None
+        load = Load(url, "toy", 2, 2.0, port, "json", "", trust(Address.read(url), chain))
+        assert measure(load).ticks
+        with pytest.raises(ResourceError, match="certificate verify failed"):
+            measure(load._replace(tls=trust(Address.read(url), None)))
 
 
 @pytest.mark.parametrize(("tcp", "why"), [(False, "400: the body is no JSON"), (True, "closed the connection")])

@@ -198,7 +198,7 @@ def test_a_worker_that_dies_beside_grpc_is_one_line(runs) -> None:
             dead = worker.pid
             worker.kill()
             said = server.process.stderr.readline()
-            assert said.startswith(f"penstock serve: worker {dead} has died; another starts {when}")
+            assert said.startswith(f"penstock serve: worker {dead} of {runs['plain']} has died; another starts {when}")
 
 
 def test_metrics_are_read_by_prometheus_own_parsers(runs) -> None:

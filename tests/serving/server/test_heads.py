@@ -25,6 +25,7 @@ CHUNKS = (
     request("POST", "/step", BODY, "content-encoding: gzip"),
     request("GET", "/v2/health/live", b""),
     b"GET /v2/models/toy HTTP/1.1\r\n\r\n",
+    b"HEAD /v2/health/live HTTP/1.1\r\n\r\n",
     *(request("POST", "/step", BODY, "connection: close"), b"GET / HTTP/1.0\r\n\r\n", b"nonsense\r\n\r\n"),
 )
 

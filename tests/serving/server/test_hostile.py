@@ -148,6 +148,30 @@ def test_the_limit_of_a_head_does_not_depend_on_how_it_comes(server: Running) ->
                 assert whole(connection).startswith(b"HTTP/1.1 %d " % status)
 
 
+def test_a_reply_to_head_has_no_body(server: Running) -> None:
+    asked = [
+        b"%b %b HTTP/1.1\r\n" % (method, path) for path in (b"/metrics", b"/nowhere") for method in (b"HEAD", b"GET")
+    ]
+    heads, bodies = [], []
+    for request in asked:
+        with connect(server.http) as connection:
+            connection.sendall(request + b"connection: close\r\n\r\n")
+            head, _, body = whole(connection).partition(b"\r\n\r\n")
+            heads.append(head.split(b"\r\n")[:2])
+            bodies.append(body)
+    assert heads[::2] == heads[1::2]
+    assert [bool(body) for body in bodies] == [False, True, False, True]
+
+
+def test_blanks_around_a_header_are_not_part_of_it() -> None:
+    with serving(token="secret") as server, connect(server.http) as connection:
+        head = b"POST /step HTTP/1.1\r\nconnection: close\r\ntoken: \t secret \t \r\ncontent-length: %d\r\n\r\n" % len(
+            BODY
+        )
+        connection.sendall(head + BODY)
+        assert whole(connection).startswith(b"HTTP/1.1 200 ")
+
+
 def test_a_trailer_is_no_header() -> None:
     chunks = b"%x\r\n%b\r\n0\r\n" % (len(BODY), BODY)
     with serving(token="secret") as server, connect(server.http) as connection:

@@ -52,6 +52,7 @@ def test_tritonclient_reads_health_and_metadata(triton) -> None:
         assert client.is_server_ready()
         assert client.is_model_ready("toy")
         assert client.is_model_ready("toy", "7")
+        assert not client.is_model_ready("nobody")
         about, model = client.get_server_metadata(), client.get_model_metadata("toy")
         if not isinstance(about, dict):
             about = {"name": about.name, "extensions": list(about.extensions)}
@@ -297,6 +298,10 @@ def inferring(times: int = 1, **change: object) -> bytes:
         (b'{"inputs": null}', "input obs is missing"),
         (inferring(times=2), "there are two inputs 'obs'"),
         (inferring()[:-1] + b', "parameters": {"sequence_id": true}}', "sequence_id is neither a whole number nor"),
+        (
+            inferring()[:-1] + b', "parameters": {"sequence_id": 1, "sequence_start": "false"}}',
+            "sequence_start is neither true nor false",
+        ),
         (inferring()[:-1] + b', "parameters": {"sequence_id": "%b"}}' % (b"a" * 257), "has 257 characters"),
     ],
 )

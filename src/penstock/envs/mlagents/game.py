@@ -1,5 +1,6 @@
 """One game of ML-Agents: a gRPC server that the game calls. Does not know what its agents see and do."""
 
+import logging
 import queue
 import subprocess
 import time
@@ -14,6 +15,8 @@ from penstock.envs.mlagents.messages import CONTINUES, ENDS, METHOD, RESET, VERS
 from penstock.errors import EnvError
 
 __all__ = ["Action", "Game"]
+
+log = logging.getLogger("penstock.envs")
 
 _HOST = "127.0.0.1"
 _END_S = 5.0
@@ -61,6 +64,8 @@ class Game:
         try:
             if command:
                 self._process = subprocess.Popen([*command, "--mlagents-port", str(port)], stdin=subprocess.DEVNULL)
+            else:
+                log.warning("waiting for a game at %s, for %g s (--env_args wait)", self._where, wait)
             self._begin(seed)
         except BaseException:
             self.close()

@@ -3,6 +3,7 @@
 Each client is a Gamecore session on a connection of its own, over HTTP or TCP.
 """
 
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -33,7 +34,7 @@ class Load(NamedTuple):
     """What is sent."""
 
     url: str
-    """``http://host:port`` of the server."""
+    """``http://host:port`` of the server, or ``https://host:port``."""
     policy: str
     clients: int
     seconds: float
@@ -41,6 +42,8 @@ class Load(NamedTuple):
     """Ticks go over TCP to this port; ``None``: over HTTP."""
     codec: str
     token: str
+    tls: ssl.SSLContext | None
+    """How to verify the server; ``None`` without TLS."""
 
 
 def measure(load: Load) -> Measured:
@@ -51,12 +54,12 @@ def measure(load: Load) -> Measured:
         ResourceError: the server cannot be reached, or answers no tick.
     """
     split = urlsplit(load.url)
-    if split.scheme != "http" or split.hostname is None or split.port is None:
+    if split.scheme not in {"http", "https"} or split.hostname is None or split.port is None:
         raise ConfigError(f"{load.url} is no URL of a server; write http://HOST:PORT")
     bodies = _bodies(_metadata(load), load.codec)
     names = [f"bench-{number}-{perf_counter()}".encode() for number in range(load.clients)]
     conversations = [_conversation(name, bodies, load) for name in names]
-    found = converse(split.hostname, load.tcp_port or split.port, conversations, load.seconds)
+    found = converse(split.hostname, load.tcp_port or split.port, conversations, load.seconds, load.tls)
     # A connection that the server has closed could not stop its session.
     _stop(load, [names[place] for place in found.unfinished])
     if not found.ticks:
@@ -78,7 +81,7 @@ def _stop(load: Load, names: Sequence[bytes]) -> None:
         headers = {"session": name.decode(), "step-kind": "stop", "token": load.token}
         request = urllib.request.Request(f"{load.url.rstrip('/')}/step", b"", headers)
         try:
-            urllib.request.urlopen(request, timeout=_PATIENCE_S).close()
+            urllib.request.urlopen(request, timeout=_PATIENCE_S, context=load.tls).close()
         except urllib.error.HTTPError as error:
             error.close()
         except OSError:
@@ -134,7 +137,7 @@ def _metadata(load: Load) -> dict[str, Any]:
         f"{load.url.rstrip('/')}/v2/models/{load.policy}", headers={"authorization": f"Bearer {load.token}"}
     )
     try:
-        with urllib.request.urlopen(request, timeout=_PATIENCE_S) as reply:
+        with urllib.request.urlopen(request, timeout=_PATIENCE_S, context=load.tls) as reply:
             found: dict[str, Any] = orjson.loads(reply.read())
             return found
     except urllib.error.HTTPError as error:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.clients.session import trust
+from penstock.clients.wire import Address
 from penstock.config.commands import NAME_PATTERN, BenchServeOptions, ServeOptions
 from penstock.errors import ConfigError, RunFolderError
 from penstock.registry import load
@@ -97,8 +99,11 @@ def bench(options: BenchServeOptions) -> str:
     _check_installed(_PACKAGES)
     token = "" if options.token_file is None else Tokens.read(options.token_file, "--token_file").first
     load_type: type[Load] = load("penstock.serving.server.bench:Load")
+    tls = trust(Address.read(options.url), options.ca_file)
     found: Measured = load("penstock.serving.server.bench:measure")(
-        load_type(options.url, options.policy, options.clients, options.seconds, options.tcp_port, options.codec, token)
+        load_type(
+            options.url, options.policy, options.clients, options.seconds, options.tcp_port, options.codec, token, tls
+        )
     )
     way = "HTTP" if options.tcp_port is None else "TCP"
     return f"{options.clients} clients over {way} for {found.seconds:.1f} s: {found.line()}"

@@ -77,7 +77,11 @@ class Calls:
 
     async def _model_ready(self, data: bytes) -> Any:  # noqa: ANN401
         request = _READER.read("ModelReadyRequest", data)
-        model = self._models.find(*_named(request))
+        try:
+            model = self._models.find(*_named(request))
+        except Refusal:
+            # A client may ask until there is one.
+            return message("ModelReadyResponse")(ready=False)
         return message("ModelReadyResponse")(ready=model.endpoint.is_ready and not self._service.is_ending)
 
     async def _server_metadata(self, data: bytes) -> Any:  # noqa: ANN401

@@ -57,15 +57,17 @@ class HttpReply(Reply):
     Attributes:
         protocol: for metrics and the access log. The route sets it.
         error_keys: of an error's text in its JSON. The route sets them; before it nobody knows who asks, so it is all.
+        is_head_only: the request is a ``HEAD``: the reply says how long its body is, and has none.
     """
 
-    __slots__ = ("error_keys", "protocol", "what")
+    __slots__ = ("error_keys", "is_head_only", "protocol", "what")
 
     def __init__(self, connection: "HttpConnection", since: float, what: str, *, is_last: bool) -> None:
         super().__init__(connection, since)
         self.closes = is_last
         self.protocol = "http"
         self.error_keys: tuple[str, ...] = ("error", "detail")
+        self.is_head_only = False
         self.what = what
 
     def send(self, status: int, content_type: str, body: bytes, more: str = "") -> None:
@@ -81,7 +83,8 @@ class HttpReply(Reply):
             size=len(body),
         )
         end = "connection: close\r\n" if closes else ""
-        self.put(_head(status, content_type, len(body), more, end) + body, closes=closes)
+        head = _head(status, content_type, len(body), more, end)
+        self.put(head if self.is_head_only else head + body, closes=closes)
 
     def answer(self, content_type: str, body: bytes) -> None:
         """Answer with this body."""
@@ -181,7 +184,7 @@ class HttpConnection(Connection):
         """A header. Proxies drop names with an underscore, so both spellings are one. Trailers say nothing."""
         self._count(len(name) + len(value) + _BESIDE)
         if not self._has_head:
-            self._headers[name.lower().replace(b"_", b"-")] = value
+            self._headers[name.lower().replace(b"_", b"-")] = value.rstrip(b" \t")
 
     def on_headers_complete(self) -> None:
         """Check the size before the body is read."""
@@ -222,6 +225,7 @@ class HttpConnection(Connection):
     def _take(self, head: Head, body: bytes, *, is_last: bool) -> None:
         """Let the route answer a whole request."""
         reply = HttpReply(self, perf_counter(), head.what, is_last=is_last)
+        reply.is_head_only = head.method == "HEAD"
         self.expect(reply)
         try:
             encoding = head.headers.get(b"content-encoding")

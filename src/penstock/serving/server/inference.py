@@ -225,7 +225,7 @@ class Model:
     def _in_sequence(self, sequence: int | str, inference: Inference, fields: Arrays, asker: _Asker) -> None:
         parameters, number = inference.parameters, inference.version
         key = ("sequence", sequence)
-        begins = bool(parameters.get("sequence_start", False))
+        begins, ends = _flag(parameters, "sequence_start"), _flag(parameters, "sequence_end")
         if begins:
             # As in Triton: a start of a sequence that lives begins it anew.
             if self.endpoint.sessions.has(key):
@@ -239,7 +239,7 @@ class Model:
             if begins:
                 self.endpoint.stop(key, _nothing)
             raise
-        if parameters.get("sequence_end", False):
+        if ends:
             self.endpoint.stop(key, _nothing)
 
     def _parts(self, action: Array) -> dict[str, Array]:
@@ -291,6 +291,13 @@ def _nothing() -> None:
 
 def _shown(shape: Sequence[object]) -> str:
     return f"[{', '.join(str(size)[:20] for size in shape)}]"
+
+
+def _flag(parameters: Mapping[str, object], name: str) -> bool:
+    given = parameters.get(name, False)
+    if not isinstance(given, bool):
+        raise _bad(f"{name} is neither true nor false")
+    return given
 
 
 def _bad(text: str) -> Refusal:

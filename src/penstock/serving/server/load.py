@@ -4,6 +4,7 @@ All run in this process, which takes a core of its own: on a machine with two co
 """
 
 import asyncio
+import ssl
 from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import NamedTuple, cast
@@ -60,22 +61,26 @@ class Measured(NamedTuple):
         return f"{self.rate:,.0f} ticks/s, p50 {p50}, p99 {p99}, {self.failures} failures"
 
 
-def converse(host: str, port: int, conversations: Sequence[Conversation], seconds: float) -> Measured:
-    """Let a client hold each conversation for so many seconds.
+def converse(
+    host: str, port: int, conversations: Sequence[Conversation], seconds: float, tls: ssl.SSLContext | None = None
+) -> Measured:
+    """Let a client hold each conversation for so many seconds, over TLS if that is given.
 
     Raises:
         ResourceError: the server cannot be reached.
     """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_converse(host, port, conversations, seconds))
+        return runner.run(_converse(host, port, conversations, seconds, tls))
 
 
-async def _converse(host: str, port: int, conversations: Sequence[Conversation], seconds: float) -> Measured:
+async def _converse(
+    host: str, port: int, conversations: Sequence[Conversation], seconds: float, tls: ssl.SSLContext | None
+) -> Measured:
     loop = asyncio.get_running_loop()
     clients = [_Client(conversation) for conversation in conversations]
     try:
         for client in clients:
-            await loop.create_connection(lambda one=client: one, host, port)  # type: ignore[misc]
+            await loop.create_connection(lambda one=client: one, host, port, ssl=tls)
     except OSError as error:
         raise ResourceError(f"cannot connect to {host}:{port}: {error.strerror or error}") from None
     began = perf_counter()

@@ -245,7 +245,7 @@ class Workers:
         self._failures += 1
         self.restarts += 1
         when = f"in {pause:g} s" if pause else "at once"
-        log.warning("worker %d has died; another starts %s", worker.process.pid, when)
+        log.warning("worker %d of %s has died; another starts %s", worker.process.pid, self._source.path, when)
         task = asyncio.get_running_loop().create_task(self._begin_after(pause, worker.place))
         self._starting.add(task)
         task.add_done_callback(self._starting.discard)

@@ -143,7 +143,7 @@ def test_importance_weights_and_returns_that_cannot_be_are_refused() -> None:
 
 def test_threads_that_a_learner_has_no_use_for_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.config.resolve.available_cores", lambda: 4)
-    monkeypatch.setattr("penstock.planning.prepared.available_cores", lambda: 4)
+    monkeypatch.setattr("penstock.planning.remarks.available_cores", lambda: 4)
     for backend, threads in (("eager", 4), ("fused", 2)):
         found = prepared(backend=backend, threads=99)
         said = f"--threads 99: each learner gets {threads}, because the {backend} update cannot use more on 4 cores"
@@ -159,6 +159,25 @@ def test_fewer_timesteps_than_a_batch_are_told() -> None:
     # A table is learned from as its rows come; with A3C each process learns from its own rollout.
     assert prepared(algo="dqn", env="CartPole-v1", timesteps=10).told == ()
     assert prepared(algo="a3c", env="CartPole-v1", timesteps=10, num_workers=2).told == ()
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"max_policy_lag": 4}, "--max_policy_lag 4 changes nothing: with --sync_mode blocking no experience is older"),
+        ({"env": "CartPole-v1", "log_std_init": -1.0}, "--log_std_init -1 changes nothing: the actions are choices"),
+        ({"mini_batch_size": 20_000}, "--mini_batch_size 20,000 is more than a batch, which has 16,384 rows: an epoch"),
+    ],
+)
+def test_settings_that_change_nothing_are_told(settings: dict[str, object], text: str) -> None:
+    (said,) = prepared(**settings).told
+    assert said.startswith(text)
+
+
+def test_settings_that_change_something_are_not_told() -> None:
+    assert prepared(max_policy_lag=4, sync_mode="non_blocking").told == ()
+    assert prepared(env="Pendulum-v1", log_std_init=-1.0, mini_batch_size=16_384).told == ()
+    assert prepared(num_envs=1, num_steps=8, timesteps=8, mini_batch_size=64).told == ()
 
 
 def test_parts_of_a_minibatch_are_even() -> None:

@@ -217,6 +217,8 @@ def load_policy(
     Raises:
         UsageError: no such run or bundle, a checkpoint or a bundle that cannot be used.
     """
+    if not isinstance(run, str | Path):
+        raise ConfigError(f"run is {run!r}; wanted the folder of a run or of a bundle")
     path = Path(run)
     if is_bundle(path):
         if checkpoint is not None:

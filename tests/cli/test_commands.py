@@ -169,6 +169,8 @@ def test_plot_says_where_the_picture_is(run, capsys):
     assert main(["plot", "--logdir", str(run.path.parent), "--save_fig", "True"]) == 2
     assert "has reported anything yet" in capsys.readouterr().err
     (run.path / "metrics.jsonl").write_text('{"update": 1, "steps": 10, "time_s": 1.0, "rollout/return_mean": 1.0}\n')
+    assert main(["plot", run.path.name, "--logdir", str(run.path.parent)]) == 0
+    assert capsys.readouterr().out == f"curves: {run.path / 'curves.png'}\n"
     assert main(["plot", "--logdir", str(run.path.parent), "--save_fig", "True"]) == 0
     assert capsys.readouterr().out == f"curves: {run.path.parent / 'curves.png'}\n"
 

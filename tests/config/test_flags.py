@@ -1,7 +1,12 @@
 import pytest
 
 from penstock.config.commands import EvalOptions, PlotOptions, ResumeOptions
-from penstock.config.flags import config_from_arguments, options_from_arguments, resume_from_arguments
+from penstock.config.flags import (
+    config_from_arguments,
+    options_from_arguments,
+    resume_from_arguments,
+    tune_from_arguments,
+)
 from penstock.errors import ConfigError
 
 
@@ -107,6 +112,18 @@ def test_options_of_other_commands():
     assert options_from_arguments(EvalOptions, ["--json", "latest"]).run == "latest"
     assert options_from_arguments(EvalOptions, ["--json", "False", "latest"]).json is False
     assert options_from_arguments(PlotOptions, ["--logdir", "here", "--save_fig", "True"]).log_dir == "here"
+    assert options_from_arguments(PlotOptions, ["latest"]).run == "latest"
+    assert options_from_arguments(PlotOptions, []).run is None
+    with pytest.raises(ConfigError, match="unexpected argument 'b'"):
+        options_from_arguments(PlotOptions, ["a", "b"])
+
+
+def test_a_setting_is_searched_or_given():
+    search = ["--search", "lr=loguniform:1e-4:1e-2,mini_batch_size=choice:32,64"]
+    assert tune_from_arguments(["--env", "X", *search, "--epochs", "2"])[1].algorithm.epochs == 2
+    for flag in ("--lr", "--mini-batch-size"):
+        with pytest.raises(ConfigError, match=rf"{flag} 1 and --search \w+=.* both say what \w+ is; leave out one"):
+            tune_from_arguments(["--env", "X", *search, flag, "1"])
 
 
 def test_of_a_flag_that_is_given_twice_the_last_counts_unless_it_adds():

@@ -8,7 +8,7 @@ import pytest
 
 import penstock
 from penstock.algorithms.ppo.spec import PPOConfig, init_state, spec
-from penstock.errors import BadDataError
+from penstock.errors import BadDataError, ConfigError
 from penstock.inference import native
 from penstock.policies.architecture import Body, deterministic_actor, q_network, squashed_actor
 from penstock.serving.export import export
@@ -166,3 +166,8 @@ def test_what_no_policy_can_look_at_is_one_clear_line(spaces: Spaces, obs: objec
 def test_a_batch_of_none_gives_no_action(spaces: Spaces, obs: object) -> None:
     policy, _ = make(spaces)
     assert len(policy(obs)) == 0
+
+
+def test_a_policy_of_nothing_is_one_line():
+    with pytest.raises(ConfigError, match="run is None; wanted the folder of a run or of a bundle"):
+        penstock.load_policy(None)

@@ -122,7 +122,8 @@ def _starting() -> Any:  # noqa: ANN401 - of a class that is loaded on use
 
 def _plot(argv: Sequence[str]) -> int:
     options = _options("plot", argv)
-    path = load("penstock.saved_runs.plots:plot")(options.log_dir, save=options.save_fig, smooth=options.smooth)
+    what = options.log_dir if options.run is None else _run_folder(options).path
+    path = load("penstock.saved_runs.plots:plot")(what, save=options.save_fig, smooth=options.smooth)
     return say(f"curves: {path}") if path is not None else 0
 
 
@@ -234,9 +235,7 @@ COMMANDS = {
         "penstock verify policy --against latest",
         "VerifyOptions",
     ),
-    "plot": Command(
-        _plot, "plot the curves of one run, or of several runs", "penstock plot --logdir ./logs", "PlotOptions"
-    ),
+    "plot": Command(_plot, "plot the curves of one run, or of several runs", "penstock plot latest", "PlotOptions"),
     "compare": Command(
         _compare,
         "set runs on one task side by side: return, speed and idle time, with intervals",

@@ -32,6 +32,7 @@ def command_help(name: str, command: Command, argv: Sequence[str]) -> str:
         "verify": " BUNDLE",
         "serve": " RUN|BUNDLE | NAME=RUN|BUNDLE ...",
         "bench-serve": " URL",
+        "plot": " [RUN]",
         **dict.fromkeys(("resume", "eval", "export", "models", "retrain", "trace"), " RUN"),
     }.get(name, "")
     head = f"usage: penstock {name}{takes} [--name value ...]\n\n{command.text}, for example: {command.example}\n\n"

@@ -252,6 +252,15 @@ class TraceOptions:
 class PlotOptions:
     """Options of ``penstock plot``."""
 
+    run: str | None = field(
+        default=None,
+        metadata={
+            "help": "run to draw: its path, its name under --log_dir, or latest; left out: all runs of --log_dir",
+            "positional": True,
+            "pattern": r"(?s).+",
+            "form": "the folder of a run",
+        },
+    )
     log_dir: str = _option(_LOGS, "one run folder, or a folder of runs to compare", form="a folder")
     save_fig: bool = _option(True, "write curves.png into that folder; False opens a window instead")
     smooth: float = _option(

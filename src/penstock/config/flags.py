@@ -55,7 +55,12 @@ def tune_from_arguments(argv: Sequence[str]) -> tuple[TuneOptions, Config]:
     line = _taken_apart(argv, {**field_table(RunConfig), **table})
     config = _config(line._replace(flags={name: flag for name, flag in line.flags.items() if name not in table}))
     own = line._replace(positionals=[], flags={name: flag for name, flag in line.flags.items() if name in table})
-    return _options(TuneOptions, own), config
+    options = _options(TuneOptions, own)
+    for word in ",".join(options.search or ()).split(","):
+        name, equals, _ = word.partition("=")
+        if equals and (given := line.flags.get(name.strip().replace("-", "_"))):
+            raise ConfigError(f"{given.label} {given.value} and --search {word} both say what {name} is; leave out one")
+    return options, config
 
 
 def _config(line: _Line) -> Config:
@@ -153,11 +158,10 @@ def _options(options: type[Options], line: _Line) -> Options:
     repeated = bool(positional) and positional[-1].many
     if len(line.positionals) > len(positional) and not repeated:
         raise ConfigError(f"unexpected argument {line.positionals[len(positional)]!r}")
-    if len(line.positionals) < len(positional):
-        missing = positional[len(line.positionals)]
-        raise ConfigError(f"{missing.name.upper()} is missing: {missing.help}")
+    if missing := [field for field in positional[len(line.positionals) :] if field.required]:
+        raise ConfigError(f"{missing[0].name.upper()} is missing: {missing[0].help}")
     values = {name: from_text(table[name], str(item.value), item.label) for name, item in line.flags.items()}
-    for place, field in enumerate(positional):
+    for place, field in enumerate(positional[: len(line.positionals)]):
         # The last positional may stand for all words that are left. A word of it may hold commas.
         given: object = line.positionals[place:] if field.many else line.positionals[place]
         values[field.name] = from_value(field, given, field.name.upper())

@@ -12,18 +12,15 @@ from penstock import __version__
 from penstock.algorithm import AlgorithmSpec
 from penstock.algorithm_package import (
     AlgorithmPackage,
-    algorithms_for,
     check_actions,
     check_learn,
     find_algorithm,
-    ships,
 )
 from penstock.config.agreement import agreement, agreement_flags
-from penstock.config.resolve import available_cores, resolve
-from penstock.config.schema import AUTO, Config, RunConfig
+from penstock.config.resolve import resolve
+from penstock.config.schema import Config, RunConfig
 from penstock.envs.given import Given, by_value, shape_of
 from penstock.envs.imports import name_of, sendable
-from penstock.envs.masks import IN_INFO
 from penstock.envs.names import display_name, reference
 from penstock.envs.sources import PROBED_LANES, EnvProfile, probe
 from penstock.errors import ConfigError
@@ -31,6 +28,7 @@ from penstock.kernels.level import instruction_set
 from penstock.planning.backends import EACH_COMPILES, backend_of, demand, inference_of
 from penstock.planning.games import with_games
 from penstock.planning.placement import Place, placed
+from penstock.planning.remarks import remarks
 from penstock.planning.specs import spec_of
 from penstock.planning.table_size import with_checked_table
 from penstock.policies.architecture import kind_of
@@ -148,12 +146,7 @@ def prepare(config: Config, processes: Processes, given: Given | None = None) ->
     name = inference_of(config, spec)
     config = replace(config, run=replace(config.run, inference=name, policy_placement=_place(config, name, spec)))
     backend = backend_of(name, config, profile, algorithm, spec)
-    told = (
-        *_fewer_threads(wanted, config.run),
-        *_less_than_a_batch(config, spec),
-        *_unused_mask(algorithm, profile),
-        *of_games,
-    )
+    told = (*remarks(config, spec, algorithm, profile, threads=wanted), *of_games)
     reward = run.reward if given.reward is None else sendable(given.reward, "reward")
     return Prepared(config, source, reward, profile, algorithm, spec, backend, told)
 
@@ -230,36 +223,3 @@ def _spec(config: Config, algorithm: AlgorithmPackage, profile: EnvProfile) -> A
         lanes = min(spec.schedule.mini_batch_size, config.run.num_envs)
         spec = replace(spec, schedule=replace(spec.schedule, mini_batch_size=lanes))
     return spec
-
-
-def _unused_mask(algorithm: AlgorithmPackage, profile: EnvProfile) -> tuple[str, ...]:
-    """One line if the environment gives an action mask that the algorithm does not use; else empty."""
-    if profile.unused_mask is None:
-        return ()
-    others = algorithms_for(masks=True)
-    does = "does not see it" if profile.unused_mask == IN_INFO else "sees it as a part of the observation"
-    if not profile.spaces.action.choices:
-        return (f"{profile.name} gives an action mask, but its actions have no choices: {algorithm.name} {does}",)
-    if not ships(algorithm):
-        others += f"; or write MASKS = True into {algorithm.package}.spec, once it uses spaces.mask"
-    return (
-        f"{profile.name} gives an action mask, but {algorithm.name} uses none and {does}; to have it used: {others}",
-    )
-
-
-def _less_than_a_batch(config: Config, spec: AlgorithmSpec) -> tuple[str, ...]:
-    """One line if a run plays more steps than asked for, because an update learns from a whole batch; else empty."""
-    run, num_steps = config.run, config.algorithm.num_steps
-    rows = run.num_envs * num_steps
-    if spec.table is not None or spec.topology == EACH_COMPILES or run.timesteps >= rows:
-        return ()
-    batch = f"{rows:,} steps, --num_envs {run.num_envs} times --num_steps {num_steps:,}"
-    return (f"--timesteps {run.timesteps} is less than one batch ({batch}): the run plays one batch",)
-
-
-def _fewer_threads(wanted: int | str, run: RunConfig) -> tuple[str, ...]:
-    """One line if a learner gets fewer threads than asked for; else empty."""
-    if wanted in {AUTO, run.threads}:
-        return ()
-    why = f"the {run.backend} update cannot use more on {available_cores()} cores"
-    return (f"--threads {wanted}: each learner gets {run.threads}, because {why}",)

@@ -1,0 +1,89 @@
+"""Lines for the display of a run: settings that got another value than the user asked for, or change nothing."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from penstock.algorithm import AlgorithmSpec
+from penstock.algorithm_package import AlgorithmPackage, algorithms_for, ships
+from penstock.config.resolve import available_cores
+from penstock.config.schema import AUTO, Config, RunConfig
+from penstock.envs.masks import IN_INFO
+from penstock.envs.sources import EnvProfile
+from penstock.planning.backends import EACH_COMPILES
+from penstock.types import Discrete, MultiDiscrete
+
+__all__ = ["remarks"]
+
+
+def remarks(
+    config: Config, spec: AlgorithmSpec, algorithm: AlgorithmPackage, profile: EnvProfile, *, threads: int | str
+) -> tuple[str, ...]:
+    """All of them, of a config in which everything is decided.
+
+    Args:
+        config: of the run.
+        spec: of its algorithm.
+        algorithm: its package.
+        profile: of its environment.
+        threads: as the user gave them.
+    """
+    return (
+        *_fewer_threads(threads, config.run),
+        *_less_than_a_batch(config, spec),
+        *_without_effect(config, spec, profile),
+        *_unused_mask(algorithm, profile),
+    )
+
+
+def _without_effect(config: Config, spec: AlgorithmSpec, profile: EnvProfile) -> Iterator[str]:
+    """One line for each setting that the user has given and that changes nothing."""
+    run, settings = config.run, config.algorithm
+    if run.sync_mode == "blocking" and run.max_policy_lag != RunConfig.max_policy_lag:
+        yield f"--max_policy_lag {run.max_policy_lag} changes nothing: with --sync_mode blocking no experience is older"
+    if _is_given(settings, "log_std_init") and isinstance(profile.spaces.action, Discrete | MultiDiscrete):
+        yield f"--log_std_init {settings.log_std_init:g} changes nothing: the actions are choices"
+    rows = run.num_envs * settings.num_steps
+    learns_from_batches = spec.table is None and spec.unit == "row"
+    if learns_from_batches and _is_given(settings, "mini_batch_size") and settings.mini_batch_size > rows:
+        yield (
+            f"--mini_batch_size {settings.mini_batch_size:,} is more than a batch, which has {rows:,} rows: an epoch "
+            "is one minibatch"
+        )
+
+
+def _is_given(settings: Any, name: str) -> bool:  # noqa: ANN401 - of any algorithm
+    """Whether the algorithm has this setting, with another value than its default."""
+    return hasattr(settings, name) and getattr(settings, name) != getattr(type(settings), name, None)
+
+
+def _unused_mask(algorithm: AlgorithmPackage, profile: EnvProfile) -> tuple[str, ...]:
+    """One line if the environment gives an action mask that the algorithm does not use; else empty."""
+    if profile.unused_mask is None:
+        return ()
+    others = algorithms_for(masks=True)
+    does = "does not see it" if profile.unused_mask == IN_INFO else "sees it as a part of the observation"
+    if not profile.spaces.action.choices:
+        return (f"{profile.name} gives an action mask, but its actions have no choices: {algorithm.name} {does}",)
+    if not ships(algorithm):
+        others += f"; or write MASKS = True into {algorithm.package}.spec, once it uses spaces.mask"
+    return (
+        f"{profile.name} gives an action mask, but {algorithm.name} uses none and {does}; to have it used: {others}",
+    )
+
+
+def _less_than_a_batch(config: Config, spec: AlgorithmSpec) -> tuple[str, ...]:
+    """One line if a run plays more steps than asked for, because an update learns from a whole batch; else empty."""
+    run, num_steps = config.run, config.algorithm.num_steps
+    rows = run.num_envs * num_steps
+    if spec.table is not None or spec.topology == EACH_COMPILES or run.timesteps >= rows:
+        return ()
+    batch = f"{rows:,} steps, --num_envs {run.num_envs} times --num_steps {num_steps:,}"
+    return (f"--timesteps {run.timesteps} is less than one batch ({batch}): the run plays one batch",)
+
+
+def _fewer_threads(wanted: int | str, run: RunConfig) -> tuple[str, ...]:
+    """One line if a learner gets fewer threads than asked for; else empty."""
+    if wanted in {AUTO, run.threads}:
+        return ()
+    why = f"the {run.backend} update cannot use more on {available_cores()} cores"
+    return (f"--threads {wanted}: each learner gets {run.threads}, because {why}",)

@@ -115,7 +115,8 @@ class Connection(asyncio.Protocol, ABC):
         self._heard = self.service.loop.time()
         if not self.is_deaf:
             self.received(data)
-            if not self.has_room():
+            # Where no reply is due, there is room.
+            if self._replies and not self.has_room():
                 self._pace()
 
     def eof_received(self) -> bool:

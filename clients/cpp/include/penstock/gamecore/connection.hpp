@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
@@ -41,6 +42,7 @@ class Connection {
             ::close(descriptor_);
             descriptor_ = -1;
         }
+        begin_ = end_ = 0;
     }
 
     // Connects to the first address of the host that answers. Throws Lost.
@@ -77,15 +79,23 @@ class Connection {
 
     // Fills `size` bytes. Throws Lost, with the given words if the server has closed the connection.
     void receive(char* to, std::size_t size, Clock::time_point deadline, const char* closed) {
-        while (size > 0) {
-            const ssize_t count = ::recv(descriptor_, to, size, 0);
-            if (count > 0) {
+        for (;;) {
+            const std::size_t taken = std::min(size, end_ - begin_);
+            std::copy_n(inbox_.data() + begin_, taken, to);
+            begin_ += taken;
+            to += taken;
+            size -= taken;
+            if (size == 0) {
+                return;
+            }
+            // The inbox is empty. What is larger than it goes straight to its place.
+            if (size >= inbox_.size()) {
+                const std::size_t count = arrived(to, size, deadline, closed);
                 to += count;
-                size -= static_cast<std::size_t>(count);
-            } else if (count == 0) {
-                throw Lost(closed);
+                size -= count;
             } else {
-                wait_or_throw(POLLIN, deadline);
+                begin_ = 0;
+                end_ = arrived(inbox_.data(), inbox_.size(), deadline, closed);
             }
         }
     }
@@ -128,6 +138,23 @@ class Connection {
         return false;
     }
 
+    // Some bytes, at least one. A reply is seldom there already, so the wait comes first: it saves a call in vain.
+    std::size_t arrived(char* to, std::size_t size, Clock::time_point deadline, const char* closed) {
+        if (!is_ready(POLLIN, deadline)) {
+            throw Lost("no reply in time");
+        }
+        for (;;) {
+            const ssize_t count = ::recv(descriptor_, to, size, 0);
+            if (count > 0) {
+                return static_cast<std::size_t>(count);
+            }
+            if (count == 0) {
+                throw Lost(closed);
+            }
+            wait_or_throw(POLLIN, deadline);
+        }
+    }
+
     // Waits until the socket can be read or written. False: the deadline has passed.
     [[nodiscard]] bool is_ready(short events, Clock::time_point deadline) const {
         for (;;) {
@@ -161,6 +188,8 @@ class Connection {
     }
 
     int descriptor_ = -1;
+    std::array<char, 4096> inbox_{};  // bytes that have arrived beyond those asked for, from begin_ to end_
+    std::size_t begin_ = 0, end_ = 0;
 };
 
 }  // namespace penstock::gamecore

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 _LARGE_TABLE = 256 << 20
-"""A table in memory of at least so many bytes is told of."""
+"""Bytes. Of a table in memory that is at least as large, the user is told."""
 _LESS = "a smaller --capacity needs less"
 
 

@@ -167,6 +167,7 @@ def evaluate(
     seed: int | None = None,
     env: EnvFactory | None = None,
     wrap: Sequence[Any] | None = None,
+    reward: Callable[..., Any] | None = None,
     quiet: bool = True,
     processes: Processes | None = None,
 ) -> Evaluation:
@@ -181,6 +182,7 @@ def evaluate(
         seed: seeds the episodes. ``None``: the run's seed, so the first ones are those of its final evaluation.
         env: a callable that makes an environment, if the run's environment has no name.
         wrap: the run's wrappers, if one of them has no name.
+        reward: the run's own reward, if it has no name. Returns are the environment's all the same.
         quiet: no display.
         processes: as in `train`.
 
@@ -189,7 +191,7 @@ def evaluate(
         BadDataError: an episode held NaN or infinity; with ``bad_numbers`` ``skip``: every episode did.
         NodeError: a process failed; also for an error of the environment.
     """
-    given, folder = given_of(env, wrap), RunFolder.open(Path(run))
+    given, folder = given_of(env, wrap, reward), RunFolder.open(Path(run))
     with _opened(processes, folder.read_config().run) as opened:
         trained = open_trained(opened, folder, checkpoint, given, "evaluate")
         asked = Asked(episodes, trained.prepared.config.run.seed if seed is None else seed, None, quiet)
@@ -204,6 +206,7 @@ def load_policy(
     precision: str | None = None,
     env: EnvFactory | None = None,
     wrap: Sequence[Any] | None = None,
+    reward: Callable[..., Any] | None = None,
 ) -> Policy:
     """The policy of a run, or of a bundle that `penstock.export` has made of one.
 
@@ -213,6 +216,7 @@ def load_policy(
         precision: of a bundle: ``fp32``, ``int8`` or ``fp16``; ``None``: the one that it was exported for.
         env: of a run: as in `resume`.
         wrap: of a run: as in `resume`.
+        reward: of a run: as in `resume`.
 
     Raises:
         UsageError: no such run or bundle, a checkpoint or a bundle that cannot be used.
@@ -227,7 +231,7 @@ def load_policy(
         return BundlePolicy(bundle, bundle.graph(precision))
     if precision is not None:
         raise ConfigError(f"precision {precision} is for bundles, and {path} is none; penstock export makes one")
-    given, folder = given_of(env, wrap), RunFolder.open(path)
+    given, folder = given_of(env, wrap, reward), RunFolder.open(path)
     with Processes() as processes:
         trained = open_trained(processes, folder, checkpoint, given, "load_policy")
     return policy_of(trained.prepared, trained.arrays)

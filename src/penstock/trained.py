@@ -87,11 +87,13 @@ def asking_for_objects(folder: RunFolder, run: RunConfig, given: Given, call: st
     except EnvError as error:
         saved = list_checkpoints(folder.path)
         manifest = load_to_play(saved[-1]).manifest if saved else {}
-        for name, what, form in (("env", "environment", ""), ("wrap", "wrappers", "[...]"), ("reward", "reward", "")):
+        told = {"env": "the environment", "wrap": "the wrappers", "reward": "the reward"}
+        for name, what in told.items():
             if manifest.get(f"{name}_by_value") and getattr(given, name) is None:
+                has, it, form = ("have", "them", "[...]") if name == "wrap" else ("has", "it", "...")
                 raise EnvError(
-                    f"the {what} of run {folder.name}, {shown(getattr(run, name))}, was given as an object and has no "
-                    f"name to find it by; pass it again: penstock.{call}({str(folder.path)!r}, {name}={form or '...'})"
+                    f"{what} of run {folder.name}, {shown(getattr(run, name))}, {has} no name to find {it} by; in "
+                    f"Python, pass {it} again: penstock.{call}({str(folder.path)!r}, {name}={form})"
                 ) from error
         raise
 

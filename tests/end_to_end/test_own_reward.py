@@ -189,9 +189,14 @@ def test_objects_without_a_name_are_asked_for_again(tmp_path) -> None:
 
     settings = {"env": "tests.environments:ClockEnv", "num_workers": 1}
     run = train(tmp_path, 2, **settings, wrap=mine, reward=paid).run_folder
-    with pytest.raises(EnvError, match=r"the wrappers of run .*, mine, .* pass it again: penstock.evaluate\(.*wrap="):
+    with pytest.raises(
+        EnvError, match=r"the wrappers of run .*, mine, have no name .* pass them again: penstock.evaluate\(.*wrap="
+    ):
         penstock.evaluate(run)
     assert penstock.evaluate(run, episodes=2, wrap=[mine]).mean_return == 20.0
+    # What `resume` needs may be given to the others as well, and changes no return.
+    assert penstock.evaluate(run, episodes=2, wrap=[mine], reward=paid).mean_return == 20.0
+    assert penstock.load_policy(run, wrap=[mine], reward=paid).spaces == penstock.load_policy(run, wrap=[mine]).spaces
     with pytest.raises(EnvError, match=r"the reward of run .*, paid, .* pass it again: penstock.resume\(.*reward="):
         penstock.resume(run, wrap=[mine], timesteps=3 * BATCH, quiet=True)
     resumed = penstock.resume(run, wrap=[mine], reward=paid, timesteps=3 * BATCH, quiet=True)

@@ -290,7 +290,7 @@ def test_pictures_are_bytes_however_they_come() -> None:
 
 
 def shortened(png: bytes) -> bytes:
-    """A picture whose pixels end earlier than they do, so that what follows them is none of its parts."""
+    """A picture with too few bytes of pixels: the bytes behind them are no part of a PNG."""
     place = png.index(b"IDAT") - 4
     return png[:place] + pack(">I", 8) + png[place + 4 :]
 

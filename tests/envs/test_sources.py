@@ -101,7 +101,10 @@ def test_an_entry_point(monkeypatch):
         ("CartPol-v1", "^unknown environment 'CartPol-v1'; did you mean CartPole-v1, CartPole-v0"),
         ("Pendulum", r"^unknown environment 'Pendulum'; did you mean Pendulum-v1\b"),
         ("LunarLander-v2", "^unknown environment 'LunarLander-v2'; did you mean LunarLander-v3"),
-        ("zzzzzzz", "^unknown environment 'zzzzzzz'; give a Gymnasium id, module:attribute, or a callable$"),
+        (
+            "zzzzzzz",
+            "^unknown environment 'zzzzzzz'; give a Gymnasium id, module:Id, .* in Python the callable itself$",
+        ),
         ("", "^unknown environment ''"),
         (":make", "^environment :make names no module before its colon$"),
         ("nowhere.at_all:make", "^environment nowhere.at_all:make: no module named nowhere is installed or in /"),

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.envs.unknown import hint
 
-NOTHING = "; give a Gymnasium id, module:attribute, or a callable"
+NOTHING = "; give a Gymnasium id, module:Id, module:name of what makes it, or in Python the callable itself"
 
 
 @pytest.fixture

@@ -226,9 +226,9 @@ def test_the_json_and_the_table_hold_every_measure(tmp_path):
 @pytest.mark.parametrize(
     ("second", "says"),
     [
-        ({"env": "Pendulum-v1"}, "the environment of side A is CartPole-v1, of side B Pendulum-v1"),
-        ({"wrap": ["gymnasium.wrappers:TimeAwareObservation"]}, "its wrappers of side A is none"),
-        ({"env_args": {"sutton_barto_reward": True}}, "its arguments of side A is none"),
+        ({"env": "Pendulum-v1"}, "environment CartPole-v1 (side A) and Pendulum-v1 (side B)"),
+        ({"wrap": ["gymnasium.wrappers:TimeAwareObservation"]}, "wrappers none (side A) and "),
+        ({"env_args": {"sutton_barto_reward": True}}, "arguments none (side A) and "),
     ],
 )
 def test_runs_of_different_tasks_are_refused_in_one_line(tmp_path, second, says):

@@ -35,7 +35,8 @@ def command_help(name: str, command: Command, argv: Sequence[str]) -> str:
         "plot": " [RUN]",
         **dict.fromkeys(("resume", "eval", "export", "models", "retrain", "trace"), " RUN"),
     }.get(name, "")
-    head = f"usage: penstock {name}{takes} [--name value ...]\n\n{command.text}, for example: {command.example}\n\n"
+    flags = "" if name in {"algos", "presets"} else " [--name value ...]"
+    head = f"usage: penstock {name}{takes}{flags}\n\n{command.text}, for example: {command.example}\n\n"
     width = shutil.get_terminal_size().columns
     body = ""
     if name in {"train", "draw"}:

@@ -31,7 +31,7 @@ class Renamed(NamedTuple):
     """Settings under the names of this library."""
 
     values: dict[str, Any]
-    """Name -> value, of those that had RLlib's names, and of those that follow from them."""
+    """Name -> value: settings that had RLlib's names, and settings that follow from them."""
     used: frozenset[str]
     """The names of RLlib that were understood."""
     note: str

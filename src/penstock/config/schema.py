@@ -28,7 +28,9 @@ class RunConfig:
 
     env: str = field(
         metadata={
-            "help": "the environment: a Gymnasium id, envpool:task, or module:name of a callable that makes it",
+            "help": "the environment: a Gymnasium id; module:Id, of a module that registers it; module:name of a "
+            "callable that makes it; envpool:task; or a game or simulator: gamecore://module:Agent, godot://, "
+            "mlagents:// or dm_env_rpc://ADDRESS",
             "pattern": r"(?s).*\S.*",
             "form": "the name of an environment",
             "fixed": "its checkpoints are of this environment",
@@ -166,8 +168,8 @@ class RunConfig:
     pace: Literal["auto", "sync", "async", "lag"] = _setting(
         AUTO,
         "when a learner takes newer parameters; sync: all wait for each other at each step; async: before each "
-        "gradient; lag: only once its own are more than --max_policy_lag minus 2K gradient steps behind, because the "
-        "gradients of K learners that wait may make it 2K older; async and lag need --sync_mode non_blocking; auto: "
+        "gradient; lag: only once its own are more than --max_policy_lag minus 2K gradient steps old, as the waiting "
+        "gradients of K learners may add 2K steps; async and lag need --sync_mode non_blocking; auto: "
         "async for parameter_server and hogwild with non_blocking, else sync",
     )
     compress: str = _setting(

@@ -116,8 +116,14 @@ def _is_usable(space: Any) -> bool:
     return np.dtype(space.dtype).kind in "biuf" and 0 not in space.shape
 
 
+def _described(space: Any) -> str:
+    """A space in a few words. Some show an object by its address, which says nothing."""
+    shown = one_line(space, 60)
+    return f"a {type(space).__name__}" if " at 0x" in repr(space) else shown
+
+
 def _refusal(unusable: Mapping[str, Any], ignore_obs: Sequence[str]) -> str:
-    said = " and ".join(f"{name}, {one_line(space, 60)}," for name, space in unusable.items())
+    said = " and ".join(f"{name}, {_described(space)}," for name, space in unusable.items())
     flag = f"--ignore_obs {shlex.quote(','.join((*ignore_obs, *unusable)))}"
     if len(unusable) == 1:
         return f"observation field {said} is no array of numbers with a fixed shape; to leave it out: {flag}"

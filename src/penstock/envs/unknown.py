@@ -82,7 +82,10 @@ def hint(name: str, known: Iterable[str]) -> str:
         module = next(filter(_is_installed, _modules(base)), None)
         if module is not None and module not in sys.modules:
             return f"; module {module} is installed and may register it: --env {module}:{name}"
-    return nearest(name, known) or "; give a Gymnasium id, module:attribute, or a callable"
+    return (
+        nearest(name, known)
+        or "; give a Gymnasium id, module:Id, module:name of what makes it, or in Python the callable itself"
+    )
 
 
 def module_hint(missing: str) -> str:

@@ -174,7 +174,7 @@ class Ports(Protocol):
         ...
 
     def checkpoints_wanted(self) -> int:
-        """Number of checkpoints that were asked for so far, besides those that settings make due."""
+        """Number of requests for a checkpoint so far. Those that settings make due do not count."""
         ...
 
     def finished(self) -> None:

@@ -49,6 +49,6 @@ def find_demonstrations(run: Path, spaces: Spaces, reward: str | None) -> Demons
     if not (checkpoint / TABLE).is_file():
         raise ConfigError(
             f"--demonstrations {run}: its checkpoint {checkpoint.name} keeps no {TABLE}; give a run of an algorithm "
-            "that learns from a table (penstock algos), whose table had at most 1 GB"
+            "that learns from a table (penstock algos), whose table had at most 1 GiB"
         )
     return Demonstrations(checkpoint, config.run.num_envs, config.algorithm.num_steps)

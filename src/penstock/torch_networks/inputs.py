@@ -33,8 +33,8 @@ class Inputs:
         encoding: encoding of the features; may be empty for a network without branches and without images.
 
     Attributes:
-        scaled: places of the arrays, among the network's slices, that are to be scaled by `PIXEL` in place of the
-            pixels that meet them.
+        scaled: places among the network's slices of the weights that are scaled by `PIXEL`. The pixels that they are
+            multiplied with are then not scaled.
     """
 
     def __init__(self, network: Network, encoding: Sequence[Encoding]) -> None:

@@ -134,7 +134,7 @@ def _try(layer: OwnModule, model: bytes, names: Sequence[str], outputs: Sequence
 
 
 def _depends_on_rows(layer: OwnModule, model: bytes, names: Sequence[str], outputs: Sequence[str]) -> bool:
-    """Whether a graph that fails on more rows is right on as many rows as it was exported with, of other values."""
+    """Whether a graph fails only because of the number of rows: with other values in as many rows it is right."""
     with contextlib.suppress(Exception):
         return not _differing(layer, model, names, outputs, slice(_EXPORTED_WITH, 2 * _EXPORTED_WITH))
     return False

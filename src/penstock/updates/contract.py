@@ -338,5 +338,5 @@ class StreamTeam(Team, Protocol):
         ...
 
     def tell(self, name: str, value: Array | float) -> None:
-        """Write a field of the slot of the step that has begun, besides those that every slot has."""
+        """Add a field to the slot of the present step. Some fields are in every slot."""
         ...

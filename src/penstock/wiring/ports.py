@@ -248,7 +248,7 @@ class NodePorts:
         return self._counters.get(SUPERVISOR, "stopping") != 0
 
     def checkpoints_wanted(self) -> int:
-        """Number of checkpoints that were asked for so far, besides those that settings make due."""
+        """Number of requests for a checkpoint so far. Those that settings make due do not count."""
         return self._counters.get(SUPERVISOR, "checkpoints_wanted")
 
     def finished(self) -> None:

@@ -121,7 +121,7 @@ _FLOAT = 0
 
 
 def engine_packets(time_scale: float) -> bytes:
-    """Let the game's time pass so much faster than the clock, in frames of 1/60 s of it, as fast as it can.
+    """Let the game run ``time_scale`` times as fast as the clock, in frames of 1/60 s, as fast as it can.
 
     These are the settings of ``mlagents-learn``.
     """

@@ -69,7 +69,7 @@ def batch_board_specs(shared: Sequence[ArraySpec], learners: int, rollouts: int)
 
 
 def shared_board_specs(shared: Sequence[ArraySpec], learners: int, rollouts: int) -> tuple[ArraySpec, ...]:
-    """The board of learners that share each batch of so many ``rollouts``. Each version asks for one gradient of each.
+    """The board of learners that share batches of ``rollouts`` rollouts. Each version asks each for one gradient.
 
     ``slots`` are those of the batch, ``update`` the updates before it, ``done`` its gradient steps so far. ``begun`` is
     the version with which it began.

@@ -106,7 +106,7 @@ class LearnerNode(WorkingNode):
             yield lambda: ports.stopping() or team.enter(self._shared()) is not None
 
     def _shared(self) -> Arrays:
-        """The committed state, from which other learners begin, and the goal with which they begin."""
+        """What a learner needs that joins: the committed state, and the number of the next goal."""
         goal = np.array(self._told.version() + 1)
         return {**self._state(), "update": self._keeper.committed["update"], "goal": goal}
 

@@ -165,7 +165,7 @@ class ReplayLearnerNode(WorkingNode):
     def _learn_together(self, goal: Goal, seen: Arrays) -> Task:
         """Take the gradient steps up to a goal, with all learners. Returns false if the team has dissolved."""
         if self._settings.steps.learners > 1:
-            # Let learners in that wait, so that the first goal of a meeting finds them.
+            # Learners that wait join now. Then they take part from the first goal on.
             self._steps.may_begin()
             self._goals.publish(goal_values(goal, self._steps.meeting()) | seen, self._told.version() + 1)
         try:

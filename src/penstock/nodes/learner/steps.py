@@ -54,7 +54,7 @@ class StepSettings:
 
 @dataclass(frozen=True)
 class Goal:
-    """Up to which gradient step to go on, and from which slots to sample."""
+    """The goal of a turn: the last gradient step to take, and the slots to sample from."""
 
     last: int
     """Gradient steps of the whole run at the end of the turn."""

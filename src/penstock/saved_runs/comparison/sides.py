@@ -118,12 +118,12 @@ def _check_one_task(sides: Sequence[Side]) -> None:
     first = sides[0].runs[0].settings
     for side in sides:
         for run in side.runs:
-            for name, what in (("env", "the environment"), ("env_args", "its arguments"), ("wrap", "its wrappers")):
+            for name, what in (("env", "environment"), ("env_args", "arguments"), ("wrap", "wrappers")):
                 one, other = getattr(first, name), getattr(run.settings, name)
                 if one != other:
                     raise ConfigError(
-                        f"runs of different tasks cannot be compared: {what} of side {sides[0].name} is {_text(one)}, "
-                        f"of side {side.name} {_text(other)}"
+                        f"runs of different tasks cannot be compared: {what} {_text(one)} (side {sides[0].name}) and "
+                        f"{_text(other)} (side {side.name})"
                     )
 
 

@@ -20,8 +20,8 @@ log = logging.getLogger("penstock.serve")
 PIPELINED = 64
 """Requests of one connection that are being answered before no more are read."""
 _OVERDUE = 5
-"""A reply that is due for so many times ``max_seconds`` never comes. The queue, and the workers that may die with a
-request, take less."""
+"""A reply that is late by this multiple of ``max_seconds`` counts as lost. A full queue and dying workers delay it by
+less."""
 _LINGER = 1.0
 """Seconds in which a client may read the last replies and close its side."""
 

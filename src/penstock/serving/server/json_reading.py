@@ -16,7 +16,7 @@ _BESIDE = 4096
 
 
 def most_values(spaces: Spaces, rows: int) -> int:
-    """How many values a request may hold: those of so many observations, in arrays of arrays, and some beside them."""
+    """Most values of JSON in a request with ``rows`` observations: numbers, the arrays around them, a few more."""
     of_a_row = sum(math.prod(spec.shape) * (len(spec.shape) + 1) for spec in spaces.obs_specs())
     return rows * of_a_row + _BESIDE
 

@@ -24,7 +24,7 @@ namespace delta {
 
 // So many bytes in a row are equal where the base is read on at the same distance. Shorter runs cost more than they save.
 constexpr std::size_t kRun = 4;
-// Where something was inserted or removed: so many bytes are equal there, so far from the bytes before.
+// A shift is taken if kShiftedRun bytes are equal there. The largest one that is tried has kMostShift bytes.
 constexpr std::size_t kShiftedRun = 8, kMostShift = 24;
 // After so many bytes without a run, a shift is looked for. The distance doubles, so that strange bytes take no long search.
 constexpr std::size_t kReach = 32;

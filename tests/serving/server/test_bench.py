@@ -14,7 +14,7 @@ from tests.serving.server.harness import Running, serving
 
 
 def measured(server: Running, codec: str = "json", *, tcp: bool = False) -> Measured:
-    load = Load(f"http://127.0.0.1:{server.http}", "toy", 2, 0.5, server.tcp if tcp else None, codec, "", None)
+    load = Load(f"http://127.0.0.1:{server.http}", "toy", 2, 0.5, server.tcp if tcp else None, codec, "")
     while True:
         try:
             return measure(load)

@@ -42,7 +42,7 @@ class Load(NamedTuple):
     """Ticks go over TCP to this port; ``None``: over HTTP."""
     codec: str
     token: str
-    tls: ssl.SSLContext | None
+    tls: ssl.SSLContext | None = None
     """How to verify the server; ``None`` without TLS."""
 
 

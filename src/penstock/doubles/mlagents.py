@@ -19,6 +19,7 @@ LENGTH = 4
 """Steps of an episode. Naming each symbol returns 4; guessing 4 / 3."""
 _SIDE = 4
 _PAUSE_S = 0.01
+_GREETING_S = 10.0
 
 _Infos = list[tuple[int, Any]]
 """What agents say: the agent, and its ``AgentInfoProto``."""
@@ -86,7 +87,8 @@ class FakeUnity:
             described = first.unity_output.rl_initialization_output
             described.name, described.communication_version = "FakeUnity", self._version
             described.capabilities.baseRLCapabilities = True
-            answer = exchange(first)
+            # With a limit: a trainer that closes at this moment may never answer, and then the next one is to be asked.
+            answer = exchange(first, timeout=_GREETING_S)
             # A trainer that is closing ends every call, also that of a game which has just come back.
             if answer.header.status != CONTINUES:
                 return

@@ -106,8 +106,8 @@ def main() -> None:
     bars = [Bar(f"{what}, share of in-process", share, SHARE) for what, share in shares.items() if "C++" in what]
     for bar in bars:
         print(bar.line())
-    for what, share in shares.items():
-        print(f"{what}: {share:.2f} of in-process")
+    for what in [what for what in games if "Python" in what]:
+        print(f"{what}: {shares[what]:.2f} of in-process")
     if args.write:
         command = f"python -m benchmarks.games --rounds {args.rounds} --batches {args.batches}"
         rows = [

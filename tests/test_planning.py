@@ -164,7 +164,7 @@ def test_fewer_timesteps_than_a_batch_are_told() -> None:
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"max_policy_lag": 4}, "--max_policy_lag 4 changes nothing: with --sync_mode blocking no experience is older"),
+        ({"max_policy_lag": 4}, "--max_policy_lag 4 changes nothing: in lock step no experience is old"),
         ({"env": "CartPole-v1", "log_std_init": -1.0}, "--log_std_init -1 changes nothing: the actions are choices"),
         ({"mini_batch_size": 20_000}, "--mini_batch_size 20,000 is more than a batch, which has 16,384 rows: an epoch"),
     ],

@@ -447,7 +447,7 @@ def test_kept_episodes_hold_what_an_agent_saw_at_each_tick(tmp_path):
 
 def test_a_kept_episode_without_an_end_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch):
     # A row has 12 bytes: one of float32 and one of int64.
-    monkeypatch.setattr("penstock.games.sessions._EPISODE_BYTES", 30)
+    monkeypatch.setattr("penstock.games.kept_rows._EPISODE_BYTES", 30)
     with rehearse(AGENT, keep_episodes=9, num_envs=1) as stage:
         FakeGame(GameClient(stage.tcp, "g")).play(Script([[1], [2], [3], [4], [5]], [1.0, 2.0, 3.0, 4.0]))
         first, last = (dict(np.load(path)) for path in sorted(Path(stage.episodes).glob("*")))
@@ -475,29 +475,22 @@ def test_an_episode_that_cannot_be_written_ends_nothing(caplog: pytest.LogCaptur
     assert caplog.text.count("an episode is not kept: ") == 2
 
 
-def test_a_mistake_in_an_agent_ends_the_run_with_its_text():
+@pytest.mark.parametrize(
+    ("agent", "text"),
+    [
+        ("Failing", "a mistake of the user"),
+        ("Wordy", r"agent Wordy replies with a dict; encode and state\.reply are bytes"),
+    ],
+)
+def test_a_mistake_in_an_agent_ends_the_run_with_its_text(agent: str, text: str):
     def play():
-        with rehearse("tests.games.agents:Failing") as stage:
+        with rehearse(f"tests.games.agents:{agent}") as stage:
             client = GameClient(stage.tcp, "g")
             client.start()
             with pytest.raises(EpisodeLostError):
                 client.tick([1])
 
-    with pytest.raises(penstock.PenstockError, match="a mistake of the user"):
-        play()
-
-
-def test_a_reply_of_an_agent_that_is_no_bytes_is_one_line():
-    def play():
-        with rehearse("tests.games.agents:Wordy") as stage:
-            client = GameClient(stage.tcp, "g")
-            client.start()
-            with pytest.raises(EpisodeLostError):
-                client.tick([1])
-
-    with pytest.raises(
-        penstock.PenstockError, match=r"agent Wordy replies with a dict; encode and state\.reply are bytes"
-    ):
+    with pytest.raises(penstock.PenstockError, match=text):
         play()
 
 

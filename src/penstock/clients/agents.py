@@ -86,7 +86,7 @@ class AgentsClient:
                 errors.append(error)
             else:
                 refused = {agent: reply for agent, reply in replies.items() if isinstance(reply, RefusedError)}
-                # Of those that were refused, the server may still have an episode that a lost connection left.
+                # Of some that were refused, the server still has an episode that a lost connection left.
                 self._open.update(agent for agent in left if agent not in refused or refused[agent].has_begun)
                 left = list(refused)
                 errors += refused.values()
@@ -139,7 +139,7 @@ class AgentsClient:
         )
         self._open.difference_update(obs)
 
-    def send(self, requests: "Collection[tuple[str, str, bytes]]") -> "list[bytes | RefusedError]":
+    def send(self, requests: Collection[tuple[str, str, bytes]]) -> list[bytes | RefusedError]:
         """Send requests of any encoding together.
 
         Args:
@@ -204,7 +204,9 @@ class AgentsClient:
     def _session(self, agent: str) -> str:
         session = self._sessions.get(agent)
         if session is None:
-            raise ConfigError(f"the client has no agent {agent!r}; its agents are {', '.join(self._sessions)}")
+            raise ConfigError(
+                f"the client has no agent {agent!r}; its agents are {', '.join(map(str, self._sessions))}"
+            )
         return session
 
     def _connected(self) -> socket.socket:

@@ -140,7 +140,7 @@ class Replies:
         self._buffer = bytearray()
         self._found: list[bytes | RefusedError] = []
 
-    def feed(self, data: bytes) -> "list[bytes | RefusedError] | None":
+    def feed(self, data: bytes) -> list[bytes | RefusedError] | None:
         """Take bytes that have arrived. All replies, once they are whole: the body, or why the request was refused.
 
         Raises:

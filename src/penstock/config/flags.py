@@ -59,7 +59,9 @@ def tune_from_arguments(argv: Sequence[str]) -> tuple[TuneOptions, Config]:
     for word in ",".join(options.search or ()).split(","):
         name, equals, _ = word.partition("=")
         if equals and (given := line.flags.get(name.strip().replace("-", "_"))):
-            raise ConfigError(f"{given.label} {given.value} and --search {word} both say what {name} is; leave out one")
+            raise ConfigError(
+                f"{given.label} {given.value} and --search {name.strip()}=... both say what {name} is; leave out one"
+            )
     return options, config
 
 

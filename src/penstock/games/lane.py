@@ -45,7 +45,8 @@ class _Slot:
 class Lane:
     """One lane.
 
-    Calls come in this order: `begin`, `act`; then `go_on` and `act`, or `went_on`, again and again; `end` or `cut_off`.
+    Calls come in this order: `begin` and `act`; for each further step `go_on` and `act`, or `go_on_at_once`; `end` or
+    `cut_off`.
 
     Args:
         settings: of the lane, whose ``lanes`` is 1.
@@ -94,7 +95,8 @@ class Lane:
         self._return[0], self._length[0] = 0.0, 0
         if self._between:
             self._between = False
-            await self._store(obs, 0.0, reset=True)
+            self._store(obs, 0.0, reset=True)
+            await self._complete_if_full()
         elif self._slot is not None and self._t > 0:
             for name in self._fields:
                 self._slot.arrays[name][self._t] = obs[name]
@@ -121,25 +123,27 @@ class Lane:
         Raises:
             RunEndedError: the run ends.
         """
-        await self._store(obs, reward)
+        self._store(obs, reward)
+        await self._complete_if_full()
         if self._slot is None:
             await self._claim(obs, goes_on=True)
 
     def may_go_on_at_once(self) -> bool:
-        """Whether `went_on` may be called: an episode goes on, and neither a slot nor the policy is waited for."""
-        goes_on = self._slot is not None and self._t + 1 < self._settings.num_steps
-        return goes_on and self._policy.answers_at_once
+        """Whether `go_on_at_once` may be called: the rollout takes another row, and the policy answers at once."""
+        has_room = self._slot is not None and self._t + 1 < self._settings.num_steps
+        return has_room and self._policy.answers_at_once
 
-    def went_on(self, obs: Mapping[str, Array], reward: float) -> Array:
+    def go_on_at_once(self, obs: Mapping[str, Array], reward: float) -> Array:
         """`go_on` and `act` in one call that does not wait."""
-        self._write(obs, reward)
+        self._store(obs, reward)
         slot = self._current()
         self._policy.ask(slot.handle, self._t, self._step)
         return self._policy.environment_action
 
     async def end(self, obs: Mapping[str, Array], reward: float, *, terminated: bool) -> None:
         """The action had this outcome, and the episode ends; it was cut off if it is not ``terminated``."""
-        await self._store(obs, reward, terminated=terminated, truncated=not terminated)
+        self._store(obs, reward, terminated=terminated, truncated=not terminated)
+        await self._complete_if_full()
         if self._slot is not None:
             # The value of the last observation, for the bootstrap.
             await self.act()
@@ -172,23 +176,7 @@ class Lane:
                 slot["continues"][...] = False
                 slot["steps_before"][...] = 0
 
-    async def _store(
-        self,
-        obs: Mapping[str, Array],
-        reward: float,
-        *,
-        terminated: bool = False,
-        truncated: bool = False,
-        reset: bool = False,
-    ) -> None:
-        """Write the outcome of row t. A rollout that is full is completed and pushed."""
-        self._write(obs, reward, terminated=terminated, truncated=truncated, reset=reset)
-        if self._t == self._settings.num_steps:
-            slot = self._current().arrays
-            await self._bootstrap(slot)
-            self._finish(slot)
-
-    def _write(
+    def _store(
         self,
         obs: Mapping[str, Array],
         reward: float,
@@ -210,6 +198,13 @@ class Lane:
             self._memory.stored(slot.arrays, t, begun)
         self._step += 1
         self._t += 1
+
+    async def _complete_if_full(self) -> None:
+        """Complete and push a rollout that has all its rows."""
+        if self._t == self._settings.num_steps:
+            slot = self._current().arrays
+            await self._bootstrap(slot)
+            self._finish(slot)
 
     async def _claim(self, obs: Mapping[str, Array], *, goes_on: bool) -> None:
         """Wait for a free slot and for a policy that is new enough, and begin a rollout with this observation."""

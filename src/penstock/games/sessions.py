@@ -8,19 +8,21 @@ import inspect
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from penstock.envs.actions import cutter
 from penstock.errors import BadDataError, EnvError
 from penstock.gamecore.rows import read_row
-from penstock.games.agent import Agent, Game, State, Told
+from penstock.games.agent import Agent, State, Told
+from penstock.games.kept_rows import KeptRows
 from penstock.games.lane import Lane, RunEndedError
 from penstock.games.lobby import Lobby
-from penstock.saved_runs.episodes import EpisodeFiles, KeptEpisode
+from penstock.games.roster import Roster
+from penstock.saved_runs.episodes import EpisodeFiles
 from penstock.serving.observations import FieldReader, flat_row
 from penstock.serving.server.refusal import Refusal
 from penstock.serving.server.sessions import SessionKey, no_session
@@ -37,11 +39,9 @@ _WAITING = 64
 """Requests of one session that wait behind its present one."""
 _RECONNECT_S = 10.0
 """A session whose connection is gone has vanished after so many seconds."""
-_BETWEEN = "-agent-"
-"""Between the names of game and agent, in the name of a session."""
+_SAY_S = 10.0
+"""Seconds between two lines in the log about requests that do not fit."""
 _CONTENT = "application/octet-stream"
-_EPISODE_BYTES = 64 << 20
-"""A kept episode with more bytes is written in parts; all but the last look as if their client had vanished."""
 _LARGEST = float(np.finfo(np.float32).max)
 _ENDED = Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the run has ended")
 
@@ -55,13 +55,10 @@ class _Request(NamedTuple):
     reply: StepReply | None = None
 
 
-_Row: TypeAlias = tuple[Arrays, Array, float]
-
-
 class _Session:
     """One episode of one agent."""
 
-    def __init__(self, key: SessionKey, agent: Agent, number: int, lane: Lane, now: float) -> None:
+    def __init__(self, key: SessionKey, agent: Agent, number: int, lane: Lane, *, rows: KeptRows, now: float) -> None:
         self.key = key
         self.agent = agent
         self.number = number
@@ -79,10 +76,7 @@ class _Session:
         self.is_plain = all(getattr(own, name) is getattr(Agent, name) for name in _TICKS)
         """The user's class has no say in what becomes of a tick."""
         self.episode: list[State] = []
-        self.rows: list[_Row] = []
-        """For kept episodes: observation, action, and the reward before."""
-        self.bytes = 0
-        """Of these rows."""
+        self.rows = rows
         self.last: Any = None
         """The last observation, as the agent gave it."""
         self.mask: Any = None
@@ -116,23 +110,22 @@ class GameSteps:
         self._spaces = spaces
         self._reader = FieldReader(spaces)
         self._row = flat_row(spaces)
-        self._make = make
+        self._roster = Roster(make)
         self._lobby = lobby
         self._kept = kept
         self._idle_seconds = idle_seconds
         self._stopping = stopping
         self._cut = cutter(spaces.action, 1)
         self._live: dict[SessionKey, _Session] = {}
-        self._agents: dict[SessionKey, Agent] = {}
-        """Agents by their sessions' names: the next episode of that name has the same agent."""
-        self._games: dict[str, Game] = {}
         self._tasks: dict[asyncio.Task[None], _Session] = {}
         self.failure: BaseException | None = None
         """An error of an agent. It ends the run."""
         self.refusal = ""
-        """Why the latest request was refused that did not fit; empty: a later one did."""
+        """Why the latest request did not fit; empty: it did."""
         self.taken = loop.time()
-        """When a request has last been taken that fits."""
+        """When a request has last fitted."""
+        self._said = -math.inf
+        """When the log was last told of a request that did not fit."""
 
     def __len__(self) -> int:
         return len(self._live)
@@ -154,7 +147,8 @@ class GameSteps:
             text = f"all {self._lobby.size} sessions are taken (--num_envs)"
             raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, text, retry_after=1)
         try:
-            session = _Session(key, self._agent(key), *taken, self._loop.time())
+            agent, rows = self._roster.agent(key), KeptRows(self._kept, str(key[1]))
+            session = _Session(key, agent, *taken, rows=rows, now=self._loop.time())
         except Exception:  # of the user's class
             self._lobby.give_back(*taken)
             raise
@@ -221,7 +215,8 @@ class GameSteps:
                 is_on = await self._take(session, request)
                 self.taken, self.refusal = self._loop.time(), ""
             except BadDataError as error:
-                self._note_refusal(session, str(error))
+                if request.reply is not None:
+                    self._note_refusal(session, str(error))
                 _refuse(request, Refusal(HTTPStatus.BAD_REQUEST, str(error)))
                 # Nobody is there to ask again. What of the episode is known is kept.
                 is_on = request.kind != "vanish"
@@ -259,18 +254,14 @@ class GameSteps:
         """
         size = self._row
         is_idle = session.came is not None and not session.requests
-        if size is None or not (
-            is_idle and session.is_plain and session.has_begun and session.lane.may_go_on_at_once()
-        ):
-            return False
-        read = read_row(request.body, size)
-        if read is None or request.reply is None:
+        may = is_idle and session.is_plain and session.has_begun and session.lane.may_go_on_at_once()
+        if size is None or not may or request.reply is None or (read := read_row(request.body, size)) is None:
             return False
         row, given = read
         reward = 0.0 if given is None else given
         obs = np.ndarray((1, size), np.float32, row)
         fields = {self._spaces.obs[0][0]: obs}
-        action = self._chosen(session, fields, session.lane.went_on(fields, reward), reward)
+        action = self._chosen(session, fields, session.lane.go_on_at_once(fields, reward), reward)
         session.last = obs[0]
         request.reply.answer(_CONTENT, session.agent.encode(action))
         self.taken, self.refusal = session.used, ""
@@ -308,11 +299,7 @@ class GameSteps:
 
     def _chosen(self, session: _Session, fields: Arrays, action: Array, reward: float) -> Any:  # noqa: ANN401
         """The action ``[1, ...]`` as the action space has it. It is kept with what led to it, if episodes are kept."""
-        if self._kept.is_on:
-            session.rows.append((_copied(fields), action.copy(), reward))
-            session.bytes += action.nbytes + sum(values.nbytes for values in fields.values())
-            if session.bytes > _EPISODE_BYTES:
-                self._keep(session, terminated=False, vanished=True)
+        session.rows.add(fields, action, reward)
         (one,) = self._cut(action)
         # The array is used again for the next action, and an agent may keep this one.
         return int(one) if isinstance(self._spaces.action, Discrete) else one
@@ -335,14 +322,13 @@ class GameSteps:
             return
         if final.vanished:
             session.lane.cut_off()
+            session.has_begun = False
+            session.rows.vanish()
         else:
             fields, reward = self._fields(final.obs, final.action_mask), _finite(final.reward)
             await session.lane.end(fields, reward, terminated=final.terminated)
-            if session.rows:
-                session.rows.append((_copied(fields), session.rows[-1][1], reward))
-        session.has_begun = False
-        if session.rows:
-            self._keep(session, terminated=final.terminated, vanished=final.vanished)
+            session.has_begun = False
+            session.rows.end(fields, reward, terminated=final.terminated)
 
     def _fields(self, obs: Any, action_mask: Any) -> Arrays:  # noqa: ANN401 - a client's
         fields, is_batch = self._reader.read(obs, action_mask)
@@ -353,29 +339,11 @@ class GameSteps:
     # Bookkeeping.
 
     def _note_refusal(self, session: _Session, text: str) -> None:
-        """Say why a request does not fit: its client may not show the reason. The same reason is said once in a row."""
-        if text != self.refusal:
+        """Say why a request does not fit: its client may not show the reason. Not each time, as games may ask fast."""
+        self.refusal, now = text, self._loop.time()
+        if now - self._said > _SAY_S:
+            self._said = now
             log.warning("a request of session %s is refused: %s", session.key[1], text)
-        self.refusal = text
-
-    def _keep(self, session: _Session, *, terminated: bool, vanished: bool) -> None:
-        """Write the rows of a session as an episode. A full disk is no reason to end the games."""
-        rows, session.rows, session.bytes = session.rows, [], 0
-        try:
-            self._kept.add(_kept(str(session.key[1]), rows, terminated=terminated, vanished=vanished))
-        except OSError as error:
-            log.warning("an episode is not kept: %s", error.strerror or error)
-
-    def _agent(self, key: SessionKey) -> Agent:
-        agent = self._agents.get(key)
-        if agent is None:
-            name = str(key[1])
-            game, between, own = name.rpartition(_BETWEEN)
-            if not between:
-                game, own = name, "0"
-            agent = self._agents[key] = self._make()
-            agent.name, agent.game = own, self._games.setdefault(game, Game(game))
-        return agent
 
     def _asked_by(self, key: SessionKey) -> _Session:
         """The session of this name, which has just asked for something.
@@ -421,13 +389,8 @@ class GameSteps:
         self._lobby.give_back(session.number, session.lane)
         game = session.agent.game
         game.leave(session.agent)
-        if len(self._agents) > 4 * self._lobby.size:
-            self._forget()
-
-    def _forget(self) -> None:
-        """Keep the agents that play now: clients that choose a new name for each episode must not fill the memory."""
-        self._agents = {key: agent for key, agent in self._agents.items() if key in self._live}
-        self._games = {agent.game.name: agent.game for agent in self._agents.values()}
+        if len(self._roster) > 4 * self._lobby.size:
+            self._roster.keep_only(self._live)
 
 
 class _Acting:
@@ -462,22 +425,3 @@ def _finite(reward: float) -> float:
 def _refuse(request: _Request, refusal: Refusal) -> None:
     if request.reply is not None:
         request.reply.refused(refusal)
-
-
-def _copied(fields: Arrays) -> Arrays:
-    """Of its own: an agent may change its arrays for the next tick."""
-    return {name: values.copy() for name, values in fields.items()}
-
-
-def _kept(session: str, rows: list[_Row], *, terminated: bool, vanished: bool) -> KeptEpisode:
-    names: Mapping[str, Array] = rows[0][0]
-    obs = {name: np.concatenate([fields[name] for fields, _, _ in rows]) for name in names}
-    actions = [action for _, action, _ in rows]
-    return KeptEpisode(
-        session=session,
-        obs=obs,
-        action=np.concatenate(actions if vanished else actions[:-1]),
-        reward=np.array([reward for _, _, reward in rows[1:]], np.float32),
-        terminated=terminated,
-        vanished=vanished,
-    )

@@ -39,7 +39,7 @@ def _without_effect(config: Config, spec: AlgorithmSpec, profile: EnvProfile) ->
     """One line for each setting that the user has given and that changes nothing."""
     run, settings = config.run, config.algorithm
     if run.sync_mode == "blocking" and run.max_policy_lag != RunConfig.max_policy_lag:
-        yield f"--max_policy_lag {run.max_policy_lag} changes nothing: with --sync_mode blocking no experience is older"
+        yield f"--max_policy_lag {run.max_policy_lag} changes nothing: in lock step no experience is old"
     if _is_given(settings, "log_std_init") and isinstance(profile.spaces.action, Discrete | MultiDiscrete):
         yield f"--log_std_init {settings.log_std_init:g} changes nothing: the actions are choices"
     rows = run.num_envs * settings.num_steps

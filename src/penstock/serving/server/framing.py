@@ -151,12 +151,12 @@ class SecondFraming:
         known = _ENCODINGS.get(encoding)
         if known is None or kind >= len(KINDS) or zero or (encoding and kind != _TICK):
             raise _bad(f"a frame with step kind {kind}, encoding {encoding} and {zero} where 0 belongs")
-        named = start + REQUEST.size
-        told = named + session
-        end = told + body
+        name_at = start + REQUEST.size
+        body_at = name_at + session
+        end = body_at + body
         if len(buffer) < end:
             return None
-        name, content = bytes(buffer[named:told]), bytes(buffer[told:end])
+        name, content = bytes(buffer[name_at:body_at]), bytes(buffer[body_at:end])
         return Request(number, name, KINDS[kind], content, None, b"", known, base), end
 
     def answer(self, request: Request, body: bytes) -> bytes:

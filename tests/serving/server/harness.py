@@ -157,7 +157,7 @@ class Running:
     endpoints: Endpoints
     start: StartEngine
     server: Server
-    limits: Limits
+    service: Service
     loop: asyncio.AbstractEventLoop
     thread: threading.Thread
 
@@ -207,7 +207,7 @@ def serving(
             places = (part.split("://") for part in line.split() if "://" in part)
             found_ports = {scheme.rstrip("s"): int(place.rpartition(":")[2]) for scheme, place in places}
             three = (found_ports["http"], found_ports["tcp"], found_ports.get("grpc"))
-            running = Running(*three, opened[0], endpoints, start, server, bounds, loop, threading.current_thread())
+            running = Running(*three, opened[0], endpoints, start, server, service, loop, threading.current_thread())
             found.append(running)
             ready.set()
 
@@ -256,7 +256,7 @@ def make_idle(server: Running) -> None:
 
     def age() -> None:
         for session in server.endpoint.sessions:
-            session.used -= server.limits.idle_seconds
+            session.used -= server.service.limits.idle_seconds
 
     call(server, age)
 

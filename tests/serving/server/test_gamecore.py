@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from tests.serving.server.harness import Game, frame, make_idle, observations, policy_of, serving
+from tests.serving.server.harness import Game, frame, make_idle, observations, policy_of, serving, until
 
 
 def tick(obs) -> bytes:
@@ -85,6 +85,35 @@ def test_tcp_closes_the_connection_on_what_it_cannot_answer_after_the_replies_be
         assert game.is_closed()
         assert len(server.endpoint.sessions) == 1
     assert "closed: " in caplog.text
+
+
+def test_a_game_that_crashed_starts_its_session_again_over_a_new_connection() -> None:
+    obs = observations(2)
+    with serving(max_sessions=1) as server:
+        with Game(server.tcp) as crashed:
+            crashed.ask("g", "start")
+            crashed.ask("g", "tick", tick(obs[0]))
+        until(lambda: not server.service.connections)
+        with Game(server.tcp) as game, Game(server.tcp) as other:
+            assert game.ask("g", "start") == b"{}"
+            found = json.loads(game.ask("g", "tick", tick(obs[1])))["action"]
+            np.testing.assert_array_equal(np.float32(found), expected(obs[1]))
+            # It lives now, and so nobody else may start it.
+            other.send("g", "start")
+            assert other.is_closed()
+
+
+def test_a_session_that_went_on_over_another_connection_is_not_started_again() -> None:
+    obs = observations(2)
+    with serving() as server, Game(server.tcp) as game:
+        with Game(server.tcp) as before:
+            before.ask("g", "start")
+        until(lambda: len(server.service.connections) == 1)
+        game.ask("g", "tick", tick(obs[0]))
+        with Game(server.tcp) as other:
+            other.send("g", "start")
+            assert other.is_closed()
+        game.ask("g", "tick", tick(obs[1]))
 
 
 class Web:

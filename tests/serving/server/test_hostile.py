@@ -163,6 +163,16 @@ def test_a_reply_to_head_has_no_body(server: Running) -> None:
     assert [bool(body) for body in bodies] == [False, True, False, True]
 
 
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [(b"http://penstock.test:80/metrics?all", 200), (b"http://penstock.test", 404), (b"*", 404)],
+)
+def test_a_target_may_be_a_whole_url(server: Running, target: bytes, status: int) -> None:
+    with connect(server.http) as connection:
+        connection.sendall(b"GET %b HTTP/1.1\r\nconnection: close\r\n\r\n" % target)
+        assert whole(connection).startswith(b"HTTP/1.1 %d " % status)
+
+
 def test_blanks_around_a_header_are_not_part_of_it() -> None:
     with serving(token="secret") as server, connect(server.http) as connection:
         head = b"POST /step HTTP/1.1\r\nconnection: close\r\ntoken: \t secret \t \r\ncontent-length: %d\r\n\r\n" % len(
@@ -245,7 +255,7 @@ def test_a_client_that_reads_nothing_does_not_fill_the_memory(port: str) -> None
                 sent += connection.send(many[sent % len(many) :])
         assert sent < 64 << 20
         while connections:
-            sweep_later(server, server.limits.max_seconds + 1.0)
+            sweep_later(server, server.service.limits.max_seconds + 1.0)
         assert answers(server)
     assert psutil.Process().memory_info().rss - before < 64 << 20
 
@@ -256,7 +266,7 @@ def test_silent_connections_are_bounded_and_cost_little() -> None:
         connections = server.server._service.connections
         until(lambda: len(connections) == 200)
         while connections:
-            sweep_later(server, server.limits.idle_seconds + 1.0)
+            sweep_later(server, server.service.limits.idle_seconds + 1.0)
         assert answers(server)
         for connection in silent:
             assert whole(connection) == b""

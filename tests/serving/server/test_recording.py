@@ -19,7 +19,7 @@ from penstock.saved_runs.episodes import EpisodeFiles, KeptEpisode, list_episode
 from penstock.serving.server import recording
 from penstock.serving.server.command import serve
 from penstock.serving.server.recording import Recorder
-from tests.serving.server.harness import SPACES, Game, make_idle, observations, policy_of, serving
+from tests.serving.server.harness import SPACES, Game, make_idle, observations, policy_of, serving, until
 
 PLAIN = SPACES["plain"]
 
@@ -63,7 +63,7 @@ def test_all_kinds_of_observations_and_actions_are_kept(tmp_path, kind: str) -> 
     assert not episode.terminated
 
 
-@pytest.mark.parametrize("ending", ["stop", "no JSON", "server", "idle"])
+@pytest.mark.parametrize("ending", ["stop", "no JSON", "server", "idle", "anew"])
 def test_an_episode_whose_client_vanishes_ends_before_its_last_action(tmp_path, ending: str) -> None:
     obs = observations(3)
     with serving("plain", collect=tmp_path) as server, Game(server.tcp) as game:
@@ -76,6 +76,11 @@ def test_an_episode_whose_client_vanishes_ends_before_its_last_action(tmp_path, 
             make_idle(server)
         while ending == "idle" and not server.endpoint.expired:
             time.sleep(0.01)
+        if ending == "anew":
+            game.socket.close()
+            until(lambda: not server.service.connections)
+            with Game(server.tcp) as again:
+                again.ask("g", "start")
     (episode,) = kept(tmp_path)
     np.testing.assert_array_equal(episode.obs["obs"], obs)
     assert len(episode.action) == 3

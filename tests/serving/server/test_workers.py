@@ -95,7 +95,7 @@ def test_a_worker_that_hangs_is_killed_and_another_answers_its_batch() -> None:
         connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=120.0)
         connection.request("POST", "/step", tick(observations(1)[0]))
         until(lambda: engine._workers[0].under_way)
-        call(server, lambda: engine.check(server.loop.time() + server.limits.max_seconds + 1.0))
+        call(server, lambda: engine.check(server.loop.time() + server.service.limits.max_seconds + 1.0))
         assert connection.getresponse().status == 200
         assert pids(server) != [pid]
 

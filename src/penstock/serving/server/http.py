@@ -109,6 +109,15 @@ def _head(status: int, content_type: str, size: int, more: str, end: str) -> byt
     return f"{line}\r\ncontent-type: {content_type}\r\ncontent-length: {size}\r\n{more}{end}\r\n".encode()
 
 
+def _path(target: bytes) -> bytes:
+    """The path in a request's target. Proxies send whole URLs, which a server must take (RFC 9112, 3.2.2)."""
+    if not target.startswith(b"/"):
+        _, _, rest = target.partition(b"://")
+        slash = rest.find(b"/")
+        target = rest[slash:] if slash >= 0 else b"/"
+    return target.partition(b"?")[0]
+
+
 Route = Callable[[HttpRequest, HttpReply], None]
 """Takes a whole request and answers it, now or later. May raise `Refusal`."""
 
@@ -215,7 +224,7 @@ class HttpConnection(Connection):
         if self.is_deaf:
             return
         method = self._parser.get_method().decode("latin-1")
-        path = self._url.partition(b"?")[0].decode("latin-1")
+        path = _path(self._url).decode("latin-1")
         head = Head(method, path, self._headers, f"{method} {path}")
         is_last = self._parser.should_upgrade() or not self._parser.should_keep_alive()
         self._parsed = None if is_last else head

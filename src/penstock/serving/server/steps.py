@@ -114,6 +114,8 @@ class PolicySteps:
         self._first = self._desks[endpoints.find("").name]
         self._at: dict[SessionKey, _Desk] = {}
         """Where each session has begun."""
+        self._parted: set[SessionKey] = set()
+        """Sessions that have lost their connection, and have asked nothing since."""
         self._episodes: dict[SessionKey, OpenEpisode] = {}
         """Of sessions whose episodes are kept."""
         for endpoint in endpoints:
@@ -126,8 +128,10 @@ class PolicySteps:
         endpoint.ask(heard.fields, _Asker(reply, codec, batched=heard.batched))
 
     def start(self, key: SessionKey, policy: str, body: bytes, reply: StepReply) -> None:  # noqa: ARG002 - may be empty
-        """Begin a session."""
+        """Begin a session. One of this name that has lost its connection ends: its game has crashed and is back."""
         desk = self._desk(policy)
+        if key in self._parted:
+            self._at[key].endpoint.stop(key, _nothing)
         if key in self._at:
             raise Refusal(HTTPStatus.CONFLICT, f"session {key[1]!r} has started already; stop it first")
         desk.endpoint.start(key)
@@ -141,6 +145,7 @@ class PolicySteps:
         desk = self._at.get(key)
         if desk is None:
             raise no_session(key)
+        self._parted.discard(key)
         endpoint, codec, _ = desk
         heard = codec.decode(body)
         asker = _Asker(reply, codec, batched=heard.batched)
@@ -171,7 +176,9 @@ class PolicySteps:
         desk.endpoint.stop(key, ended)
 
     def parted(self, key: SessionKey) -> None:
-        """Nothing: a session outlives its connection until it is idle for too long."""
+        """A session outlives its connection until it is idle for too long, or begins anew."""
+        if key in self._at:
+            self._parted.add(key)
 
     def _desk(self, policy: str) -> _Desk:
         return self._desks[self._endpoints.find(policy).name] if policy else self._first
@@ -184,9 +191,14 @@ class PolicySteps:
 
     def _forget(self, key: SessionKey) -> None:
         self._at.pop(key, None)
+        self._parted.discard(key)
         episode = self._episodes.pop(key, None)
         if episode is not None:
             episode.vanish()
+
+
+def _nothing() -> None:
+    """Nobody waits for the end of this session."""
 
 
 def _done(desk: _Desk, reply: StepReply) -> None:

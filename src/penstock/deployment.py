@@ -13,7 +13,7 @@ import safetensors.numpy
 
 from penstock import __version__
 from penstock.algorithm_package import find_algorithm
-from penstock.config.commands import FORMATS, ExportOptions, VerifyOptions
+from penstock.config.commands import FORMATS, VERIFIED, ExportOptions
 from penstock.envs.games import agent_name
 from penstock.envs.given import given_of
 from penstock.errors import BundleError, ConfigError, EnvError
@@ -128,7 +128,7 @@ def verify(
     checkpoint: str | None = None,
     limits: Limits = EXACT,
     quantized_limits: Limits = QUANTIZED,
-    observations: int = VerifyOptions.observations,
+    observations: int | None = None,
     seed: int | None = None,
     env: EnvFactory | None = None,
     wrap: Sequence[Any] | None = None,
@@ -142,15 +142,20 @@ def verify(
         checkpoint: of that run; ``None``: the one that the bundle was exported from.
         limits: what the graph in fp32 must keep to.
         quantized_limits: what graphs in int8 and fp16 must keep to.
-        observations: how many to compare, if the run is played.
+        observations: how many to compare, if the run is played; ``None``: `VERIFIED`.
         seed: of the played episodes; ``None``: one that exports do not use.
         env: as in `export`.
         wrap: as in `export`.
         processes: as in `penstock.train`.
 
     Raises:
-        UsageError: no such bundle or run, or one whose policy takes or gives other arrays.
+        UsageError: no such bundle or run, or one whose policy takes or gives other arrays; a setting of the run that is
+            compared, without a run.
     """
+    of_run = {"checkpoint": checkpoint, "observations": observations, "seed": seed}
+    useless = [f"--{name}" for name, value in of_run.items() if value is not None]
+    if against is None and useless:
+        raise ConfigError(f"{useless[0]} needs --against RUN; without it, the bundle's own sample is compared")
     found = read_bundle(Path(bundle))
     beside, reports, sample = "its own sample", [], found.sample()
     if against is not None:
@@ -160,7 +165,8 @@ def verify(
             trained = open_trained(opened, folder, name, given_of(env, wrap), "verify")
             _check_form(found, trained, folder)
             own = trained.prepared.config.run.seed
-            sample = _observed(opened, folder, trained, observations, own + 1 if seed is None else seed)
+            asked = VERIFIED if observations is None else observations
+            sample = _observed(opened, folder, trained, asked, own + 1 if seed is None else seed)
         beside = f"{folder.name}, {trained.checkpoint.name}"
         reports.append(_of_run(trained, sample))
     keeps = dict.fromkeys(found.precisions, quantized_limits) | {"fp32": limits}

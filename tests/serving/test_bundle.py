@@ -381,6 +381,22 @@ def test_what_does_not_fit_a_bundle_is_refused(trained, bundle, tmp_path) -> Non
         penstock.verify(bundle, against=others)
 
 
+@pytest.mark.parametrize(
+    "setting", [{"observations": 9}, {"seed": 1}, {"checkpoint": "best"}], ids=lambda given: next(iter(given))
+)
+def test_settings_of_the_compared_run_need_one(trained, tmp_path, setting: dict[str, object]) -> None:
+    out = penstock.export(trained("ppo"), tmp_path / "policy", observations=8)
+    with pytest.raises(ConfigError, match=rf"^--{next(iter(setting))} needs --against RUN"):
+        penstock.verify(out, **setting)
+
+
+def test_a_quantised_graph_that_is_too_coarse_says_what_to_do(trained, tmp_path) -> None:
+    out = penstock.export(trained("sac"), tmp_path / "policy", observations=8, quantize="int8")
+    told = penstock.verify(out, quantized_limits=Limits(1.0, 0.0)).table().splitlines()[-2:]
+    assert told[0].startswith("int8 is too coarse for this policy")
+    assert "--quantized_agreement" in told[1]
+
+
 def test_another_policy_does_not_pass(trained, tmp_path) -> None:
     out = penstock.export(trained("sac"), tmp_path / "policy", observations=8)
     found = penstock.verify(out, against=trained("td3"), checkpoint="latest", observations=50)

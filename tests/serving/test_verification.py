@@ -77,7 +77,8 @@ def test_a_table_and_json_say_the_same() -> None:
     )
     result = Verification("policy", "its own sample", 4, reports)
     assert not result.passed
-    said, head, own, other = result.table().splitlines()
+    said, head, own, other, *advice = result.table().splitlines()
+    assert advice[0].startswith("int8 is too coarse for this policy")
     assert said == "policy beside its own sample, on 4 observations"
     assert head.split("  ")[0] == "backend"
     assert own.split() == ["native", "(trained)", "fp32", "100.00%", "0", "0", "2.0", "KiB", "10", "20", "30"]

@@ -9,6 +9,7 @@ from penstock.config.schema import RunConfig
 __all__ = [
     "FORMATS",
     "NAME_PATTERN",
+    "VERIFIED",
     "BenchServeOptions",
     "CompareOptions",
     "EvalOptions",
@@ -28,6 +29,8 @@ NAME_PATTERN = r"[A-Za-z0-9_.-]{1,100}"
 """Names of served policies."""
 FORMATS = ("onnx", "ort", "safetensors", "torch")
 """What a bundle may hold."""
+VERIFIED = 1000
+"""Observations that ``penstock verify --against`` plays, if nothing else is said."""
 
 
 def _option(default: Value, text: str, **bounds: Value) -> Any:  # noqa: ANN401  (a field stands for its value)
@@ -223,9 +226,14 @@ class VerifyOptions:
         "checkpoint of that run; left out: the one that the bundle was exported from",
         form="the name or number of a checkpoint",
     )
-    observations: int = _option(1000, "observations to play, with --against", min=1, max=1_000_000)
+    observations: int | None = _option(
+        None, f"observations to play, with --against; left out: {VERIFIED}", min=1, max=1_000_000
+    )
     seed: int | None = _option(
-        None, "seed of the played episodes; left out: one that exports do not use", min=0, max=2**63 - 1
+        None,
+        "seed of the played episodes, with --against; left out: one that exports do not use",
+        min=0,
+        max=2**63 - 1,
     )
     agreement: float = _option(
         1.0, "fp32: least share of observations with the same discrete choices", min=0.0, max=1.0

@@ -1,7 +1,7 @@
 """Compares what runs a policy: the same actions, how far off, how large, how fast. Runs nothing but policies."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -84,7 +84,20 @@ class Verification:
         widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
         rows = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
         said = f"{self.bundle} beside {self.against}, on {self.rows:,} observations"
-        return "\n".join((said, *(row.rstrip() for row in rows)))
+        return "\n".join((said, *(row.rstrip() for row in rows), *self._advice()))
+
+    def _advice(self) -> Iterator[str]:
+        """What to do where a quantised graph fails and the one in float32 does not."""
+        failed = {report.precision for report in self.reports if not report.passed}
+        if "fp32" in failed:
+            return
+        if "int8" in failed:
+            yield (
+                "int8 is too coarse for this policy: export with more --observations, which give it better ranges, "
+                "or with --quantize fp16"
+            )
+        if failed:
+            yield "what is acceptable: --quantized_agreement (same choices), --quantized_error (numbers)"
 
 
 def compared(sample: Sample, found: Arrays, outputs: Sequence[Port], spaces: Spaces, limits: Limits) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def tree_beside(table: Table) -> SumTree:
     return SumTree(Segment.create(SumTree.required(capacity), "tree").bytes, capacity)
 
 
-class Drawing:
+class Sampling:
     """Samples one batch after the other, each with a key of its own."""
 
     def __init__(self, table: Table, batch: Arrays, stack: dict[str, Stack], n_step: int = 1) -> None:
@@ -182,7 +182,7 @@ def together(shape: Shape, rounds: int, calls: int, pace: float) -> list[Measure
     for _ in range(shape.slots):
         insert()
     batch = batch_of(shape)
-    draw, inserted = each_call(Drawing(table, batch, {}), calls), []
+    draw, inserted = each_call(Sampling(table, batch, {}), calls), []
 
     def run() -> Array:
         begun, before = time.perf_counter(), table.written(0)
@@ -212,8 +212,8 @@ def alone(shape: Shape, rounds: int, calls: int, peers: Mapping[str, Peer]) -> l
     table, batch = filled(shape), batch_of(shape)
     limit = Contestant("NumPy takes known rows", "limit", each_call(Taking(shape.rows, batch), calls))
     uniform = [
-        Contestant("penstock", "penstock", each_call(Drawing(table, batch, {}), calls)),
-        Contestant("penstock, targets of 3 steps", "penstock", each_call(Drawing(table, batch, {}, 3), calls)),
+        Contestant("penstock", "penstock", each_call(Sampling(table, batch, {}), calls)),
+        Contestant("penstock, targets of 3 steps", "penstock", each_call(Sampling(table, batch, {}, 3), calls)),
         *asked(peers, "uniform", max(1, calls // 10)),
         limit,
     ]
@@ -262,8 +262,8 @@ def asked(peers: Mapping[str, Peer], way: str, calls: int) -> list[Contestant]:
 def images(rounds: int, calls: int) -> list[Measured]:
     """Batches of 256 observations and next observations of [4, 84, 84]."""
     ways: list[tuple[str, Callable[[], object]]] = [
-        ("stored as stacks", Drawing(filled(STACKS), batch_of(STACKS), {})),
-        ("stacks put together from frames", Drawing(filled(FRAMES), batch_of(FRAMES, 4), {"obs": Stack(4, "first")})),
+        ("stored as stacks", Sampling(filled(STACKS), batch_of(STACKS), {})),
+        ("stacks put together from frames", Sampling(filled(FRAMES), batch_of(FRAMES, 4), {"obs": Stack(4, "first")})),
     ]
     contestants = [Contestant(what, "penstock", each_call(way, calls)) for what, way in ways]
     limit = Contestant("NumPy copies as many bytes", "limit", each_call(Copying(image_bytes()), calls))

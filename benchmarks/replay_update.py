@@ -143,10 +143,10 @@ class Learning:
     def native(self, steps: int, threads: int) -> Callable[[], Array]:
         """A round: so many steps in one call."""
         updater: FusedLearner = self._updater
-        draws = updater.draw_from(self._sampler, self._places, self._tree, 0.6)
+        minibatches = updater.sample_from(self._sampler, self._places, self._tree, 0.6)
 
         def run() -> Array:
-            draws.begin(self._before)
+            minibatches.begin(self._before)
             begun = time.perf_counter()
             updater.take_steps(StepKeys(0, self._number, 0.4), steps, 0.0, threads)
             seconds = time.perf_counter() - begun

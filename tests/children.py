@@ -63,7 +63,7 @@ def killing(groups: Sequence[str], log_dir: Path) -> Iterator[list[str]]:
         groups: the placement groups, in turn.
         log_dir: the folder. The run has to save a checkpoint every few turns.
     """
-    over, draw = threading.Event(), random.Random(str(groups))
+    over, numbers = threading.Event(), random.Random(str(groups))
     killed: list[str] = []
 
     def kill() -> None:
@@ -75,7 +75,7 @@ def killing(groups: Sequence[str], log_dir: Path) -> Iterator[list[str]]:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.kill()
                     killed.append(group)
-                last, pause_s = newest, draw.uniform(0.0, 0.03)
+                last, pause_s = newest, numbers.uniform(0.0, 0.03)
 
     killer = threading.Thread(target=kill)
     killer.start()

@@ -66,7 +66,7 @@ def test_a_checkpoint_of_other_shapes_is_refused() -> None:
         check_fits(small, checkpoint._replace(arrays={}))
 
 
-def test_more_steps_than_a_lane_has_when_the_first_row_is_drawn_are_refused() -> None:
+def test_more_steps_than_a_lane_has_when_the_first_row_is_sampled_are_refused() -> None:
     many = {"algo": "dqn", "env": "CartPole-v1", "num_envs": 100, "num_steps": 8, "n_step": 20}
     with pytest.raises(
         ConfigError, match=r"--min_rows 1000 is too few: by then none of 100 lanes .* give at least 2000"
@@ -79,7 +79,7 @@ def test_more_steps_than_a_lane_has_when_the_first_row_is_drawn_are_refused() ->
         prepared(**many, min_rows=2000, capacity=2700)
 
 
-def test_a_table_that_keeps_less_than_is_drawn_from_is_refused() -> None:
+def test_a_table_that_keeps_less_than_is_sampled_from_is_refused() -> None:
     with pytest.raises(
         ConfigError, match=r"--capacity 100 keeps too few rows: learning begins at 1,000 rows, .*at least 1,000$"
     ):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from penstock.errors import PenstockError
-from penstock.kernels.steps import Draws, FusedPhase, StepKeys
+from penstock.kernels.steps import FusedPhase, Minibatches, StepKeys
 from penstock.policies import PolicyGraph
 from penstock.policies.exploration import IN_FULL, Explore
 from penstock.types import Array, ArraySpec, NoiseSpec, Spaces
@@ -376,7 +376,7 @@ class FusedReplayUpdate(Protocol):
         """Learn from these arrays from now on; ``priority`` ``[m]`` is written. The caller keeps them alive."""
         ...
 
-    def run(self, draws: Draws, keys: StepKeys, steps: int, progress: float, threads: int) -> int:
+    def run(self, minibatches: Minibatches, keys: StepKeys, steps: int, progress: float, threads: int) -> int:
         """Sample a minibatch into the bound arrays, take a gradient step and rank its rows: ``steps`` times.
 
         Returns:

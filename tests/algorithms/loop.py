@@ -58,8 +58,8 @@ def allocate(spaces, spec, num_steps, lanes, slots=1, *, same_step=True):
 
 def noise_of(spec, generator, lanes):
     """Noise for one step of all lanes."""
-    draw = generator.normal if spec.policy.noise.distribution == "normal" else generator.gumbel
-    return torch.from_numpy(draw(size=(lanes, *spec.policy.noise.shape)).astype(np.float32))
+    generate = generator.normal if spec.policy.noise.distribution == "normal" else generator.gumbel
+    return torch.from_numpy(generate(size=(lanes, *spec.policy.noise.shape)).astype(np.float32))
 
 
 def collect(task, spec, algorithm, state, arrays, generator):

@@ -24,12 +24,12 @@ class Rows:
             self.rows.append({**row, "ended": ended[lane]})
             self.priority.append(self.largest)
 
-    def drawable(self):
+    def ready(self):
         return len(self.rows) - self.lanes * (self.spec.table.n_step - 1)
 
-    def draw(self, generator, size, progress):
+    def sample(self, generator, size, progress):
         """A minibatch as arrays, and the numbers of its rows."""
-        count = self.drawable()
+        count = self.ready()
         if self.spec.table.priorities is None:
             numbers, importance = generator.integers(0, count, size), None
         else:
@@ -57,9 +57,9 @@ class Rows:
             if self.rows[last]["ended"]:
                 break
         end = self.rows[last]
-        drawn = {**self.rows[number], **{name: end[name] for name in end if name.startswith("next.")}}
+        sampled = {**self.rows[number], **{name: end[name] for name in end if name.startswith("next.")}}
         return {
-            **drawn,
+            **sampled,
             "reward": np.float32(reward),
             "discount": np.float32(0.0 if end["terminated"] else discount),
         }
@@ -86,8 +86,8 @@ class Loop:
 
     def act(self, obs, explore):
         inputs = {name: torch.from_numpy(values) for name, values in obs.items()}
-        draw = self.generator.normal if self.spec.policy.noise.distribution == "normal" else self.generator.random
-        noise = draw(size=(len(explore), *self.spec.policy.noise.shape)).astype(np.float32)
+        generate = self.generator.normal if self.spec.policy.noise.distribution == "normal" else self.generator.random
+        noise = generate(size=(len(explore), *self.spec.policy.noise.shape)).astype(np.float32)
         inputs |= {"noise": torch.from_numpy(noise), "explore": torch.from_numpy(explore)}
         published = {part.name: self.state[part.name] for part in self.spec.published()}
         with torch.no_grad():
@@ -116,7 +116,7 @@ class Loop:
         schedule = self.spec.schedule
         while self.owed >= 1.0 - ENOUGH:
             self.owed -= 1.0
-            batch, numbers = self.rows.draw(self.generator, schedule.mini_batch_size, progress)
+            batch, numbers = self.rows.sample(self.generator, schedule.mini_batch_size, progress)
             minibatch = {name: torch.from_numpy(values) for name, values in batch.items()}
             self.gradient_step(minibatch, numbers)
 
@@ -145,6 +145,6 @@ class Loop:
         while self.steps < total:
             for _ in range(num_steps):
                 self.collect(total)
-            if self.rows.drawable() >= schedule.min_rows:
+            if self.rows.ready() >= schedule.min_rows:
                 self.owed += num_steps * self.lanes * schedule.updates_per_step
                 self.learn(self.steps / total)

@@ -94,7 +94,7 @@ def test_dsac_bounds_what_the_spread_learns_from_and_the_bias_shows_it():
     assert float(found.metrics["deviation"]) == pytest.approx(2.0)
 
 
-def test_dsact_aims_at_an_expected_value_and_draws_from_the_smaller_critic():
+def test_dsact_aims_at_an_expected_value_and_samples_from_the_smaller_critic():
     _, of, network, _, state, rows = parts("dsact", 2)
     state["target.critic"] = torch.cat((constant(network, 5.0, raw(1.0)), constant(network, 3.0, raw(2.0))))
     found = dsact_learn.critic_targets(of, state, rows, noise_for([1.5, 1.5]))

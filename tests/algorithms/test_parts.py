@@ -52,7 +52,7 @@ def test_gradients_and_losses_of_parts_average_to_those_of_the_whole(name, space
         whole = phase.gradients(state, rows, noise)
         parts = in_parts(rows, PARTS)
         noises = in_parts(noise, PARTS) if noise else [{}] * PARTS
-        each = [phase.gradients(state, part, drawn) for part, drawn in zip(parts, noises, strict=True)]
+        each = [phase.gradients(state, part, noise) for part, noise in zip(parts, noises, strict=True)]
         shares = [float(part["weight"].sum() / rows["weight"].sum()) for part in parts]
         assert np.allclose(shares, [8 / 18, 8 / 18, 2 / 18])
         for key, gradient in whole.gradients.items():

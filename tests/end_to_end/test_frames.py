@@ -112,7 +112,7 @@ def film(newest: Array, frames: int, padding: str) -> Array:
     [("make_film", "first", True), ("make_dark_film", "zero", True), ("make_many_films", "first", False)],
 )
 @pytest.mark.parametrize("n_step", [1, 3])
-def test_what_is_drawn_is_what_the_environment_gave(tmp_path, env, padding, same_step, n_step) -> None:
+def test_what_is_sampled_is_what_the_environment_gave(tmp_path, env, padding, same_step, n_step) -> None:
     result = train(tmp_path, 9, num_workers=2, env=f"tests.environments:{env}")
     stack = Stack(4, padding)
     spaces = Spaces((("obs", Box((4, 6), "uint8", (0.0,), (255.0,), stack)),), Discrete(2))

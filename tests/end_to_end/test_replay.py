@@ -156,7 +156,7 @@ def test_a_death_does_not_change_a_bit(tmp_path, longer, group: str) -> None:
     assert fingerprint(result) == longer
 
 
-def test_what_is_drawn_is_what_was_collected(tmp_path) -> None:
+def test_what_is_sampled_is_what_was_collected(tmp_path) -> None:
     result = train(tmp_path, 8, num_workers=2)
     table = load_table(find_checkpoint(result.run_folder))
     assert table is not None

@@ -49,7 +49,7 @@ class Reference:
         """The slot that is filled next is never sampled from."""
         return max(self.high(writer, before) - (self.table.slots - 1), self.table.claimed(writer) - self.table.slots, 0)
 
-    def draw(self, key: tuple[int, int], position: int, before: list[int] | None = None) -> Row:
+    def sample_one(self, key: tuple[int, int], position: int, before: list[int] | None = None) -> Row:
         writers = range(self.table.writers)
         largest = max(self.high(w, before) - self.low(w, before) for w in writers)
         for attempt in range(256):
@@ -128,7 +128,7 @@ class Reference:
 
     def batch(self, key: tuple[int, int], m: int, before: list[int] | None = None) -> Arrays:
         """The batch that ``Sampler.sample`` fills."""
-        rows = [self.draw(key, position, before) for position in range(m)]
+        rows = [self.sample_one(key, position, before) for position in range(m)]
         chains = [self.follow(row, before) for row in rows]
         slots = [self.table.index(row.writer, row.sequence) for row in rows]
         where = list(zip(slots, rows, strict=True))

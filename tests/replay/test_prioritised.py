@@ -81,7 +81,7 @@ def test_a_batch_by_hand() -> None:
     assert out["reward"].tolist() == [np.float32(rewards[row]) for row in out["index"].tolist()]
 
 
-def test_what_was_overwritten_is_not_drawn_by_its_old_priority() -> None:
+def test_what_was_overwritten_is_not_sampled_by_its_old_priority() -> None:
     table, tree, sampler = prioritised()
     for sequence in range(SLOTS):
         insert(table, tree, 0, sequence, np.ones((4, 2)))
@@ -94,7 +94,7 @@ def test_what_was_overwritten_is_not_drawn_by_its_old_priority() -> None:
     assert set((out["index"] // HEIGHT).tolist()) == {2, 3, 4}
 
 
-def test_a_row_without_its_successor_is_drawn_again() -> None:
+def test_a_row_without_its_successor_is_sampled_again() -> None:
     table, tree, sampler = prioritised(n_step=3)
     insert(table, tree, 0, 0, np.ones((4, 2)))
     out = arrays(500)
@@ -104,7 +104,7 @@ def test_a_row_without_its_successor_is_drawn_again() -> None:
     assert set(out["index"].tolist()) == able
 
 
-def test_rows_whose_priorities_are_rare_are_found_and_drawn_by_them() -> None:
+def test_rows_whose_priorities_are_rare_are_found_and_sampled_by_them() -> None:
     table, tree, sampler = prioritised(n_step=3)
     insert(table, tree, 0, 0, np.ones((4, 2)))
     reference = Reference(table, n_step=3, gamma=0.9)
@@ -123,7 +123,7 @@ def test_rows_whose_priorities_are_rare_are_found_and_drawn_by_them() -> None:
     assert np.allclose(out["importance"], np.where(out["index"] == first, 1.0, 3.0**-0.5))
 
 
-def test_updates_reach_the_draws() -> None:
+def test_updates_reach_the_samples() -> None:
     table, tree, sampler = prioritised()
     insert(table, tree, 0, 0, np.ones((4, 2)))
     out = arrays(64)

@@ -133,7 +133,7 @@ def test_rows_that_came_since_are_forgotten_and_those_they_replaced_left_out(pat
     assert tree is not None
     assert [table.held(writer, 9) for writer in (0, 1)] == [2, 4]
     ranks = contents(table, [9, 9], tree)["priority"]
-    # Nothing that cannot be drawn has a priority: of writer 1, slot 5 too, which is read no more once 9 is written.
+    # Nothing that cannot be sampled has a priority: of writer 1, slot 5 too, which is read no more once 9 is written.
     assert tree.shard(0).total() == pytest.approx(
         ranks.sum() + sum(tree.read(leaves(table, 1, 5))) + sum(tree.read(leaves(table, 1, 6)))
     )

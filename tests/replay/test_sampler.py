@@ -63,7 +63,7 @@ def test_it_is_the_reference(same_step: bool, n_step: int, frames: int) -> None:
 
 
 @pytest.mark.parametrize("level", _native.levels())
-def test_every_level_draws_the_same(level: str) -> None:
+def test_every_level_samples_the_same(level: str) -> None:
     table = filled(same_step=True)
     out, expected = batch(37), batch(37)
     Sampler(table, 2, ["obs"], n_step=2, gamma=0.9, stack={}, level=level).sample((1 << 40, 1 << 50), out)
@@ -95,7 +95,7 @@ def hand_made(
     return table, sampler
 
 
-def drawn(sampler: Sampler, frames: int = 1) -> dict[int, tuple]:
+def sampled(sampler: Sampler, frames: int = 1) -> dict[int, tuple]:
     """Index -> reward, discount, next observation, observation, from so many samples that every row occurs."""
     out = batch(512, frames)
     sampler.sample((3, 0), out)
@@ -107,7 +107,7 @@ def drawn(sampler: Sampler, frames: int = 1) -> dict[int, tuple]:
 def test_one_step_by_hand() -> None:
     _, sampler = hand_made(same_step=True)
     # Flat rows: slot 0 has 0..3, slot 1 has 4..7. Rows 3 and 7 are bootstrap rows and are not sampled.
-    assert drawn(sampler) == {
+    assert sampled(sampler) == {
         0: (10, 0.5, 2, 1),
         1: (20, 0.5, 3, 2),
         2: (30, 0.5, 4, 3),
@@ -120,7 +120,7 @@ def test_one_step_by_hand() -> None:
 def test_three_steps_by_hand() -> None:
     _, sampler = hand_made(same_step=True, n_step=3)
     # 10 + 0.5 * 20 + 0.25 * 30 = 27.5; the discount is 0.5^3. Rows 5 and 6 have no successor yet.
-    assert drawn(sampler) == {
+    assert sampled(sampler) == {
         0: (27.5, 0.125, 4, 1),
         1: (20 + 15 + 10, 0.125, 5, 2),
         2: (30 + 20 + 12.5, 0.125, 6, 3),
@@ -131,7 +131,7 @@ def test_three_steps_by_hand() -> None:
 def test_a_terminated_row_ends_the_chain() -> None:
     table, sampler = hand_made(same_step=True, n_step=3)
     table.slot(0)["terminated"][1] = True
-    result = drawn(sampler)
+    result = sampled(sampler)
     assert result[0][:2] == (10 + 0.5 * 20, 0)
     assert result[1][:2] == (20, 0)
     assert result[2] == (62.5, 0.125, 6, 3)
@@ -142,7 +142,7 @@ def test_a_truncated_row_leads_to_its_last_observation() -> None:
     slot = table.slot(0)
     slot["truncated"][1] = True
     slot["final_t"][0], slot["final_lane"][0], slot["final.obs"][0], slot["final_count"][...] = 1, 0, 99, 1
-    result = drawn(sampler)
+    result = sampled(sampler)
     assert result[0] == (10 + 0.5 * 20, 0.25, 99, 1)
     assert result[1] == (20, 0.5, 99, 2)
 
@@ -151,36 +151,36 @@ def test_a_row_that_is_not_valid_is_where_the_chain_led() -> None:
     table, sampler = hand_made(same_step=False, n_step=3)
     table.slot(0)["truncated"][1] = True
     table.slot(0)["valid"][2] = False
-    result = drawn(sampler)
+    result = sampled(sampler)
     assert result[0] == (20, 0.25, 3, 1)
     assert result[1] == (20, 0.5, 3, 2)
     assert 2 not in result
     # An agent that is absent, without any end before it.
     table.slot(0)["truncated"][1] = False
-    assert drawn(sampler)[0] == (20, 0.25, 3, 1)
+    assert sampled(sampler)[0] == (20, 0.25, 3, 1)
 
 
 def test_a_slot_that_does_not_continue_the_one_before_ends_the_chain() -> None:
     table, sampler = hand_made(same_step=True, n_step=3)
     table.slot(1)["continues"][:] = False
-    result = drawn(sampler)
+    result = sampled(sampler)
     assert result[1] == (20 + 0.5 * 30, 0.25, 4, 2)
     assert result[2] == (30, 0.5, 4, 3)
 
 
 def test_stacks_by_hand() -> None:
     table, sampler = hand_made(same_step=True, slots=4, stack=3)
-    result = drawn(sampler, 3)
+    result = sampled(sampler, 3)
     assert result[0] == (10, 0.5, [1, 1, 2], [1, 1, 1])
     assert result[1] == (20, 0.5, [1, 2, 3], [1, 1, 2])
     assert result[4] == (40, 0.5, [3, 4, 5], [2, 3, 4])  # across the slots
     table.slot(0)["terminated"][2] = True  # observation 4 begins an episode
     table.slot(1)["steps_before"][:] = 0
-    result = drawn(sampler, 3)
+    result = sampled(sampler, 3)
     assert result[4] == (40, 0.5, [4, 4, 5], [4, 4, 4])
     assert result[5] == (50, 0.5, [4, 5, 6], [4, 4, 5])
     table.slot(0)["terminated"][2] = False
-    assert drawn(sampler, 3)[4][3] == [4, 4, 4]
+    assert sampled(sampler, 3)[4][3] == [4, 4, 4]
 
 
 def test_zeros_stand_before_an_episode_where_the_source_says_so() -> None:
@@ -188,23 +188,23 @@ def test_zeros_stand_before_an_episode_where_the_source_says_so() -> None:
     slot = table.slot(0)
     slot["truncated"][1] = True
     slot["final_t"][0], slot["final_lane"][0], slot["final.obs"][0], slot["final_count"][...] = 1, 0, 99, 1
-    result = drawn(sampler, 3)
+    result = sampled(sampler, 3)
     assert result[0] == (10, 0.5, [0, 1, 2], [0, 0, 1])
     assert result[1] == (20, 0.5, [1, 2, 99], [0, 1, 2])
     assert result[2] == (30, 0.5, [0, 3, 4], [0, 0, 3])
     assert result[5] == (50, 0.5, [4, 5, 6], [3, 4, 5])
 
 
-def test_a_stack_whose_frames_nobody_kept_is_not_drawn() -> None:
+def test_a_stack_whose_frames_nobody_kept_is_not_sampled() -> None:
     table, sampler = hand_made(same_step=True, slots=4, stack=3)
     table.slot(1)["continues"][:] = False  # something was dropped between, in the middle of an episode
-    assert sorted(drawn(sampler, 3)) == [0, 1, 2, 6, 8, 9, 10]
+    assert sorted(sampled(sampler, 3)) == [0, 1, 2, 6, 8, 9, 10]
     table.slot(1)["continues"][:] = True
     table.slot(0)["valid"][...] = False  # as in a table that was restored from there on
-    assert sorted(drawn(sampler, 3)) == [6, 8, 9, 10]
+    assert sorted(sampled(sampler, 3)) == [6, 8, 9, 10]
     table, sampler = hand_made(same_step=True, slots=4, stack=3)
     table.slot(0)["steps_before"][:] = 5  # a lane that was restored, beside a table that was not
-    assert sorted(drawn(sampler, 3)) == [2, 4, 5, 6, 8, 9, 10]
+    assert sorted(sampled(sampler, 3)) == [2, 4, 5, 6, 8, 9, 10]
 
 
 def test_a_last_observation_in_the_row_behind_has_the_frames_of_its_episode() -> None:
@@ -212,7 +212,7 @@ def test_a_last_observation_in_the_row_behind_has_the_frames_of_its_episode() ->
     slot = table.slot(0)
     slot["truncated"][1], slot["valid"][2] = True, False
     table.slot(1)["steps_before"][:] = 0
-    result = drawn(sampler, 3)
+    result = sampled(sampler, 3)
     assert result[1] == (20, 0.5, [1, 2, 3], [1, 1, 2])
     assert result[4] == (40, 0.5, [4, 4, 5], [4, 4, 4])
     out = {name: np.zeros((60, 3, *array.shape[1:]), array.dtype) for name, array in batch(60, 3).items()}
@@ -224,31 +224,31 @@ def test_a_last_observation_in_the_row_behind_has_the_frames_of_its_episode() ->
 def test_rewards_are_cut_before_they_are_summed(n_step: int, reward: float) -> None:
     table, sampler = hand_made(same_step=True, n_step=n_step, reward_limit=15)
     table.slot(0)["reward"][:3, 0] = 20, 15, -30
-    assert drawn(sampler)[0][0] == reward
+    assert sampled(sampler)[0][0] == reward
     assert table.slot(0)["reward"][2, 0] == -30
 
 
-def test_a_stack_whose_frames_were_overwritten_is_not_drawn() -> None:
+def test_a_stack_whose_frames_were_overwritten_is_not_sampled() -> None:
     table, sampler = hand_made(same_step=True, slots=4, stack=3)
     slot = table.slot(table.claim(0, 3))
     slot["valid"][:3], slot["continues"][:], slot["steps_before"][:] = True, True, 9
     table.push(0, 3)
     # Slot 0 is the next to be overwritten. Rows 4 and 5 have frames in it.
-    assert sorted(drawn(sampler, 3)) == [6, 8, 9, 10, 12, 13, 14]
+    assert sorted(sampled(sampler, 3)) == [6, 8, 9, 10, 12, 13, 14]
     table.claim(0, 4)
-    assert sorted(drawn(sampler, 3)) == [6, 8, 9, 10, 12, 13, 14]
+    assert sorted(sampled(sampler, 3)) == [6, 8, 9, 10, 12, 13, 14]
     table.slot(0)["continues"][:], table.slot(0)["steps_before"][:] = True, 12
     table.push(0, 4)
-    assert sorted(drawn(sampler, 3)) == [0, 1, 2, 10, 12, 13, 14]
+    assert sorted(sampled(sampler, 3)) == [0, 1, 2, 10, 12, 13, 14]
 
 
 def test_n_step_stack_ends_at_the_last_row() -> None:
     _, sampler = hand_made(same_step=True, slots=4, n_step=2, stack=3)
     # From row 1 two steps on: observations 2, 3, 4.
-    assert drawn(sampler, 3)[1] == (20 + 15, 0.25, [2, 3, 4], [1, 1, 2])
+    assert sampled(sampler, 3)[1] == (20 + 15, 0.25, [2, 3, 4], [1, 1, 2])
 
 
-def test_draws_are_uniform_over_what_can_be_drawn() -> None:
+def test_samples_are_uniform_over_what_can_be_sampled() -> None:
     table = filled(same_step=False, written=7)
     sampler = Sampler(table, 2, ["obs"], n_step=2, gamma=0.9, stack={})
     reference = Reference(table, n_step=2, gamma=0.9)
@@ -318,7 +318,7 @@ def test_rare_rows_are_found() -> None:
     assert set(out["index"].tolist()) == {73, 3003}
 
 
-def test_nothing_to_draw_is_said() -> None:
+def test_nothing_to_sample_is_said() -> None:
     table = make_table(4, 2, 1, 4, same_step=False)
     sampler = Sampler(table, 2, ["obs"], n_step=2, gamma=0.9, stack={})
     with pytest.raises(ResourceError, match="no slot was pushed yet"):
@@ -332,7 +332,7 @@ def test_nothing_to_draw_is_said() -> None:
 def test_what_does_not_fit_is_named() -> None:
     table = filled(same_step=True)
     sampler = Sampler(table, 2, ["obs"], n_step=1, gamma=0.9, stack={})
-    with pytest.raises(KeyError, match="no nothing can be drawn from this table"):
+    with pytest.raises(KeyError, match="no nothing can be sampled from this table"):
         sampler.sample((0, 0), {"nothing": np.zeros(3)})
     with pytest.raises(ValueError, match="obs does not have the dtype and shape"):
         sampler.sample((0, 0), {"obs": np.zeros((3, 2))})

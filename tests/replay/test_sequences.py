@@ -189,9 +189,9 @@ def test_a_sequence_that_is_longer_than_the_table_is_said() -> None:
         sampler_of(table).sequences((0, 0), sequences(2, 24))
     with pytest.raises(ValueError, match="at least one row"):
         sampler_of(table).sequences((0, 0), sequences(2, 0))
-    with pytest.raises(KeyError, match="no discount can be drawn"):
+    with pytest.raises(KeyError, match="no discount can be sampled"):
         sampler_of(table).sequences((0, 0), {"discount": np.zeros((2, 3), np.float32)})
-    with pytest.raises(KeyError, match=r"no carry\.actor\.0\.h can be drawn"):
+    with pytest.raises(KeyError, match=r"no carry\.actor\.0\.h can be sampled"):
         sampler_of(table).sample((0, 0), {"carry.actor.0.h": np.zeros((2, 1), np.float32)})
 
 

@@ -10,7 +10,7 @@ def make(capacity: int) -> SumTree:
     return SumTree(aligned_bytes(SumTree.required(capacity)), capacity)
 
 
-def draws(tree: SumTree, key: tuple[int, int], n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def sampled(tree: SumTree, key: tuple[int, int], n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rows, stamps, probabilities = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
     tree.sample(key, rows, stamps, probabilities)
     return rows, stamps, probabilities
@@ -32,32 +32,32 @@ def test_the_sum_is_exact(capacity: int) -> None:
         assert tree.total() == priorities.sum()
 
 
-def test_rows_are_drawn_by_priority() -> None:
+def test_rows_are_sampled_by_priority() -> None:
     tree = make(100)
     priorities = np.zeros(100)
     priorities[[3, 20, 21, 99]] = 1, 2, 3, 4
     tree.set(0, 7, priorities)
-    rows, stamps, probabilities = draws(tree, (1, 2), 1000)
+    rows, stamps, probabilities = sampled(tree, (1, 2), 1000)
     # A thousand equal parts of the sum 10: 100 of them lie in row 3, 200 in row 20, ...
     assert dict(zip(*np.unique(rows, return_counts=True), strict=True)) == {3: 100, 20: 200, 21: 300, 99: 400}
     assert (stamps == 7).all()
     assert np.array_equal(probabilities, priorities[rows] / 10)
 
 
-def test_draws_within_a_part_are_uniform() -> None:
+def test_samples_within_a_part_are_uniform() -> None:
     tree = make(64)
     tree.set(0, 0, np.ones(64))
-    found = np.concatenate([draws(tree, (9, number), 1)[0] for number in range(20_000)])
+    found = np.concatenate([sampled(tree, (9, number), 1)[0] for number in range(20_000)])
     counts = np.bincount(found, minlength=64)
     mean = 20_000 / 64
     assert abs(((counts - mean) ** 2 / mean).sum() - 63) < 5 * np.sqrt(2 * 63)
 
 
-def test_the_same_key_draws_the_same() -> None:
+def test_the_same_key_samples_the_same() -> None:
     tree = make(1000)
     tree.set(0, 0, np.arange(1000.0))
-    assert np.array_equal(draws(tree, (3, 4), 64)[0], draws(tree, (3, 4), 64)[0])
-    assert not np.array_equal(draws(tree, (3, 4), 64)[0], draws(tree, (3, 5), 64)[0])
+    assert np.array_equal(sampled(tree, (3, 4), 64)[0], sampled(tree, (3, 4), 64)[0])
+    assert not np.array_equal(sampled(tree, (3, 4), 64)[0], sampled(tree, (3, 5), 64)[0])
 
 
 def test_a_priority_of_what_stood_there_before_is_dropped() -> None:
@@ -105,7 +105,7 @@ def test_the_largest_priority_is_taken_back() -> None:
 def test_what_does_not_fit_is_named() -> None:
     tree = make(16)
     with pytest.raises(ResourceError, match="every priority is 0"):
-        draws(tree, (0, 0), 1)
+        sampled(tree, (0, 0), 1)
     with pytest.raises(IndexError, match="row 17 of 16"):
         tree.set(14, 0, np.ones(4))
     with pytest.raises(IndexError, match="row -1 of 16"):

@@ -105,9 +105,9 @@ public:
     // The number of steps, why no row could be sampled, and what was wrong with a priority.
     std::tuple<std::int64_t, std::optional<std::string>, std::optional<std::string>> run(
         std::int64_t count, std::uint64_t seed, std::uint64_t number, double beta, const std::vector<double>& lr, int threads,
-        const nb::capsule& draws) {
+        const nb::capsule& minibatches) {
         check(lr, threads);
-        const auto* of = static_cast<const Draws*>(draws.data(kDrawsName));
+        const auto* of = static_cast<const Minibatches*>(minibatches.data(kMinibatchesName));
         Ran ran;
         {
             const nb::gil_scoped_release released;
@@ -245,7 +245,7 @@ void bind_replay(nb::module_& module) {
         .def_prop_rw("gradient_steps", &PyReplayUpdate::gradient_steps, &PyReplayUpdate::put_gradient_steps)
         .def_prop_ro("phases", &PyReplayUpdate::phases)
         .def("run", &PyReplayUpdate::run, "count"_a, "seed"_a, "number"_a, "beta"_a, "lr"_a, "threads"_a,
-             "draws"_a)
+             "minibatches"_a)
         .def("step", &PyReplayUpdate::step, "lr"_a, "threads"_a)
         .def("find", &PyReplayUpdate::find, "phase"_a, "threads"_a)
         .def("apply", &PyReplayUpdate::apply, "phase"_a, "lr"_a, "threads"_a)

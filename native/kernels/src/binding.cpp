@@ -101,7 +101,7 @@ Bound* bind(nb::handle_t<Policy> self, std::vector<Readable> obs, std::optional<
                      true, {bounded, std::move(low), std::move(high), start}, seed);
 }
 
-void draw_noise(const std::string& distribution, std::uint64_t seed, const Flat<const std::int64_t, nb::ndim<1>>& lanes,
+void generate_noise(const std::string& distribution, std::uint64_t seed, const Flat<const std::int64_t, nb::ndim<1>>& lanes,
                 std::int64_t step, const Flat<float, nb::ndim<2>>& out, const std::optional<std::string>& level_name) {
     require(out.shape(0) == lanes.shape(0), "out must be [lanes, size]");
     const Noise noise{seed, static_cast<std::uint64_t>(step), lanes.data(), lanes.shape(0), out.shape(1),
@@ -154,7 +154,7 @@ std::vector<std::string> level_names() {
 
 NB_MODULE(_native, module) {
     module.def("levels", &level_names, "Instruction-set levels that this processor runs, slowest first.");
-    module.def("noise", &draw_noise, "distribution"_a, "seed"_a, "lanes"_a, "step"_a, array("out"),
+    module.def("noise", &generate_noise, "distribution"_a, "seed"_a, "lanes"_a, "step"_a, array("out"),
                "level"_a = nb::none());
     module.def("elementwise", &apply_elementwise, "name"_a, array("values"), "level"_a = nb::none());
     module.def("advantages", &advantages_of, "reward"_a, "value"_a, "terminated"_a, "truncated"_a, "valid"_a,

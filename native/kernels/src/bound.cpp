@@ -100,7 +100,7 @@ Inputs Bound::inputs(std::int64_t t, const float* noise, const float* explore) {
 }
 
 void Bound::act(std::int64_t t, std::int64_t step) {
-    require(arrays_.lanes.has_value(), "bind with lanes to draw noise");
+    require(arrays_.lanes.has_value(), "bind with lanes to generate noise");
     const Noise noise{seed_, static_cast<std::uint64_t>(step), arrays_.lanes->data(), static_cast<std::size_t>(lanes_),
                       static_cast<std::size_t>(noise_size()), policy_.graph().head.noise()};
     policy_.level().noise(noise, noise_.data());

@@ -17,7 +17,7 @@ namespace penstock::kernels {
 extern const Level PENSTOCK_LEVEL;
 const Level PENSTOCK_LEVEL{
     PENSTOCK_NAME(PENSTOCK_LEVEL), kWidth, linear, elementwise, product, lstm, gru, slope, add_rows, transpose, squares, adam, rmsprop, sgd, add, follow,
-    draw_noise, lstm_step, lstm_gradient, gru_step, gru_gradient,
+    generate_noise, lstm_step, lstm_gradient, gru_step, gru_gradient,
 };
 
 }  // namespace penstock::kernels

@@ -86,13 +86,13 @@ void ReplayUpdate::apply(std::size_t phase, const std::vector<double>& lr, int t
     });
 }
 
-Ran ReplayUpdate::run(const Steps& steps, const Draws& draws) {
+Ran ReplayUpdate::run(const Steps& steps, const Minibatches& minibatches) {
     lr_ = steps.lr;
     Ran ran;
     Sides::run(steps.threads, [&](Sides& sides) {
         for (std::int64_t i = 0; i < steps.count; ++i) {
             sides.once([&] {
-                ran.no_rows = draws.sample(draws.self, steps.seed, steps.number + static_cast<std::uint64_t>(i), steps.beta);
+                ran.no_rows = minibatches.sample(minibatches.self, steps.seed, steps.number + static_cast<std::uint64_t>(i), steps.beta);
             });
             // Each of these two is read before the other thread can come to where it is written again. Both together
             // would not be: this thread may be late, and the other one is sampling already.
@@ -100,7 +100,7 @@ Ran ReplayUpdate::run(const Steps& steps, const Draws& draws) {
             step_on(sides);
             sides.once([&] {
                 ++ran.steps;
-                if (minibatch_.priority != nullptr) ran.bad_priority = draws.rank(draws.self, minibatch_.priority);
+                if (minibatch_.priority != nullptr) ran.bad_priority = minibatches.rank(minibatches.self, minibatch_.priority);
             });
             if (ran.bad_priority != nullptr) return;
         }

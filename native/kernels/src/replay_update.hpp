@@ -11,7 +11,7 @@
 #include "encoder.hpp"
 #include "learned.hpp"
 #include "minibatch.hpp"
-#include "penstock/kernels/draws.hpp"
+#include "penstock/kernels/minibatches.hpp"
 #include "sides.hpp"
 
 namespace penstock::kernels {
@@ -75,7 +75,7 @@ public:
     virtual std::int64_t action_numbers() const = 0;
     void bind(Minibatch minibatch);
     // Takes `steps.count` gradient steps, or fewer if no row can be sampled or a priority is bad.
-    Ran run(const Steps& steps, const Draws& draws);
+    Ran run(const Steps& steps, const Minibatches& minibatches);
     // Takes one gradient step with the minibatch as it is.
     void step(const std::vector<double>& lr, int threads);
     // Computes the gradients of one phase, into gradient(0) of its vectors.

@@ -57,10 +57,10 @@ std::vector<double> plain_values(const Head& head, std::vector<double> y) {
 // Arrays end exactly behind their last number, so that the address sanitizer finds each access behind it.
 void heads_agree(const Level& level, const Head& head, std::int64_t rows) {
     const auto n = static_cast<std::size_t>(rows), outputs = static_cast<std::size_t>(head.outputs());
-    const auto size = static_cast<std::size_t>(head.size), draws = static_cast<std::size_t>(head.noise_size());
+    const auto size = static_cast<std::size_t>(head.size), noises = static_cast<std::size_t>(head.noise_size());
     Numbers numbers;
     const std::vector<float> flat = numbers.many((kFeatures + 1) * outputs), obs = numbers.many(n * kFeatures);
-    std::vector<float> noise = numbers.many(n * draws);
+    std::vector<float> noise = numbers.many(n * noises);
     const std::vector<float> explore(n, 0.5F);
     for (float& number : noise) number = head.gives_q() ? std::min(std::abs(number), 0.99F) : number;
     Policy policy({{{false, kFeatures, 0}}, {{kFeatures, head.outputs(), Elementwise::none}}, {}, head, false, false}, level);
@@ -90,7 +90,7 @@ void heads_agree(const Level& level, const Head& head, std::int64_t rows) {
             continue;
         }
         for (std::size_t k = 0; k < size; ++k) {
-            const double z = 0.5 * noise[r * draws + k];
+            const double z = 0.5 * noise[r * noises + k];
             const double wanted = head.kind == HeadKind::deterministic
                                       ? std::clamp(std::tanh(y[k]) + z, -1.0, 1.0)
                                       : std::tanh(y[k] + z * std::exp(std::clamp(y[size + k], head.low, head.high)));
@@ -102,11 +102,11 @@ void heads_agree(const Level& level, const Head& head, std::int64_t rows) {
 // Every other action of a row is allowed, beginning with the row's number. Arrays end where their numbers do, as above.
 void masks_forbid(const Level& level, const Head& head, std::int64_t rows) {
     const auto n = static_cast<std::size_t>(rows), size = static_cast<std::size_t>(head.size);
-    const auto draws = static_cast<std::size_t>(head.noise_size());
+    const auto noises = static_cast<std::size_t>(head.noise_size());
     const std::int32_t outputs = head.outputs() + (head.gives_value() ? 1 : 0);
     Numbers numbers;
     const std::vector<float> flat = numbers.many((kFeatures + 1) * static_cast<std::size_t>(outputs));
-    const std::vector<float> obs = numbers.many(n * kFeatures), noise = numbers.many(n * draws), explore(n, 0.5F);
+    const std::vector<float> obs = numbers.many(n * kFeatures), noise = numbers.many(n * noises), explore(n, 0.5F);
     Policy policy({{{false, kFeatures, 0}}, {{kFeatures, outputs, Elementwise::none}}, {}, head, false, false, true}, level);
     policy.load(flat.data(), nullptr, {});
     std::vector<std::uint8_t> mask(n * size);

@@ -22,7 +22,7 @@ using penstock::test::Numbers;
 constexpr std::int64_t kRows = 75;
 constexpr std::int32_t kFeatures = 5, kActions = 2;
 
-// A minibatch that is filled anew at each draw, with a reward of 1 and no next value.
+// A minibatch that is filled anew for each step, with a reward of 1 and no next value.
 struct World {
     explicit World(bool discrete) : is_discrete(discrete) {
         const auto column = [](auto& values, std::size_t count, Dtype dtype) {
@@ -113,10 +113,10 @@ std::vector<float> trained(const std::string& name, const Optimizer& optimizer, 
         vector->refresh();
     }
     update->bind(world.minibatch);
-    const Draws draws{&world, &World::sample, &World::rank};
+    const Minibatches minibatches{&world, &World::sample, &World::rank};
     for (std::int64_t done = 0; done < steps; done += at_once) {
         const Steps now{at_once, 0, static_cast<std::uint64_t>(done), 0.5, std::vector<double>(update->stepped(), 3e-3), threads};
-        const Ran ran = update->run(now, draws);
+        const Ran ran = update->run(now, minibatches);
         check(ran.steps == at_once && !ran.stopped(), "all steps are taken");
         for (const auto& [metric, mean] : update->take_metrics())
             if (metric == "mean_value") value = mean;

@@ -6,6 +6,6 @@
 namespace penstock::replay {
 
 void bind_sampler(nanobind::module_& module);
-void bind_draws(nanobind::module_& module);
+void bind_minibatches(nanobind::module_& module);
 
 }  // namespace penstock::replay

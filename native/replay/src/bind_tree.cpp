@@ -56,10 +56,10 @@ void PySumTree::sample(std::uint64_t seed, std::uint64_t number, const Vector<st
     if (stamps.shape(0) != count || probabilities.shape(0) != count)
         throw nb::value_error("rows, stamps and probabilities must be as many");
     const std::uint64_t total = tree_.total();
-    if (total == 0) memory::raise("ResourceError", "nothing can be drawn: every priority is 0");
+    if (total == 0) memory::raise("ResourceError", "nothing can be sampled: every priority is 0");
     std::vector<std::uint32_t> positions(count), words(4 * count);
     std::iota(positions.begin(), positions.end(), 0U);
-    best_level().draw({seed, number, 0}, positions.data(), count, words.data());
+    best_level().random_words({seed, number, 0}, positions.data(), count, words.data());
     std::vector<std::uint64_t> points(count);
     std::vector<std::size_t> found(count);
     for (std::size_t i = 0; i < count; ++i)

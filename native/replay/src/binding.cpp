@@ -5,8 +5,8 @@
 #include "bind_tree.hpp"
 
 NB_MODULE(_native, module) {
-    module.doc() = "Draws from tables in shared memory.";
+    module.doc() = "Minibatches from tables in shared memory.";
     penstock::replay::bind_tree(module);
     penstock::replay::bind_sampler(module);
-    penstock::replay::bind_draws(module);
+    penstock::replay::bind_minibatches(module);
 }

@@ -16,17 +16,17 @@ using kernels::kBatch;
 // Noise has the lane in the counter's second word. The highest bit of that word keeps the counters of sampling apart.
 constexpr std::uint32_t kSampling = 0x80000000U;
 
-void draw(const Draw& draw, const std::uint32_t* positions, std::size_t count, std::uint32_t* words) {
+void random_words(const SampleKey& key, const std::uint32_t* positions, std::size_t count, std::uint32_t* words) {
     for (std::size_t start = 0; start < count; start += kBatch) {
         const std::size_t batch = count - start < kBatch ? count - start : kBatch;
         kernels::Words counters;
         for (std::size_t i = 0; i < kBatch; ++i) {
             counters.word[0][i] = positions[start + (i < batch ? i : 0)];
-            counters.word[1][i] = kSampling | draw.attempt;
-            counters.word[2][i] = static_cast<std::uint32_t>(draw.number);
-            counters.word[3][i] = static_cast<std::uint32_t>(draw.number >> 32);
+            counters.word[1][i] = kSampling | key.attempt;
+            counters.word[2][i] = static_cast<std::uint32_t>(key.number);
+            counters.word[3][i] = static_cast<std::uint32_t>(key.number >> 32);
         }
-        kernels::philox(counters, draw.seed);
+        kernels::philox(counters, key.seed);
         for (std::size_t k = 0; k < 4; ++k)
             for (std::size_t i = 0; i < batch; ++i) words[k * count + start + i] = counters.word[k][i];
     }
@@ -96,6 +96,6 @@ constexpr NodeSums kSums{};
 }  // namespace
 
 extern const Level PENSTOCK_LEVEL;
-const Level PENSTOCK_LEVEL{PENSTOCK_NAME(PENSTOCK_LEVEL), draw, kSums};
+const Level PENSTOCK_LEVEL{PENSTOCK_NAME(PENSTOCK_LEVEL), random_words, kSums};
 
 }  // namespace penstock::replay

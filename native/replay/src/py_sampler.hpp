@@ -109,7 +109,7 @@ class PySampler {
 
     void sample(std::uint64_t seed, std::uint64_t number, const nb::dict& out, const Before& before, double beta) {
         const Bound& batch = bound(out, 1);
-        draw(before, [&](std::span<const std::uint64_t> below) {
+        sampled(before, [&](std::span<const std::uint64_t> below) {
             sampler_.sample({seed, number, 0}, batch.items, batch.m, below, beta);
         });
     }
@@ -117,22 +117,22 @@ class PySampler {
     void sequences(std::uint64_t seed, std::uint64_t number, const nb::dict& out, const Before& before, double beta) {
         const Bound& batch = bound(out, 2);
         if (batch.length < 2) throw nb::value_error("a sequence has at least one row, and the observation behind it");
-        draw(before, [&](std::span<const std::uint64_t> below) {
+        sampled(before, [&](std::span<const std::uint64_t> below) {
             sampler_.sample_sequences({seed, number, 0}, batch.items, batch.once, batch.m, batch.length - 1, below, beta);
         });
     }
 
     std::uint64_t in_order(std::uint64_t position, const nb::dict& out, const Before& before) {
         const Bound& batch = bound(out, 1);
-        draw(before, [&](std::span<const std::uint64_t> below) {
+        sampled(before, [&](std::span<const std::uint64_t> below) {
             position = sampler_.take_in_order(position, batch.items, batch.m, below);
         });
         return position;
     }
 
-    // For PyDraws: a checked batch of m rows, and one sample into it without Python.
+    // For PyMinibatches: a checked batch of m rows, and one sample into it without Python.
     Bound batch(const nb::dict& out) { return checked(out, 1); }
-    void sample(const Draw& key, const Bound& batch, std::span<const std::uint64_t> before, double beta) {
+    void sample(const SampleKey& key, const Bound& batch, std::span<const std::uint64_t> before, double beta) {
         const std::lock_guard locked(mutex_);
         sampler_.sample(key, batch.items, batch.m, before, beta);
     }
@@ -141,8 +141,8 @@ class PySampler {
   private:
     static constexpr std::size_t most_bound = 16;
 
-    template <class Drawing>
-    void draw(const Before& before, const Drawing& drawing) {
+    template <class Sampling>
+    void sampled(const Before& before, const Sampling& sampling) {
         if (before && before->size() != table_.writers())
             throw nb::value_error(("before has " + std::to_string(before->size()) + " sequences, the table " +
                                    std::to_string(table_.writers()) + " writers").c_str());
@@ -151,7 +151,7 @@ class PySampler {
             const nb::gil_scoped_release released;
             const std::lock_guard locked(mutex_);
             try {
-                drawing(before ? std::span<const std::uint64_t>(*before) : std::span<const std::uint64_t>());
+                sampling(before ? std::span<const std::uint64_t>(*before) : std::span<const std::uint64_t>());
             } catch (const Nothing& error) {
                 nothing = error;
             }
@@ -277,7 +277,7 @@ class PySampler {
             const auto name = nb::cast<std::string>(key);
             const auto found = offered_.find(name);
             if (found == offered_.end() || !holds(found->second, leading))
-                throw nb::key_error(("no " + name + " can be drawn from this table").c_str());
+                throw nb::key_error(("no " + name + " can be sampled from this table").c_str());
             made.arrays.emplace_back(nb::borrow(key), View(array, PyBUF_CONTIG));
             const View& view = made.arrays.back().second;
             std::vector<std::int64_t> shape = view.shape();

@@ -43,23 +43,23 @@ Sampler::Sampler(memory::Table<>& table, const Rows& rows, const Chains& chains,
             lanes_.push_back({0, static_cast<std::int32_t>(writer), 0, 0, static_cast<std::int32_t>(lane)});
 }
 
-void Sampler::sample(const Draw& key, std::span<const Item> items, std::size_t m, std::span<const std::uint64_t> before,
+void Sampler::sample(const SampleKey& key, std::span<const Item> items, std::size_t m, std::span<const std::uint64_t> before,
                      double beta) {
     begin(m, tree_ != nullptr, rows_.steps);
-    Draw draw = key;
-    for (draw.attempt = 0; draw.attempt < attempts && !pending_.empty(); ++draw.attempt) {
-        this->draw(draw, before);
+    SampleKey current = key;
+    for (current.attempt = 0; current.attempt < attempts && !pending_.empty(); ++current.attempt) {
+        sample_pending(current, before);
         take(items);
     }
-    for (; draw.attempt < attempts + searches && !pending_.empty(); ++draw.attempt) {
+    for (; current.attempt < attempts + searches && !pending_.empty(); ++current.attempt) {
         look(before);
         stacks_.resize(2 * frames_);
-        draw_from_all(draw, [this](Candidate& tried) { return follow(tried, 0); },
-                      "nothing can be drawn: no row is valid and has its successors written");
+        sample_from_all(current, [this](Candidate& tried) { return follow(tried, 0); },
+                      "nothing can be sampled: no row is valid and has its successors written");
         take(items);
     }
     if (!pending_.empty())
-        throw Nothing("rows are overwritten faster than they can be drawn: the table is too small for its writers");
+        throw Nothing("rows are overwritten faster than they can be sampled: the table is too small for its writers");
     if (tree_ != nullptr) weigh(items, beta);
 }
 
@@ -75,7 +75,7 @@ void Sampler::look(std::span<const std::uint64_t> before) {
         windows_[writer] = {std::min(low, high), high, static_cast<std::int64_t>(high % slots)};
         largest_ = std::max(largest_, windows_[writer].size());
     }
-    if (largest_ == 0) throw Nothing("nothing can be drawn: no slot was pushed yet");
+    if (largest_ == 0) throw Nothing("nothing can be sampled: no slot was pushed yet");
 }
 
 // Finds the place of a row by age and lane, which do not depend on the number of writers.
@@ -121,19 +121,19 @@ void Sampler::begin(std::size_t m, bool by_priority, std::int64_t height) {
 
 // Makes a candidate of each pending position. Positions without a place stay pending. Reads the windows anew each time:
 // this process may have slept while writers went round their rings.
-void Sampler::draw(const Draw& key, std::span<const std::uint64_t> before) {
+void Sampler::sample_pending(const SampleKey& key, std::span<const std::uint64_t> before) {
     look(before);
     words_.resize(4 * pending_.size());
-    level_.draw(key, pending_.data(), pending_.size(), words_.data());
+    level_.random_words(key, pending_.data(), pending_.size(), words_.data());
     candidates_.resize(pending_.size());
     if (by_priority_) {
-        draw_by_priority(key);
+        sample_by_priority(key);
     } else {
-        draw_by_age();
+        sample_by_age();
     }
 }
 
-void Sampler::draw_by_age() {
+void Sampler::sample_by_age() {
     const std::size_t count = pending_.size();
     std::size_t kept = 0;
     std::size_t failed = 0;
@@ -153,10 +153,10 @@ void Sampler::draw_by_age() {
 }
 
 // Stratified sampling: each position of the batch has its own part of the sum of all priorities.
-void Sampler::draw_by_priority(const Draw& key) {
+void Sampler::sample_by_priority(const SampleKey& key) {
     const std::size_t count = pending_.size();
     const std::uint64_t total = tree_->total();
-    if (total == 0) throw Nothing("nothing can be drawn: every priority is 0");
+    if (total == 0) throw Nothing("nothing can be sampled: every priority is 0");
     points_.resize(count);
     found_.resize(count);
     for (std::size_t i = 0; i < count; ++i)
@@ -258,7 +258,7 @@ std::vector<std::uint64_t> Sampler::sums_of(std::span<const Place> places) const
         }
         sums.push_back(sum);
     }
-    if (sum == 0) throw Nothing("nothing can be drawn: the priority of every row with its successors written is 0");
+    if (sum == 0) throw Nothing("nothing can be sampled: the priority of every row with its successors written is 0");
     return sums;
 }
 

@@ -50,14 +50,14 @@ class Sampler {
     // Fills a batch of m samples. Throws Nothing if no row can be sampled.
     // before: one sequence for each writer, or nothing. Only lower sequences are sampled.
     // beta: the exponent of importance weights, with a tree.
-    void sample(const Draw& key, std::span<const Item> items, std::size_t m, std::span<const std::uint64_t> before,
+    void sample(const SampleKey& key, std::span<const Item> items, std::size_t m, std::span<const std::uint64_t> before,
                 double beta);
 
     // Fills m sequences of `length` rows of one lane, and the observation behind each: `rows` are [m, length + 1, ...],
     // `once` are [m, ...]. A sequence begins with row 0 of a slot. With a tree, that row's priority is the sequence's.
     // A row's reward is that of one step. An observation is a `next`: that of the row itself, or the last one of an
     // episode that was truncated, which has a row of its own here. Throws Nothing if no sequence can be sampled.
-    void sample_sequences(const Draw& key, std::span<const Item> rows, std::span<const Item> once, std::size_t m,
+    void sample_sequences(const SampleKey& key, std::span<const Item> rows, std::span<const Item> once, std::size_t m,
                           std::size_t length, std::span<const std::uint64_t> before, double beta);
 
     // Fills a batch with the next m rows from a position on, oldest first. Returns the position behind them. Positions count
@@ -79,9 +79,9 @@ class Sampler {
     // Makes all positions of a batch of m pending. Row `height` of a slot and later ones are not sampled.
     void begin(std::size_t m, bool by_priority, std::int64_t height);
     void look(std::span<const std::uint64_t> before);
-    void draw(const Draw& key, std::span<const std::uint64_t> before);
-    void draw_by_age();
-    void draw_by_priority(const Draw& key);
+    void sample_pending(const SampleKey& key, std::span<const std::uint64_t> before);
+    void sample_by_age();
+    void sample_by_priority(const SampleKey& key);
     [[nodiscard]] bool placed(std::uint64_t age, std::uint32_t t, std::uint32_t lane, Place& place) const;
     [[nodiscard]] bool placed(std::size_t row, Place& place) const;
     void weigh(std::span<const Item> items, double beta) const;
@@ -101,7 +101,7 @@ class Sampler {
     void check(std::span<const Candidate> copied);
     // able: true for a candidate that can be sampled. nothing: the error if there is none.
     template <class Able>
-    void draw_from_all(const Draw& key, const Able& able, const char* nothing);
+    void sample_from_all(const SampleKey& key, const Able& able, const char* nothing);
     [[nodiscard]] std::vector<std::uint64_t> sums_of(std::span<const Place> places) const;
     [[nodiscard]] std::uint64_t bits(std::size_t i) const;
 
@@ -134,7 +134,7 @@ class Sampler {
 // For tables in which rows that can be sampled are rare, or have only a small share of all priorities. Finds all of these
 // rows, and samples from them.
 template <class Able>
-void Sampler::draw_from_all(const Draw& key, const Able& able, const char* nothing) {
+void Sampler::sample_from_all(const SampleKey& key, const Able& able, const char* nothing) {
     std::vector<Place> found;
     Candidate tried{};
     for (std::int64_t age = 0; age < largest_; ++age)
@@ -149,7 +149,7 @@ void Sampler::draw_from_all(const Draw& key, const Able& able, const char* nothi
     const double total = by_priority_ ? static_cast<double>(tree_->total()) : 0.0;
     const std::size_t count = pending_.size();
     words_.resize(4 * count);
-    level_.draw(key, pending_.data(), count, words_.data());
+    level_.random_words(key, pending_.data(), count, words_.data());
     candidates_.resize(count);
     for (std::size_t i = 0; i < count; ++i) {
         const auto above = std::upper_bound(sums.begin(), sums.end(), below(bits(i), sums.back()));

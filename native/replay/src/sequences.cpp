@@ -6,7 +6,7 @@
 
 namespace penstock::replay {
 
-void Sampler::sample_sequences(const Draw& key, std::span<const Item> rows, std::span<const Item> once, std::size_t m,
+void Sampler::sample_sequences(const SampleKey& key, std::span<const Item> rows, std::span<const Item> once, std::size_t m,
                                std::size_t length, std::span<const std::uint64_t> before, double beta) {
     begin(m, tree_ != nullptr, 1);
     const auto able = [&](Candidate& tried) {
@@ -14,18 +14,18 @@ void Sampler::sample_sequences(const Draw& key, std::span<const Item> rows, std:
         stacks_.resize(2 * frames_ * (length + 1));
         return unroll(tried, length);
     };
-    Draw draw = key;
-    for (draw.attempt = 0; draw.attempt < attempts && !pending_.empty(); ++draw.attempt) {
-        this->draw(draw, before);
+    SampleKey current = key;
+    for (current.attempt = 0; current.attempt < attempts && !pending_.empty(); ++current.attempt) {
+        sample_pending(current, before);
         take_sequences(rows, once, length);
     }
-    for (; draw.attempt < attempts + searches && !pending_.empty(); ++draw.attempt) {
+    for (; current.attempt < attempts + searches && !pending_.empty(); ++current.attempt) {
         look(before);
-        draw_from_all(draw, able, "nothing can be drawn: no lane has so many rows in a row");
+        sample_from_all(current, able, "nothing can be sampled: no lane has so many rows in a row");
         take_sequences(rows, once, length);
     }
     if (!pending_.empty())
-        throw Nothing("sequences are overwritten faster than they can be drawn: the table is too small for its writers");
+        throw Nothing("sequences are overwritten faster than they can be sampled: the table is too small for its writers");
     if (tree_ != nullptr) weigh(once, beta);
 }
 

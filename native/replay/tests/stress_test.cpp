@@ -179,11 +179,11 @@ void read(const World& world, std::int64_t reader, std::uint64_t seed) {
     Sampler prioritised(table, rows, chains, &tree, best_level());
     const Column column{reinterpret_cast<const std::byte*>(world.obs), reinterpret_cast<const std::byte*>(world.finals),
                         sizeof(Observation), 1, false};
-    Batch drawn;
+    Batch sampled;
     const auto to = [](auto& array) { return reinterpret_cast<std::byte*>(array.data()); };
-    const std::array<Item, 6> items{Item{Kind::row, &column, to(drawn.obs)},        {Kind::next, &column, to(drawn.next)},
-                                    {Kind::reward, nullptr, to(drawn.reward)},      {Kind::discount, nullptr, to(drawn.discount)},
-                                    {Kind::index, nullptr, to(drawn.index)},        {Kind::stamp, nullptr, to(drawn.stamp)}};
+    const std::array<Item, 6> items{Item{Kind::row, &column, to(sampled.obs)},        {Kind::next, &column, to(sampled.next)},
+                                    {Kind::reward, nullptr, to(sampled.reward)},      {Kind::discount, nullptr, to(sampled.discount)},
+                                    {Kind::index, nullptr, to(sampled.index)},        {Kind::stamp, nullptr, to(sampled.stamp)}};
     std::array<std::uint64_t, batch> priority{};
     std::array<std::size_t, batch> touched{};
     for (std::uint64_t number = 0; goes_on(*world.tallies); ++number) {
@@ -193,11 +193,11 @@ void read(const World& world, std::int64_t reader, std::uint64_t seed) {
         } catch (const Nothing&) {
             continue;  // at the beginning, or when fast writers have just overwritten all six slots
         }
-        drawn.check();
+        sampled.check();
         for (std::size_t i = 0; i < batch; ++i) {
             priority[i] = 1 + (seed + number * i) % 100'000;
         }
-        tree.update(drawn.index, drawn.stamp, priority, touched);
+        tree.update(sampled.index, sampled.stamp, priority, touched);
         world.tallies->batches[reader].fetch_add(1);
     }
 }
@@ -260,6 +260,6 @@ TEST(stress, writers_and_readers_are_killed) {
         sum += tree.leaf(row).priority;
     }
     CHECK(tree.total() == sum);
-    std::printf("  %llu processes were started, %llu batches of %zu rows drawn whole\n", static_cast<unsigned long long>(lives),
+    std::printf("  %llu processes were started, %llu batches of %zu rows sampled whole\n", static_cast<unsigned long long>(lives),
                 static_cast<unsigned long long>(batches), batch);
 }

@@ -30,7 +30,7 @@ class Shares final : public Scenario {
     using Tree = SimTree<priority_bits>;
     using Changes = std::array<std::vector<Change>, 3>;
 
-    Shares(unsigned char* memory, const Changes& changes, int draws) : tree_(memory, rows), changes_(changes), draws_(draws) {}
+    Shares(unsigned char* memory, const Changes& changes, int samples) : tree_(memory, rows), changes_(changes), samples_(samples) {}
 
     void live(std::size_t process, unsigned life) override {
         if (life > 0) {
@@ -45,7 +45,7 @@ class Shares final : public Scenario {
             HOLDS(tree_.update({&row, 1}, {&stamp, 1}, {&change.priority, 1}, touched) == 1);
         }
         if (changes_[process].empty()) {
-            draw();
+            sample();
         }
     }
 
@@ -58,8 +58,8 @@ class Shares final : public Scenario {
     }
 
   private:
-    void draw() {
-        for (int i = 0; i < draws_; ++i) {
+    void sample() {
+        for (int i = 0; i < samples_; ++i) {
             std::array<std::uint64_t, 1> points{tree_.total() / 2};
             std::array<std::size_t, 1> found{};
             tree_.find(points, found);
@@ -73,7 +73,7 @@ class Shares final : public Scenario {
 
     Tree tree_;
     Changes changes_;
-    int draws_;
+    int samples_;
     std::array<std::size_t, 3> next_{};
     std::array<std::array<bool, 16>, rows> stored_{};
 };
@@ -126,8 +126,8 @@ Setting three() {
     return shares("sum tree, three at work", {{{{0, 5}}, {{1, 3}}, {{2, 4}}}}, 3, 0, {3, 1, 0, 3});
 }
 
-Setting drawn() {
-    return shares("sum tree, drawn from", {{{{0, 5}, {0, 2}}, {{2, 3}}, {}}}, 3, 0b11, {2, 1, 1, 2});
+Setting sampled() {
+    return shares("sum tree, sampled from", {{{{0, 5}, {0, 2}}, {{2, 3}}, {}}}, 3, 0b11, {2, 1, 1, 2});
 }
 
 Setting stamps() {
@@ -141,7 +141,7 @@ TEST(sum_tree, two_leaves_of_a_node) { holds(siblings()); }
 
 TEST(sum_tree, three_at_work) { holds(three()); }
 
-TEST(sum_tree, beside_a_draw) { holds(drawn()); }
+TEST(sum_tree, beside_a_sample) { holds(sampled()); }
 
 TEST(sum_tree, a_new_stamp) { holds(stamps()); }
 

@@ -100,7 +100,7 @@ std::size_t read(unsigned char* memory, unsigned seed, const std::atomic<bool>& 
         }
         std::vector<std::uint64_t> points(16);
         std::vector<std::size_t> found(16);
-        std::vector<std::int64_t> drawn, stamps;
+        std::vector<std::int64_t> sampled, stamps;
         std::vector<std::uint64_t> priority;
         for (std::uint64_t& point : points) {
             point = chance() % total;
@@ -109,13 +109,13 @@ std::size_t read(unsigned char* memory, unsigned seed, const std::atomic<bool>& 
         for (const std::size_t row : found) {
             std::uint64_t sequence = 0;
             if (row != SumTree<>::nowhere && copied(shared, row, shared.tree.leaf(row).tag, sequence)) {
-                drawn.push_back(static_cast<std::int64_t>(row));
+                sampled.push_back(static_cast<std::int64_t>(row));
                 stamps.push_back(static_cast<std::int64_t>(sequence));
                 priority.push_back(1 + chance() % 1000);
                 ++whole;
             }
         }
-        shared.tree.update(drawn, stamps, priority, touched);
+        shared.tree.update(sampled, stamps, priority, touched);
     }
     return whole;
 }

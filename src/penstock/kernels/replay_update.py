@@ -13,7 +13,7 @@ import numpy as np
 from penstock.errors import BadDataError, ResourceError
 from penstock.kernels import _native
 from penstock.kernels.optimizer import Optimizer
-from penstock.kernels.steps import Draws, FusedPhase, StepKeys
+from penstock.kernels.steps import FusedPhase, Minibatches, StepKeys
 from penstock.types import Array
 
 __all__ = [
@@ -318,10 +318,10 @@ class ReplayUpdate:
         )
         self._bound = minibatch, priority
 
-    def run(self, draws: Draws, keys: StepKeys, steps: int, progress: float, threads: int) -> int:
+    def run(self, minibatches: Minibatches, keys: StepKeys, steps: int, progress: float, threads: int) -> int:
         """Sample and learn ``steps`` times. See `penstock.algorithm.FusedReplayUpdate.run`."""
         taken, no_rows, bad_priority = self._native.run(
-            steps, keys.seed, keys.number, keys.beta, self._rates(progress), threads, draws.capsule()
+            steps, keys.seed, keys.number, keys.beta, self._rates(progress), threads, minibatches.capsule()
         )
         if bad_priority is not None:
             raise BadDataError(f"gradient step {self.gradient_steps}: {bad_priority}")

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple, Protocol
 
-__all__ = ["Draws", "FusedPhase", "StepKeys"]
+__all__ = ["FusedPhase", "Minibatches", "StepKeys"]
 
 
 class FusedPhase(NamedTuple):
@@ -24,9 +24,9 @@ class StepKeys(NamedTuple):
     """How much importance weights make up for priorities."""
 
 
-class Draws(Protocol):
-    """Minibatches that native code samples for itself. `penstock.replay.draws.TableDraws` makes them."""
+class Minibatches(Protocol):
+    """Minibatches that native code samples for itself. `penstock.replay.minibatches.TableMinibatches` makes them."""
 
     def capsule(self) -> object:
-        """What native code takes. See ``native/kernels/include/penstock/kernels/draws.hpp``."""
+        """What native code takes. See ``native/kernels/include/penstock/kernels/minibatches.hpp``."""
         ...

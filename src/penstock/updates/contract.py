@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from penstock.errors import PenstockError
 from penstock.kernels.steps import StepKeys
-from penstock.replay.draws import TableDraws
+from penstock.replay.minibatches import TableMinibatches
 from penstock.replay.sampler import Sampler
 from penstock.replay.sum_tree import SumTree
 from penstock.types import Array, Arrays
@@ -17,11 +17,11 @@ from penstock.types import Array, Arrays
 __all__ = [
     "Applier",
     "DissolvedError",
-    "DrawingUpdater",
     "Exchange",
     "HandOn",
     "Members",
     "ReplayUpdater",
+    "SamplingUpdater",
     "Stateful",
     "StreamApplier",
     "StreamTeam",
@@ -160,10 +160,10 @@ class ReplayUpdater(Protocol):
 
 
 @runtime_checkable
-class DrawingUpdater(Protocol):
+class SamplingUpdater(Protocol):
     """A `ReplayUpdater` that can sample for itself: a learner that is alone takes many gradient steps in one call."""
 
-    def draw_from(self, sampler: Sampler, places: Arrays, tree: SumTree | None, alpha: float) -> TableDraws:
+    def sample_from(self, sampler: Sampler, places: Arrays, tree: SumTree | None, alpha: float) -> TableMinibatches:
         """Sample by this sampler in `learn_many`.
 
         Args:
@@ -173,7 +173,7 @@ class DrawingUpdater(Protocol):
             alpha: power of the priorities that the phases compute.
 
         Returns:
-            The draws: which slots they sample from, and the priorities that they have changed.
+            The minibatches: which slots they sample from, and the priorities that they have changed.
         """
         ...
 

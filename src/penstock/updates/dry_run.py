@@ -37,7 +37,7 @@ def dry_run(name: str, initial: str, settings: UpdaterSettings, slot: tuple[Arra
     Raises:
         ConfigError: a function fails, or gives other arrays than the spec says. One line.
     """
-    # Torch's own random numbers are not an algorithm's to use; if it does, the run draws the same ones all the same.
+    # Torch's own random numbers are not an algorithm's to use; if it does, every such run gets the same ones.
     with torch.random.fork_rng(devices=[]):
         run = _DryRun(name, settings)
         run.begin(initial)

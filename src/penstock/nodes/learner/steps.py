@@ -24,7 +24,7 @@ from penstock.replay.sampler import RowSampler, Sampler, SequenceSampler
 from penstock.replay.shards import ShardSampler
 from penstock.replay.sum_tree import SumTree
 from penstock.types import Array, Arrays
-from penstock.updates.contract import DissolvedError, DrawingUpdater, ReplayUpdater, ShardTeam, Team
+from penstock.updates.contract import DissolvedError, ReplayUpdater, SamplingUpdater, ShardTeam, Team
 
 __all__ = ["Goal", "GradientSteps", "StepSettings"]
 
@@ -99,13 +99,13 @@ class GradientSteps:
         with ports.busy("build the update", settings.open_limit_s):
             self.updater: ReplayUpdater = load(settings.update)(settings.updater, self._team)
         size = schedule.mini_batch_size * settings.updater.accumulate
-        self._many: DrawingUpdater | None = None
+        self._many: SamplingUpdater | None = None
         """The updater, if it samples for itself."""
-        if isinstance(self.updater, DrawingUpdater) and self._team is None and isinstance(sampler, Sampler):
+        if isinstance(self.updater, SamplingUpdater) and self._team is None and isinstance(sampler, Sampler):
             self._many = self.updater
             alpha = self._table_spec.priorities.alpha if self._table_spec.priorities is not None else 1.0
             places = {name: np.zeros(size, np.int64) for name in ("index", "stamp")}
-            self._draws = self.updater.draw_from(sampler, places, self.tree, alpha)
+            self._minibatches = self.updater.sample_from(sampler, places, self.tree, alpha)
         self._sampling = sampling(sampler, self.updater.buffers, size, device=settings.updater.device)
         self._resets = Resets(settings.initial, settings.updater)
         self.done = 0
@@ -172,9 +172,9 @@ class GradientSteps:
             # All have ranked their rows. So the first priorities of the next rollouts do not depend on who is faster.
             self._team.settle(self.updater)
 
-    def _until(self, goal: Goal, beta: float, many: DrawingUpdater) -> Work:
+    def _until(self, goal: Goal, beta: float, many: SamplingUpdater) -> Work:
         """As `until`, with an updater that samples for itself."""
-        self._draws.begin(goal.taken)
+        self._minibatches.begin(goal.taken)
         while self.done < goal.last and not self._ports.stopping():
             seed, number = self._key(self.done)
             with self._ports.busy("gradient step", self._settings.open_limit_s):
@@ -200,7 +200,7 @@ class GradientSteps:
         if self._trees is not None:
             self._sampling.settle()
             if self._many is not None:
-                self._draws.take_back()
+                self._minibatches.take_back()
             for tree, rows, stamps, ranks in reversed(self._former):
                 tree.update(rows, stamps, ranks)
             self._trees.put_largest(self._largest)

@@ -29,7 +29,7 @@ _HELD_BYTES = 256 << 20
 _WAITING = 1024
 """Episodes that wait for the disk; further ones are lost."""
 _LARGEST = float(np.finfo(np.float32).max)
-_CHOOSES, _DRAWS = np.array([0]), np.array([1])
+_CHOOSES, _GENERATES = np.array([0]), np.array([1])
 """Lanes of the noise: whether a tick explores, and by which action."""
 
 
@@ -173,7 +173,7 @@ class Recorder:
             return action
         mask = None if self._spaces.mask is None else fields[self._spaces.mask]
         space = self._spaces.action
-        generate_actions(space, self._seed, _DRAWS, self._ticks, self._action, mask=mask)
+        generate_actions(space, self._seed, _GENERATES, self._ticks, self._action, mask=mask)
         return to_environment(self._action, space, environment_array(space, 1))
 
     def put(self, episode: OpenEpisode, rows: tuple[_Row, ...], *, terminated: bool, vanished: bool) -> None:

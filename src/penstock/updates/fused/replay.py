@@ -12,7 +12,7 @@ from penstock.algorithm import FusedReplay, FusedReplayUpdate, UpdaterSettings
 from penstock.algorithm_package import load_functions
 from penstock.kernels.pace import Pace
 from penstock.kernels.steps import StepKeys
-from penstock.replay.draws import TableDraws
+from penstock.replay.minibatches import TableMinibatches
 from penstock.replay.sampler import Sampler
 from penstock.replay.sum_tree import SumTree
 from penstock.types import Array, Arrays
@@ -130,7 +130,7 @@ class FusedLearner(_TableUpdater):
             for part in settings.spec.state
             if part.name in settings.spec.optimizer and part.dtype == "float32"
         )
-        self._draws: TableDraws | None = None
+        self._minibatches: TableMinibatches | None = None
         self._step_s = CALL_S
 
     def learn(self, minibatch: Mapping[str, Array], progress: float) -> Arrays:
@@ -149,13 +149,13 @@ class FusedLearner(_TableUpdater):
         self._pace.took(threads, self._work, time.perf_counter() - begun)
         return self._per_row()
 
-    def draw_from(self, sampler: Sampler, places: Arrays, tree: SumTree | None, alpha: float) -> TableDraws:
-        """Sample by this sampler in `learn_many`. As `penstock.updates.contract.DrawingUpdater.draw_from`."""
-        self._draws = TableDraws(sampler, {**self._minibatch, **places}, tree, alpha)
-        return self._draws
+    def sample_from(self, sampler: Sampler, places: Arrays, tree: SumTree | None, alpha: float) -> TableMinibatches:
+        """Sample by this sampler in `learn_many`. As `penstock.updates.contract.SamplingUpdater.sample_from`."""
+        self._minibatches = TableMinibatches(sampler, {**self._minibatch, **places}, tree, alpha)
+        return self._minibatches
 
     def learn_many(self, keys: StepKeys, most: int, progress: float) -> int:
-        """Sample and take gradient steps. As `penstock.updates.contract.DrawingUpdater.learn_many`."""
+        """Sample and take gradient steps. As `penstock.updates.contract.SamplingUpdater.learn_many`."""
         steps = max(1, min(most, int(CALL_S / self._step_s)))
         work = steps * self._work
         threads = self._pace.threads(work)
@@ -168,10 +168,10 @@ class FusedLearner(_TableUpdater):
 
     def take_steps(self, keys: StepKeys, steps: int, progress: float, threads: int) -> None:
         """Sample and take so many gradient steps on so many threads."""
-        if self._draws is None:
-            raise TypeError("draw_from was not called")
+        if self._minibatches is None:
+            raise TypeError("sample_from was not called")
         self._state["progress"][...] = progress
-        self._kernel.run(self._draws, keys, steps, progress, threads)
+        self._kernel.run(self._minibatches, keys, steps, progress, threads)
 
 
 class FusedFinder(_TableUpdater):

@@ -81,7 +81,7 @@ PENSTOCK_INLINE void transform(const Words& words, int used, float (&out)[4][kBa
 }
 
 template <Distribution distribution>
-void draw(const Noise& noise, float* out) {
+void generate(const Noise& noise, float* out) {
     const std::size_t blocks = (noise.size + 3) / 4;
     const std::size_t counters = blocks * noise.count;
     const int used = noise.size < 4 ? static_cast<int>(noise.size) : 4;
@@ -107,11 +107,11 @@ void draw(const Noise& noise, float* out) {
     }
 }
 
-void draw_noise(const Noise& noise, float* out) {
+void generate_noise(const Noise& noise, float* out) {
     switch (noise.distribution) {
-        case Distribution::normal: return draw<Distribution::normal>(noise, out);
-        case Distribution::uniform: return draw<Distribution::uniform>(noise, out);
-        case Distribution::gumbel: return draw<Distribution::gumbel>(noise, out);
+        case Distribution::normal: return generate<Distribution::normal>(noise, out);
+        case Distribution::uniform: return generate<Distribution::uniform>(noise, out);
+        case Distribution::gumbel: return generate<Distribution::gumbel>(noise, out);
     }
 }
 

@@ -9,7 +9,7 @@
 namespace penstock::replay {
 
 // The key of a sample: (seed, number), and within a batch the position and the attempt.
-struct Draw {
+struct SampleKey {
     std::uint64_t seed;
     std::uint64_t number;
     std::uint32_t attempt;
@@ -26,7 +26,7 @@ struct NodeSums {
 struct Level {
     const char* name;
     // Four words for each of [count] positions, as words[4][count].
-    void (*draw)(const Draw&, const std::uint32_t* positions, std::size_t count, std::uint32_t* words);
+    void (*random_words)(const SampleKey&, const std::uint32_t* positions, std::size_t count, std::uint32_t* words);
     NodeSums sums;
 };
 

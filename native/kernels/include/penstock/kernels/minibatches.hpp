@@ -6,9 +6,9 @@
 
 namespace penstock::kernels {
 
-inline constexpr const char* kDrawsName = "penstock.Draws";
+inline constexpr const char* kMinibatchesName = "penstock.Minibatches";
 
-struct Draws {
+struct Minibatches {
     void* self;
     // Fills the arrays of one minibatch. Returns nullptr, or a text that says why no row can be sampled.
     const char* (*sample)(void* self, std::uint64_t seed, std::uint64_t number, double beta);

@@ -5,18 +5,18 @@
 #include <vector>
 
 #include "bind_sampler.hpp"
-#include "penstock/kernels/draws.hpp"
+#include "penstock/kernels/minibatches.hpp"
 #include "py_sampler.hpp"
 
 namespace penstock::replay {
 namespace {
 
-// Samples into one batch, and ranks its rows, for native code of another module. See penstock/kernels/draws.hpp.
-class PyDraws {
+// Samples into one batch, and ranks its rows, for native code of another module. See penstock/kernels/minibatches.hpp.
+class PyMinibatches {
   public:
-    PyDraws(nb::object sampler, const nb::dict& out, nb::object tree, double alpha)
+    PyMinibatches(nb::object sampler, const nb::dict& out, nb::object tree, double alpha)
         : sampler_object_(sampler), tree_object_(tree), sampler_(nb::cast<PySampler&>(sampler)), batch_(sampler_.batch(out)),
-          tree_(tree.is_none() ? nullptr : &nb::cast<PySumTree&>(tree)), alpha_(alpha), draws_{this, &sample, &rank} {
+          tree_(tree.is_none() ? nullptr : &nb::cast<PySumTree&>(tree)), alpha_(alpha), minibatches_{this, &sample, &rank} {
         for (const Item& item : batch_.items) {
             if (item.kind == Kind::index) rows_ = reinterpret_cast<const std::int64_t*>(item.to);
             if (item.kind == Kind::stamp) stamps_ = reinterpret_cast<const std::int64_t*>(item.to);
@@ -24,15 +24,15 @@ class PyDraws {
         if (tree_ != nullptr && (rows_ == nullptr || stamps_ == nullptr))
             throw nb::value_error("a batch that is ranked has index and stamp");
     }
-    PyDraws(const PyDraws&) = delete;
-    PyDraws& operator=(const PyDraws&) = delete;
+    PyMinibatches(const PyMinibatches&) = delete;
+    PyMinibatches& operator=(const PyMinibatches&) = delete;
 
     // Only slots below these sequences are sampled, one for each writer.
     void before(std::vector<std::uint64_t> sequences) {
         if (sequences.size() != sampler_.writers()) throw nb::value_error("there is one sequence for each writer");
         before_ = std::move(sequences);
     }
-    [[nodiscard]] nb::capsule capsule() { return nb::capsule(&draws_, kernels::kDrawsName); }
+    [[nodiscard]] nb::capsule capsule() { return nb::capsule(&minibatches_, kernels::kMinibatchesName); }
     // Forgets the earlier priorities, or gives all rows back their earlier priorities, the last change first.
     void forget() { former_.clear(); }
     void take_back() {
@@ -48,7 +48,7 @@ class PyDraws {
     };
 
     static const char* sample(void* self, std::uint64_t seed, std::uint64_t number, double beta) {
-        auto& of = *static_cast<PyDraws*>(self);
+        auto& of = *static_cast<PyMinibatches*>(self);
         try {
             of.sampler_.sample({seed, number, 0}, of.batch_, of.before_, beta);
             return nullptr;
@@ -59,7 +59,7 @@ class PyDraws {
     }
 
     static const char* rank(void* self, const float* priorities) {
-        auto& of = *static_cast<PyDraws*>(self);
+        auto& of = *static_cast<PyMinibatches*>(self);
         const std::size_t count = of.batch_.m;
         of.ranks_.resize(count);
         for (std::size_t i = 0; i < count; ++i) {
@@ -77,7 +77,7 @@ class PyDraws {
     Bound batch_;
     PySumTree* tree_;
     double alpha_;
-    kernels::Draws draws_;
+    kernels::Minibatches minibatches_;
     std::vector<std::uint64_t> before_;
     const std::int64_t* rows_ = nullptr;
     const std::int64_t* stamps_ = nullptr;
@@ -88,13 +88,13 @@ class PyDraws {
 
 }  // namespace
 
-void bind_draws(nb::module_& module) {
-    nb::class_<PyDraws>(module, "Draws")
+void bind_minibatches(nb::module_& module) {
+    nb::class_<PyMinibatches>(module, "Minibatches")
         .def(nb::init<nb::object, const nb::dict&, nb::object, double>(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg())
-        .def("before", &PyDraws::before)
-        .def("capsule", &PyDraws::capsule)
-        .def("forget", &PyDraws::forget)
-        .def("take_back", &PyDraws::take_back);
+        .def("before", &PyMinibatches::before)
+        .def("capsule", &PyMinibatches::capsule)
+        .def("forget", &PyMinibatches::forget)
+        .def("take_back", &PyMinibatches::take_back);
 }
 
 }  // namespace penstock::replay

@@ -7,10 +7,10 @@ from penstock.replay.sampler import Sampler
 from penstock.replay.sum_tree import SumTree
 from penstock.types import Arrays
 
-__all__ = ["TableDraws"]
+__all__ = ["TableMinibatches"]
 
 
-class TableDraws:
+class TableMinibatches:
     """Minibatches of one table in fixed arrays. For one thread at a time.
 
     Args:
@@ -21,7 +21,7 @@ class TableDraws:
     """
 
     def __init__(self, sampler: Sampler, out: Arrays, tree: SumTree | None, alpha: float) -> None:
-        self._native = _native.Draws(sampler.native, out, None if tree is None else tree.native, alpha)
+        self._native = _native.Minibatches(sampler.native, out, None if tree is None else tree.native, alpha)
 
     def begin(self, before: Sequence[int]) -> None:
         """Sample only slots below these sequences, one for each writer. Forget earlier changes of priorities."""
@@ -33,5 +33,5 @@ class TableDraws:
         self._native.take_back()
 
     def capsule(self) -> object:
-        """What native code takes. See ``native/kernels/include/penstock/kernels/draws.hpp``."""
+        """What native code takes. See ``native/kernels/include/penstock/kernels/minibatches.hpp``."""
         return self._native.capsule()

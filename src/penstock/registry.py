@@ -44,6 +44,8 @@ class Runtime(NamedTuple):
     """Description for ``--help``."""
     processes: bool
     """Whether each placement group has its own process. Only then may one group wait for another."""
+    machines: bool = False
+    """Whether nodes may run on several machines. Only on one machine do all of them share memory."""
     joined: str | None = None
     """``module:function`` of ``(program) -> context manager``: entered before a run touches its folder, so that a run
     without its cluster leaves nothing behind. ``None``: the runtime needs nothing beyond this machine."""
@@ -268,6 +270,7 @@ RUNTIMES = Registry(
             "penstock.cluster.launch:launch",
             "the same on all machines of a Ray cluster",
             processes=True,
+            machines=True,
             joined="penstock.cluster.launch:joined",
         ),
         "inline": Runtime(

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from penstock.config.schema import AUTO, RunConfig
 from penstock.errors import ConfigError
-from penstock.registry import compression_of
+from penstock.registry import RUNTIMES, compression_of
 
 __all__ = ["HANDED_ON", "HOGWILD", "SERVED", "Agreement", "agreement", "agreement_flags", "shards_of", "sync_mode_of"]
 
@@ -65,9 +65,9 @@ def agreement(run: RunConfig, *, from_table: bool) -> Agreement:
         raise ConfigError(f"{given[0]} is for several learners, and this run has one learner; give --learners as well")
     overlapping = run.sync_mode == "non_blocking"
     # Learners on several machines have a shard of the table each. Only those that step together can.
-    natural = SERVED if from_table and overlapping and run.runtime != "ray" else "allreduce"
+    natural = SERVED if from_table and overlapping and not RUNTIMES[run.runtime].machines else "allreduce"
     exchange = natural if run.exchange == AUTO else run.exchange
-    if run.runtime == "ray" and exchange == HOGWILD:
+    if RUNTIMES[run.runtime].machines and exchange == HOGWILD:
         instead = "allreduce" if from_table else SERVED
         raise ConfigError(
             f"--exchange {exchange} is for one machine: its learners add to one vector in shared memory; give "
@@ -125,5 +125,7 @@ def _why_not(run: RunConfig, exchange: str, pace: str, paces: tuple[str, ...]) -
         SERVED: "learners of a table do not wait for each other",
         HOGWILD: "learners wait for nothing, and always take the latest parameters",
     }.get(exchange, "all learners meet in rounds")
-    served = [f"--exchange {SERVED}"] if exchange in {"allreduce", "gossip"} and run.runtime != "ray" else []
+    served = (
+        [f"--exchange {SERVED}"] if exchange in {"allreduce", "gossip"} and not RUNTIMES[run.runtime].machines else []
+    )
     return f"--exchange {exchange}: {why}; try {' or '.join([*served, *(f'--pace {one}' for one in paces)])}"

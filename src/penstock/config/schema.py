@@ -346,13 +346,13 @@ def _check_together(run: RunConfig) -> None:
 
 def _check_cluster(run: RunConfig) -> None:
     """Check what only a run on a cluster has, and what it cannot have."""
-    if run.distributed and run.runtime != "ray":
+    if run.distributed and not RUNTIMES[run.runtime].machines:
         raise ConfigError(f"--distributed True is for --runtime ray, not {run.runtime}; leave out one of the two")
-    if run.address is not None and run.runtime != "ray":
+    if run.address is not None and not RUNTIMES[run.runtime].machines:
         raise ConfigError("--address names a Ray cluster; give --distributed True as well")
-    if run.resources is not None and run.runtime != "ray":
+    if run.resources is not None and not RUNTIMES[run.runtime].machines:
         raise ConfigError("--resources is what nodes ask a Ray cluster for; give --distributed True as well")
-    if run.policy_placement == "node" and run.runtime == "ray":
+    if run.policy_placement == "node" and RUNTIMES[run.runtime].machines:
         raise ConfigError(
             "--policy_placement node needs environments on the learner's machine; leave it out, or give --runtime local"
         )

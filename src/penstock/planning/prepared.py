@@ -35,7 +35,7 @@ from penstock.policies.architecture import kind_of
 from penstock.policies.description import inlined
 from penstock.processes.probing import probe_apart
 from penstock.processes.starts import Processes
-from penstock.registry import UPDATES, load
+from penstock.registry import RUNTIMES, UPDATES, load
 from penstock.types import BackendSpec, EnvReference
 
 __all__ = ["Prepared", "prepare"]
@@ -110,8 +110,8 @@ def prepare(config: Config, processes: Processes, given: Given | None = None) ->
     given = given or Given()
     environment = given.environment(run)
     source = reference(environment)
-    # With `inline` the environment is made in this process, where a debugger can see it.
-    look = probe if run.runtime == "inline" else partial(probe_apart, processes)
+    # A runtime without processes makes the environment in this one, where a debugger can see it.
+    look = partial(probe_apart, processes) if RUNTIMES[run.runtime].processes else probe
     algorithm = find_algorithm(run.algo)
     check_learn(algorithm)
     profile = look(
@@ -188,7 +188,8 @@ def _place(config: Config, inference: str, spec: AlgorithmSpec) -> Place:
     run = config.run
     if run.policy_placement != "auto":
         return run.policy_placement
-    if inference != "native" or run.runtime != "local":
+    runtime = RUNTIMES[run.runtime]
+    if inference != "native" or runtime.machines or not runtime.processes:
         return "env"
     return placed(sum(network.num_parameters for network in spec.policy.networks), run.num_envs)
 

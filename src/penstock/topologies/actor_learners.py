@@ -12,6 +12,7 @@ from penstock.nodes.learner import SharedParameterSettings, StreamFollowerSettin
 from penstock.nodes.learner.gradient_slot import batch_board_specs, batch_slot_specs
 from penstock.program.graph import Board, NodeSpec, Program, Stream
 from penstock.program.plan import Plan
+from penstock.registry import RUNTIMES
 from penstock.topologies.learners import (
     keeper_settings,
     learner_imports,
@@ -42,7 +43,7 @@ def build(plan: Plan) -> Program:
             f"--backend {run.backend} does not run --algo {run.algo} here: every environment process would compile; "
             "try --backend auto"
         )
-    if run.runtime == "ray":
+    if RUNTIMES[run.runtime].machines:
         raise ConfigError(f"--algo {run.algo} stays on one machine: leave --runtime ray out")
     envs = env_names(plan)
     learners = tuple(f"learner.{worker}" for worker in range(plan.num_workers))

@@ -10,7 +10,7 @@ from penstock.nodes.learner import FollowerSettings, ParameterSettings, paramete
 from penstock.nodes.learner.gradient_slot import board_specs, slot_specs
 from penstock.program.graph import Board, NodeSpec, Program, Stream
 from penstock.program.plan import Plan
-from penstock.registry import compression_of
+from penstock.registry import RUNTIMES, compression_of
 from penstock.topologies.learners import (
     follower_names,
     gradients_waiting,
@@ -48,7 +48,7 @@ def _apart(plan: Plan, agreed: Agreement) -> Program:
             f"--{name} {asked[name]} needs learners that take each step together: with --learners {run.learners} give "
             "--exchange allreduce"
         )
-    if run.runtime == "ray" and spec.replay()[1].priorities is not None:
+    if RUNTIMES[run.runtime].machines and spec.replay()[1].priorities is not None:
         raise ConfigError(
             f"--exchange {agreed.exchange} is for one machine here: its learners rank the rows of one table in shared "
             "memory; give --exchange allreduce, or --runtime local"

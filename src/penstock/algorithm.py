@@ -60,7 +60,7 @@ class ReplaySchedule:
     min_rows: int
     """Rows in the table before the first gradient step."""
     reuse: float
-    """If rows are slow to come in non-blocking mode, the learner takes up to so many times the gradient steps due."""
+    """Most gradient steps as a multiple of those due, if rows are slow to come in non-blocking mode."""
     reset_every: int = 0
     """Gradient steps after which all networks and their optimizers begin anew; 0: never."""
 
@@ -104,7 +104,7 @@ class TableSpec:
     """Number of rows of all lanes together."""
     gamma: float
     n_step: int = 1
-    """A sampled ``reward`` sums up to so many steps. ``discount`` multiplies the value of ``next.<field>``."""
+    """A sampled ``reward`` sums at most this many steps. ``discount`` multiplies the value of ``next.<field>``."""
     priorities: Priorities | None = None
     """``None``: all rows are equally likely."""
     reward_limit: float = math.inf
@@ -154,7 +154,7 @@ class AlgorithmSpec:
         return self.schedule, self.table
 
     def rows(self, units: int, num_steps: int) -> int:
-        """Rows of so many units of a minibatch, from rollouts of ``num_steps`` steps."""
+        """Rows of ``units`` units of a minibatch, from rollouts of ``num_steps`` steps."""
         if self.unit == "row":
             return units
         sequences = None if self.table is None else self.table.sequences
@@ -347,7 +347,7 @@ class Fused(NamedTuple):
     targets: Callable[[Tensors, Tensors], Tensors]
     statistics: Callable[[Tensors, Tensors], Tensors]
     update: Callable[[StreamShape, int], FusedUpdate]
-    """``(shape, threads) -> FusedUpdate`` for the rows of such a stream, on so many threads."""
+    """``(shape, threads) -> FusedUpdate`` for the rows of such a stream."""
 
 
 class FusedReplayUpdate(Protocol):

@@ -42,7 +42,7 @@ class Asked(NamedTuple):
     episodes: int
     seed: int
     seconds: float | None
-    """After so many seconds no episode begins, except the first 5; ``None``: no limit."""
+    """Seconds after which no episode begins, except the first 5; ``None``: no limit."""
     quiet: bool
     """No display."""
 

@@ -153,7 +153,7 @@ def table_in_file(path: Path, rings: Rings, found: Found) -> str:
 
 
 def table_in_memory(count: int) -> str:
-    """One line on a replay table of so many bytes in memory; empty if they are few."""
+    """One line on the memory of a replay table; empty if it takes little."""
     return f"the replay table takes {bytes_text(count)} of memory; {_LESS}" if count >= _LARGE_TABLE else ""
 
 

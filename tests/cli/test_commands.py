@@ -422,7 +422,7 @@ def test_export_and_verify_find_the_run_and_say_what_to_type(monkeypatch, run, c
     assert calls.pop() == (run.path, {**options, "noise": False, "observations": 256})
     assert main(["verify", "a policy", "--against", "latest", "--error", "0.5", *logs]) == 1
     assert capsys.readouterr().out == "a table\n"
-    options = {"against": run.path, "checkpoint": None, "observations": 1000, "seed": None}
+    options = {"against": run.path, "checkpoint": None, "observations": None, "seed": None}
     assert calls.pop() == ("a policy", (1.0, 0.5), (0.99, 0.02), options)
     assert main(["verify", "a policy", "--json"]) == 1
     assert json.loads(capsys.readouterr().out) == {"passed": False}

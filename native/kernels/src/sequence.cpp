@@ -26,7 +26,7 @@ public:
         const std::ptrdiff_t panel = column / kPanel * kPanel;
         return values_.data() + panel * depth_ + std::ptrdiff_t{k} * width(column) + column % kPanel;
     }
-    // c = init + a times this, for so many rows.
+    // c = init + a times this, row by row.
     void product(const float* a, std::ptrdiff_t a_row, const float* init, std::ptrdiff_t init_stride, float* c,
                  std::ptrdiff_t c_stride, std::int32_t rows) const {
         for (std::int32_t column = 0; column < columns_; column += kPanel) {

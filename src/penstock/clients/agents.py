@@ -19,7 +19,7 @@ from penstock.errors import ConfigError
 __all__ = ["AgentsClient"]
 
 _MOST = 64
-"""A server takes so many requests of one connection at a time."""
+"""Requests of one connection that a server takes at a time."""
 
 
 class AgentsClient:

@@ -32,7 +32,7 @@ GIVEN_UP_S = SILENCE_S - 4.0
 START_S = 120.0
 """The same for one that has not answered yet: its Python has to start."""
 FRESH_S, FRESH_BYTES = 2.0, 5e6
-"""Besides the checkpoints that are due, a copy gets one every two seconds, but no more than so many bytes a second."""
+"""Besides the checkpoints that are due, a copy gets one every two seconds, but no more bytes a second than these."""
 END_S = 5.0
 PAUSE_S = 3.0
 """So long after a deputy was given up, the next one is appointed."""

@@ -171,7 +171,7 @@ class ModelsOptions:
     )
     prune: int | None = _option(
         None,
-        "remove all versions but the latest so many, the best, pinned ones, and those of --keep_every",
+        "remove all versions but the latest ones (this many), the best, pinned ones, and those of --keep_every",
         min=1,
     )
     keep_every: int = _option(0, "with --prune: also keep versions whose update is a multiple of this", min=0)

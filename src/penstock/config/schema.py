@@ -71,7 +71,7 @@ class RunConfig:
         "that is at least 8",
         min=1,
         max=1_000_000,
-        fixed="its checkpoints hold the state of so many lanes",
+        fixed="its checkpoints hold the state of each lane",
     )
     num_workers: int | Literal["auto"] = _setting(
         "auto",
@@ -181,7 +181,7 @@ class RunConfig:
     )
     accumulate: int = _setting(
         1,
-        "split each minibatch into so many parts and average their gradients before the step; for minibatches too "
+        "split each minibatch into this many parts and average their gradients before the step; for minibatches too "
         "large for memory",
         min=1,
     )
@@ -270,7 +270,7 @@ class RunConfig:
     )
     idle_seconds: float = _setting(
         60.0,
-        "games: a session without a request for so many seconds has vanished, and its episode ends as truncated",
+        "games: seconds without a request after which a session has vanished, and its episode ends as truncated",
         min=1,
     )
     keep_episodes: int = _setting(

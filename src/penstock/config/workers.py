@@ -18,7 +18,7 @@ def auto_num_workers(num_envs: int, cores: int, *, lock_step: bool, sharing: int
         num_envs: lanes of the run.
         cores: cores that this process may run on.
         lock_step: collection and learning take turns.
-        sharing: learners that own an equal share of the processes each. There are at least so many processes.
+        sharing: learners that own an equal share of the processes each. There are at least as many processes.
 
     Raises:
         ConfigError: the lanes cannot be split evenly among the learners.

@@ -273,7 +273,7 @@ def rehearse(
         num_steps: steps of a rollout.
         keep_episodes: how many episodes are kept as files.
         idle_seconds: a session without a request for so long has vanished.
-        patience: the rehearsal fails if no game asks for so many seconds.
+        patience: seconds without a request of any game after which the rehearsal fails.
         arguments: of the agent's constructor.
 
     Raises:

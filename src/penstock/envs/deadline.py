@@ -12,7 +12,7 @@ __all__ = ["deadline"]
 
 @contextlib.contextmanager
 def deadline(seconds: float, what: str) -> Iterator[None]:
-    """Break off the ``with`` block after so many seconds, by a signal.
+    """Break off the ``with`` block after ``seconds``, by a signal.
 
     There is no limit in other threads than the main one, while someone else has set the alarm, and in native code that
     does not return.

@@ -154,7 +154,7 @@ class _Agents:
     """The agents of one game or several, as a vector environment that resets them in the same step.
 
     Args:
-        num_envs: lanes. Games are taken until they have so many agents; those beyond get zeros as actions.
+        num_envs: lanes. Games are taken until they have as many agents; those beyond get zeros as actions.
         port: to listen at; 0: a free one.
         wait: longest time for a game to connect, in seconds.
         command: starts a game; empty: somebody else does.

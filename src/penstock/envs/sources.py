@@ -114,7 +114,7 @@ def open_source(
 
     Args:
         env: as in ``find``. A factory with the parameter ``num_envs`` is called once and must return a vector
-            environment of so many lanes. Any other factory is called once for each lane.
+            environment with these lanes. Any other factory is called once for each lane.
         vector: as in ``find``.
         num_lanes: how many lanes to step.
         first_lane: number of the first one, for error texts.

@@ -41,7 +41,7 @@ def spaces_of(
     Args:
         observation_space: of one environment. A MultiDiscrete or MultiBinary counts as a Box of integers.
         action_space: of one environment.
-        stack: how frames are stacked. It applies to each field whose first axis has so many frames.
+        stack: how frames are stacked. It applies to each field whose first axis has as many frames.
         ignore_obs: fields to leave out, as in ``used_fields``.
 
     Raises:

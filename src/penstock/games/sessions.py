@@ -38,7 +38,7 @@ _TICKS = ("decode", "encode", "on_tick", "on_episode")
 _WAITING = 64
 """Requests of one session that wait behind its present one."""
 _RECONNECT_S = 10.0
-"""A session whose connection is gone has vanished after so many seconds."""
+"""Seconds after which a session whose connection is gone has vanished."""
 _SAY_S = 10.0
 """Seconds between two lines in the log about requests that do not fit."""
 _CONTENT = "application/octet-stream"

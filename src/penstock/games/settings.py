@@ -31,4 +31,4 @@ class GamesSettings:
     keep_episodes: int
     """How many of the latest episodes are kept as files."""
     patience: float
-    """The run ends if no game has asked for so many seconds."""
+    """Seconds without a request of any game after which the run ends."""

@@ -80,7 +80,7 @@ class Report(NamedTuple):
 
 
 def report_specs(episodes: int) -> tuple[ArraySpec, ...]:
-    """The arrays of a slot for one report with the returns of at most so many episodes."""
+    """The arrays of a slot for one report with the returns of at most ``episodes`` episodes."""
     return (
         ArraySpec("length", (), "int64"),
         ArraySpec("text", (_TEXT_BYTES,), "uint8"),

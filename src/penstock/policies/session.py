@@ -19,7 +19,7 @@ __all__ = ["Session", "no_carry"]
 
 
 def no_carry(policy: PolicySpec, lanes: int) -> Arrays:
-    """The carry of so many lanes that begin an episode: name -> zeros ``[lanes, ...]``."""
+    """The carry of lanes that begin an episode: name -> zeros ``[lanes, ...]``."""
     return {spec.name: np.zeros((lanes, *spec.shape), spec.dtype) for spec in policy.carry}
 
 

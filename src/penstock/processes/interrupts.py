@@ -16,7 +16,7 @@ class Interrupts:
     """Counts interrupts inside its ``with`` block instead of raising KeyboardInterrupt.
 
     Args:
-        patience: the interrupt after so many raises KeyboardInterrupt. ``None``: none does.
+        patience: interrupts that are only counted. The next one raises KeyboardInterrupt. ``None``: none does.
 
     An ignored signal stays ignored and is not counted. Nohup and a shell's background jobs start a process like that.
 

@@ -38,7 +38,7 @@ def table_memory(program: Program) -> int:
 
 
 def check_machine(program: Program, processes: int) -> None:
-    """Check that a program in so many processes fits into this machine: its memory, disk and open files.
+    """Check that a program and its processes fit into this machine: its memory, disk and open files.
 
     Raises:
         ResourceError: it has not. The line says how much is needed, how much there is, and what to type.

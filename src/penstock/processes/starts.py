@@ -77,7 +77,7 @@ class Processes(Warded):
             entry: its "module:function"; see ``begin``.
             numbers: the function's first arguments.
             descriptors: that it inherits; their numbers are the next arguments. The caller may close them.
-            threads: at most so many threads for numerical libraries.
+            threads: most threads of numerical libraries.
             imports: modules that take long to import. One template imports them for all processes that name the same.
 
         Raises:

@@ -68,7 +68,7 @@ class NodeSpec:
     group: str
     threads: int = 1
     silence_limit_s: float = 60.0
-    """After so many seconds without a sign of life, the node counts as hung. Announced long work is not silence."""
+    """Seconds without a sign of life after which the node counts as hung. Announced long work is not silence."""
     niceness: int = 0
     """Priority of its process, as ``nice`` counts: a higher number yields to others. A group uses its lowest number."""
     core: int | None = None
@@ -121,7 +121,7 @@ class Table:
     file: Path | None = None
     """The table and its trees lie in this file, which outlives the run. ``None``: they lie in the run's segment."""
     shards: int = 1
-    """The writers are shared equally, in order, by so many shards. A shard has its priorities and its limit for
+    """The writers are shared equally, in order, by this many shards. A shard has its priorities and its limit for
     itself."""
 
     @property
@@ -266,7 +266,7 @@ class Program:
     max_restarts: int = 0
     """A dead process is started again at most so often without progress in between. 0: its death ends the run."""
     stall_limit_s: float = math.inf
-    """A run without progress for so many seconds ends."""
+    """Seconds without progress after which a run ends."""
     address: str | None = None
     """The cluster that runs the program, for a runtime that needs one. ``None``: the runtime finds or starts one."""
     demands: Mapping[str, Mapping[str, float]] = field(default_factory=dict)

@@ -94,7 +94,7 @@ class EvaluationPlan:
     episodes: int
     seed: int
     seconds: float | None
-    """After so many seconds no further episode begins, except the first five. ``None``: no limit."""
+    """Seconds after which no further episode begins, except the first five. ``None``: no limit."""
     quiet: bool
     """No display."""
     deaths: Path

@@ -18,7 +18,7 @@ _JOINING = ("continues", "steps_before")
 _LARGEST = "largest_priority"
 _PLACES = ("final_slot", "final_t", "final_lane")
 _PART_BYTES = 64 << 20
-"""At most so many bytes are copied from one table to another at a time."""
+"""Most bytes that are copied from one table to another at a time."""
 
 
 def contents(table: Table, taken: Sequence[int], tree: Ranks | None = None) -> Arrays:
@@ -41,7 +41,7 @@ def contents(table: Table, taken: Sequence[int], tree: Ranks | None = None) -> A
 
 
 def contents_bytes(specs: Sequence[ArraySpec], slots: int) -> int:
-    """Most bytes that the rows of so many slots (of all writers) take in ``contents``, without side areas."""
+    """Most bytes that the rows of ``slots`` slots (of all writers) take in ``contents``, without side areas."""
     fields = {*_row_fields(specs), *_carry(specs)}
     return slots * sum(spec.nbytes for spec in specs if spec.name in fields)
 

@@ -17,16 +17,16 @@ class RateLimiter:
     """
 
     min_rows: int
-    """No row is sampled before the table holds so many."""
+    """No row is sampled before the table holds this many."""
     steps_per_row: float
     """Gradient steps for each row."""
     tolerance: int
-    """Collecting is ahead of the gradient steps by at most so many rows."""
+    """Most rows by which collecting is ahead of the gradient steps."""
     reuse: float
     """Most gradient steps for each row, as a multiple of ``steps_per_row``; at least 1."""
 
     def due(self, rows: int) -> int:
-        """Gradient steps that so many rows make due."""
+        """Gradient steps that ``rows`` rows make due."""
         return max(0, math.floor((rows - self.min_rows) * self.steps_per_row))
 
     def paid(self, rows: int, owed: int) -> int:
@@ -34,7 +34,7 @@ class RateLimiter:
         return rows - (math.ceil(owed / self.steps_per_row) if owed else 0)
 
     def spare(self, rows: int, steps: int) -> int:
-        """Gradient steps that may be taken while no row comes, after ``steps`` steps for so many rows.
+        """Gradient steps that may be taken while no row comes, after ``steps`` steps for ``rows`` rows.
 
         0 at a ``reuse`` of 1. Then even steps that a resume without its table has left out are not made up for.
         """

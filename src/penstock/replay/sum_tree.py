@@ -46,7 +46,7 @@ class SumTree:
 
     @staticmethod
     def required(capacity: int) -> int:
-        """Bytes that a tree of so many rows takes: about 8.6 a row."""
+        """Bytes that a tree takes: about 8.6 a row."""
         return _native.SumTree.required(capacity)
 
     def set(self, first: int, stamp: int, priorities: Array) -> None:

@@ -17,7 +17,7 @@ from penstock.types import Array, Arrays, Box, Discrete, Spaces
 __all__ = ["estimated_return"]
 
 _WIDTH = 256
-"""Wider observations are projected to so many numbers."""
+"""Most numbers of an observation; wider ones are projected to them."""
 _FEATURES = 512
 _CHUNK = 1024
 

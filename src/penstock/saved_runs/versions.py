@@ -137,7 +137,7 @@ def prune(folder: RunFolder, keep: int, every: int = 0) -> list[str]:
 
     Args:
         folder: of the run. It must not be training.
-        keep: the latest so many stay.
+        keep: how many of the latest stay.
         every: those whose update is a multiple of this stay; 0: none for that reason.
 
     Raises:

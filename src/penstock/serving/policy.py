@@ -78,7 +78,7 @@ class Policy(ABC):
 
     @abstractmethod
     def begin(self, lanes: int) -> Lanes:
-        """Begin to act in so many lanes, without checks."""
+        """Begin to act in these lanes, without checks."""
 
     def __repr__(self) -> str:
         """Algorithm, environment and backend, then observation fields, actions and memory: one line."""
@@ -90,7 +90,7 @@ class Policy(ABC):
         return f"<Policy: {'; '.join(parts)}>"
 
     def session(self, lanes: int = 1) -> "PolicySession":
-        """Begin to act in so many lanes, each at the beginning of an episode.
+        """Begin to act in these lanes, each at the beginning of an episode.
 
         Raises:
             UsageError: ``lanes`` is no whole number of at least 1.

@@ -41,7 +41,7 @@ class RunPolicy(Policy):
         backend.load(published)
 
     def begin(self, lanes: int) -> Lanes:
-        """Begin to act in so many lanes, without checks."""
+        """Begin to act in these lanes, without checks."""
         session = Session(self._spec, self.spaces.action, np.arange(lanes))
         if lanes and isinstance(self.backend, Binds):
             return _BoundLanes(self.spaces, self._spec, self.backend, session)

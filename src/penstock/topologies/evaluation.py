@@ -13,9 +13,9 @@ from penstock.topologies.training import OPEN_LIMIT_S, policy_imports, step_limi
 __all__ = ["build"]
 
 WAITING_TICKETS = 64
-"""At least so many tickets wait for players, so that no player waits for the judge."""
+"""Least number of tickets that wait for players, so that no player waits for the judge."""
 ALARM_S = 5.0
-"""A player breaks off a step that takes too long. If it cannot, it counts as hung so many seconds later."""
+"""A player breaks off a step that takes too long. If it cannot, it counts as hung this many seconds later."""
 
 
 def build(plan: EvaluationPlan) -> Program:

@@ -178,7 +178,7 @@ class _Copy:
         self.device = torch.empty_like(rows, device=device)
 
     def send(self, slot: int, slots: int) -> None:
-        """Start copying the rows of one of so many slots. All later work of the device waits for the copy."""
+        """Start copying the rows of one slot of the batch. All later work of the device waits for the copy."""
         rows = len(self._host) // slots
         part = slice(slot * rows, (slot + 1) * rows)
         self._staging[part].copy_(self._host[part])

@@ -9,7 +9,7 @@ __all__ = ["made_up_inputs", "made_up_rollout", "made_up_sample"]
 
 
 def made_up_inputs(spec: AlgorithmSpec, spaces: Spaces, lanes: int) -> Arrays:
-    """The inputs of ``act`` for so many lanes."""
+    """The inputs of ``act`` for these lanes."""
     carry = {part.name: np.zeros((lanes, *part.shape), part.dtype) for part in spec.policy.carry}
     return {
         **_observed(spaces, spaces.obs_specs(), (lanes,)),

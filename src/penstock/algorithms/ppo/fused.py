@@ -130,7 +130,7 @@ class ScheduledUpdate:
 
     @contextlib.contextmanager
     def _paced(self, units: int) -> Iterator[int]:
-        """The number of threads for so many units of a minibatch. What it encloses is measured."""
+        """The number of threads for ``units`` units of a minibatch. What it encloses is measured."""
         work = units * self._work
         threads, begun = self._pace.threads(work), time.perf_counter()
         yield threads

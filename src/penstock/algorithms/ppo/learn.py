@@ -80,7 +80,7 @@ def actor_critic(
     normalize_advantage: bool,
 ) -> Algorithm:
     """The functions of an on-policy actor-critic with this loss ``(state, minibatch)`` and this optimizer."""
-    # A unit of a minibatch is a row, or with memory a lane of so many steps.
+    # A unit of a minibatch is a row, or with memory a lane of ``num_steps`` steps.
     steps = (config.num_steps,) if policy.graph.carry else ()
     noise = tuple((part.name, NoiseSpec("uniform", (*steps, *part.shape))) for part in policy.graph.dropout)
     return Algorithm(

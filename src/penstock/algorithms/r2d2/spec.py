@@ -39,7 +39,7 @@ class R2D2Config(LadderConfig, SequenceConfig, ValueConfig):
 
     num_steps: int = tunable(
         16,
-        "steps of each lane between two updates of the acting policy; sequences begin every so many steps, so that "
+        "steps of each lane between two updates of the acting policy; a sequence begins each time, so that "
         "fewer steps let more of them overlap (usual: 8 to 40)",
         min=1,
         fixed=BY_LANES,

@@ -18,7 +18,7 @@ class Agents:
     """The agents of one game or several, as a vector environment that resets them in the same step.
 
     Args:
-        num_envs: lanes. Games are taken until they have so many agents; those beyond get zeros as actions.
+        num_envs: lanes. Games are taken until they have as many agents; those beyond get zeros as actions.
         games: connects one game after the other.
         masks: use action masks even if no agent has one at its first question.
     """

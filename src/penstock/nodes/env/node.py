@@ -36,7 +36,7 @@ BOUND_SLOTS = 1024
 """So many slots of a table stay bound. Binding a slot takes as long as some steps; a bound slot takes some KB."""
 
 SKIP_LIMIT = 100
-"""After so many spoilt rollouts in a row, the next one is an error."""
+"""Spoilt rollouts in a row after which the next one is an error."""
 
 
 class _Slot(NamedTuple):

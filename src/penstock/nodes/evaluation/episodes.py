@@ -50,7 +50,7 @@ class PlaySettings:
         return backend
 
     def open_source(self, lanes: int, seed: int) -> EnvSource:
-        """The environments of so many lanes. ``seed`` is for sources that seed themselves."""
+        """The environments of these lanes. ``seed`` is for sources that seed themselves."""
         mask = self.spaces.mask
         return open_source(
             self.env, self.vector, lanes, seed=seed, ignore_obs=self.ignore_obs, mask=mask, masks=self.masks

@@ -35,7 +35,7 @@ class JudgeSettings:
     """The published parameters and statistics that are judged."""
     episodes: int
     seconds: float | None
-    """After so many seconds only the first episodes may still begin; ``None``: no limit."""
+    """Seconds after which only the first episodes may still begin; ``None``: no limit."""
     stall_timeout: float
     """Seconds without an answer after which the evaluation is given up."""
     quiet: bool

@@ -56,7 +56,7 @@ def board_specs(shared: Sequence[ArraySpec], learners: int) -> tuple[ArraySpec, 
 
 
 def batch_board_specs(shared: Sequence[ArraySpec], learners: int, rollouts: int) -> tuple[ArraySpec, ...]:
-    """The board of learners that have batches of their own: each learner's batch of so many ``rollouts``.
+    """The board of learners that have batches of their own: each learner's batch of ``rollouts`` rollouts.
 
     ``batch`` has the sequences of its rollouts, or -1 while none of its gradients is settled. ``batch_settled`` is the
     number of its gradients that are settled, ``batch_applied`` of those that were applied.
@@ -113,7 +113,7 @@ def batch_slot_specs(
     rollouts: int,
     compression: Decoder | None = None,
 ) -> tuple[ArraySpec, ...]:
-    """The slot of a learner that has batches of its own, of so many ``rollouts``.
+    """The slot of a learner that has batches of its own, of ``rollouts`` rollouts.
 
     ``rollouts`` has the sequences of the rollouts, and -1 in place of those that are missing. ``last`` says that they
     are done with, ``stale`` that they are too old and have no gradient.
@@ -215,7 +215,7 @@ def name_bytes(name: str) -> Array:
 
 
 def _nbytes(compression: Decoder | None, size: int) -> int:
-    """Bytes of a vector with so many numbers. A multiple of 4, so that the next one begins at a float32."""
+    """Bytes of a vector with ``size`` numbers. A multiple of 4, so that the next one begins at a float32."""
     return 4 * size if compression is None else -(-compression.nbytes(size) // 4) * 4
 
 

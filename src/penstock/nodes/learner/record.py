@@ -86,7 +86,7 @@ def parameter_record_specs(
 def shared_record_specs(
     spec: AlgorithmSpec, num_envs: int, learners: int, rollouts: int, *, shaped: bool = False
 ) -> tuple[ArraySpec, ...]:
-    """The arrays of the commit record of a `SharedParameterNode`, whose learners have batches of so many ``rollouts``.
+    """The arrays of the commit record of a `SharedParameterNode`, whose learners have batches of ``rollouts`` rollouts.
 
     - ``settled``: number of each learner's last step that was applied or dropped.
     - ``applied``, ``too_old``: how many steps were applied, and how many dropped.

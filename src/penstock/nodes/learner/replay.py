@@ -199,7 +199,7 @@ class ReplayLearnerNode(WorkingNode):
             self._steps.take_back()
 
     def _note_paid(self, rows: int) -> None:
-        """Note that all gradient steps of so many rows are done: of each shard its share.
+        """Note that all gradient steps of the first ``rows`` rows are done: of each shard its share.
 
         Call it before the environment nodes' bell rings.
         """

@@ -9,11 +9,11 @@ if TYPE_CHECKING:  # which takes longer to import than all the rest
 __all__ = ["PID_BYTES", "START_FDS", "as_message", "take_message"]
 
 HEAD_BYTES = 4
-"""A message is the length of its body in so many bytes, least first, and its body: a tuple as ``marshal`` writes it."""
+"""Bytes of a length, least first. A message is a length and a body: a tuple as ``marshal`` writes it."""
 PID_BYTES = 8
-"""A template answers with a process id in so many bytes, least first. The first answer is 0: it is ready."""
+"""Bytes of a process id, least first, with which a template answers. The first answer is 0: it is ready."""
 START_FDS = 16
-"""At most so many descriptors are passed to a process."""
+"""Most descriptors that are passed to a process."""
 
 
 def as_message(content: "tuple[Any, ...]") -> bytes:

@@ -51,7 +51,7 @@ class BundlePolicy(Policy):
         self.runner = GraphRunner(bundle, model, provider)
 
     def begin(self, lanes: int) -> Lanes:
-        """Begin to act in so many lanes, without checks."""
+        """Begin to act in these lanes, without checks."""
         return _Lanes(self.facts, self.runner, lanes)
 
 

@@ -28,7 +28,7 @@ class ServedPolicy(Protocol):
     spaces: Spaces
 
     def session(self, lanes: int = 1) -> ServedSession:
-        """Begin to act in so many lanes."""
+        """Begin to act in these lanes."""
         ...
 
     def fields(self, obs: object, action_mask: object = None) -> tuple[Arrays, bool]:

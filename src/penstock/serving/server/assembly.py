@@ -184,7 +184,7 @@ async def open_endpoint(name: str, source: Source, limits: Limits, start: StartE
 async def start_engine(
     source: Source, policy: ServedPolicy, returns: Returns, *, workers: int, balance: str, limits: Limits
 ) -> Engine:
-    """The engine of one version: so many worker processes, or the process that owns the sockets.
+    """The engine of one version: worker processes, or the process that owns the sockets.
 
     Args:
         source: of the version.
@@ -205,7 +205,7 @@ async def start_engine(
 
 
 class AtMost(logging.Filter):
-    """Lets so many lines a second pass. Whoever breaks many connections must not fill the disk."""
+    """Lets a few lines a second pass. Whoever breaks many connections must not fill the disk."""
 
     def __init__(self, lines: int) -> None:
         super().__init__()

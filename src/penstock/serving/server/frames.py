@@ -41,7 +41,7 @@ class Layout(NamedTuple):
 
 
 def size_of(specs: Sequence[ArraySpec], rows: int) -> int:
-    """Bytes of the arrays of so many rows."""
+    """Bytes of the arrays of ``rows`` rows."""
     return rows * sum(math.prod(spec.shape) * np.dtype(spec.dtype).itemsize for spec in specs)
 
 

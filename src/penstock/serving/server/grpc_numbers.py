@@ -52,7 +52,7 @@ class Numbers:
         return found if len(found) <= most else None
 
     def array(self, count: int) -> Array | None:
-        """The numbers as ``[count]``; ``None`` if there are not so many, or if the bytes hold no such numbers."""
+        """The numbers as ``[count]``; ``None`` if their count is another, or if the bytes hold no such numbers."""
         data = self._data()
         if self._kind in FLOATS:
             width = FLOATS[self._kind].size

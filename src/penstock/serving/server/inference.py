@@ -157,8 +157,8 @@ class Model:
             name: of the input.
             datatype: of the request; must be the model's.
             shape: of the request, with the batch.
-            data: bytes, little-endian; or numbers, flat or nested as ``shape`` says; or a function that reads so many
-                numbers, and gives ``None`` if there are not so many.
+            data: bytes, little-endian; or numbers, flat or nested as ``shape`` says; or a function that reads
+                that count of numbers, and gives ``None`` if there are more or fewer.
 
         Raises:
             Refusal: it is no input of this model, or does not fit it (400).

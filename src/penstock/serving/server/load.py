@@ -52,7 +52,7 @@ class Measured(NamedTuple):
         return self.ticks / self.seconds
 
     def percentile(self, share: float) -> float:
-        """The latency that so many percent of the ticks did not exceed."""
+        """The latency that ``share`` percent of the ticks did not exceed."""
         return float(np.percentile(self.latency, share)) if self.ticks else float("nan")
 
     def line(self) -> str:
@@ -64,7 +64,7 @@ class Measured(NamedTuple):
 def converse(
     host: str, port: int, conversations: Sequence[Conversation], seconds: float, tls: ssl.SSLContext | None = None
 ) -> Measured:
-    """Let a client hold each conversation for so many seconds, over TLS if that is given.
+    """Let a client hold each conversation for ``seconds``, over TLS if that is given.
 
     Raises:
         ResourceError: the server cannot be reached.

@@ -25,7 +25,7 @@ log = logging.getLogger("penstock.serve")
 EPISODE_BYTES = 16 << 20
 """Of an episode with more rows the first ones are kept."""
 _HELD_BYTES = 256 << 20
-"""At most so many bytes of rows are in memory; episodes that would need more are lost."""
+"""Most bytes of rows in memory; episodes that would need more are lost."""
 _WAITING = 1024
 """Episodes that wait for the disk; further ones are lost."""
 _LARGEST = float(np.finfo(np.float32).max)

@@ -217,7 +217,7 @@ class CompiledStepper:
             values.copy_(part[name])
 
     def _generate_noise(self, phase: int, part: int, rows: int) -> None:
-        """Generate the noise of a phase for one part of a minibatch of so many rows. Learners have different noise."""
+        """Generate the noise of a phase for one part of a minibatch. Learners have different noise."""
         if self._buffers.noise[phase]:
             first_row = self._learner * rows + part * self._size
             for name, values in self._clock.noise(phase, first_row, self._size).items():

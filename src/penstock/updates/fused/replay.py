@@ -167,7 +167,7 @@ class FusedLearner(_TableUpdater):
         return steps
 
     def take_steps(self, keys: StepKeys, steps: int, progress: float, threads: int) -> None:
-        """Sample and take so many gradient steps on so many threads."""
+        """Sample and take ``steps`` gradient steps on ``threads`` threads."""
         if self._minibatches is None:
             raise TypeError("sample_from was not called")
         self._state["progress"][...] = progress

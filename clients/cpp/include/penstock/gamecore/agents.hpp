@@ -86,7 +86,7 @@ class Agents {
     }
 
   private:
-    static constexpr std::size_t kMost = 64;  // a server takes so many requests of one connection at a time
+    static constexpr std::size_t kMost = 64;  // requests of one connection that a server takes at a time
 
     // Which of them could not begin. Throws Lost, and Refused if another try would be of no use.
     std::vector<std::string> refused_starts(const std::vector<std::string>& agents, bool is_late) {

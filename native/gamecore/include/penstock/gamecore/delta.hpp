@@ -26,7 +26,7 @@ namespace delta {
 constexpr std::size_t kRun = 4;
 // A shift is taken if kShiftedRun bytes are equal there. The largest one that is tried has kMostShift bytes.
 constexpr std::size_t kShiftedRun = 8, kMostShift = 24;
-// After so many bytes without a run, a shift is looked for. The distance doubles, so that strange bytes take no long search.
+// Bytes without a run after which a shift is looked for. The distance doubles, so that strange bytes take no long search.
 constexpr std::size_t kReach = 32;
 
 template <class Word>

@@ -19,7 +19,7 @@ class RowReader {
   public:
     explicit RowReader(std::string_view body) : at_(body.data()), end_(body.data() + body.size()) {}
 
-    // Whether the body is such a tick with so many finite numbers. They are then in `row`, 4 bytes each.
+    // Whether the body is such a tick with `count` finite numbers. They are then in `row`, 4 bytes each.
     bool read(char* row, std::size_t count, std::optional<double>& reward) {
         if (!(token('{') && word("\"obs\"") && token(':') && token('['))) {
             return false;

@@ -85,7 +85,7 @@ class InferenceGrpc:
         return int(bound)
 
     async def end(self, seconds: float) -> None:
-        """Take no more calls and requests of streams, and finish those that were taken within so many seconds."""
+        """Take no more calls and requests of streams, and finish those that were taken, within ``seconds``."""
         self._ending.set_result(None)
         await self._server.stop(seconds)
 

@@ -144,7 +144,7 @@ def _send(
 
 
 def _parted(request: HttpRequest, most: int) -> tuple[dict[str, Any], memoryview]:
-    """The JSON of a request, which may hold so many values, and the bytes that follow it."""
+    """The JSON of a request, which may hold ``most`` values, and the bytes that follow it."""
     body, size = request.body, len(request.body)
     given = request.header(_HEAD_SIZE)
     if given:

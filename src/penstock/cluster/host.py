@@ -66,7 +66,7 @@ class Host:
         self._streams = {edge.writers[0]: memory for edge, memory in self._wiring.streams() if edge.writers != (RELAY,)}
         self._viewed: StreamMemory | None = None
         if (stream := viewed(program)) is not None:
-            self._viewed = StreamMemory(self._wiring.bytes_of(stream.name), stream.arrays, stream.slots)
+            self._viewed = self._wiring.stream(stream.name)
         self._sampled = sampled(program)
         self._followers = Followers(program, self._wiring, OWNER)
         self._logs = {edge.writer: edge for edge in program.edges if isinstance(edge, ActionLog)}

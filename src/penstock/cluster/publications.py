@@ -51,7 +51,7 @@ class Publications:
         self._rollouts: StreamMemory | None = None
         stream = viewed(program)
         if stream is not None:
-            self._rollouts = StreamMemory(wiring.bytes_of(stream.name), stream.arrays, stream.slots)
+            self._rollouts = wiring.stream(stream.name)
         self._table, self._wiring = sampled(program), wiring
         self._hosted: dict[Machine, HostedShards] = {}
         self._fed: set[Machine] = set()

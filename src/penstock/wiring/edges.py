@@ -124,6 +124,7 @@ class Wiring:
             for edge in self._edges.values()
             if isinstance(edge, Table) and edge.file is not None
         }
+        self._streams: dict[str, StreamMemory] = {}
         self.bells = Doorbells(memory[self._offsets["bells"] :], 1 + len(self._groups))
         self.counters = Counters(memory[self._offsets["counters"] :], self._lines, COUNTERS)
 
@@ -143,7 +144,16 @@ class Wiring:
         """Every stream with its structure. The caller owns no slot of it."""
         for edge in self._edges.values():
             if isinstance(edge, Stream):
-                yield edge, StreamMemory(self.bytes_of(edge.name), edge.arrays, edge.slots)
+                yield edge, self.stream(edge.name)
+
+    def stream(self, name: str) -> StreamMemory:
+        """The structure of a stream. The nodes of a process share it: its views of all slots take time and memory."""
+        edge = self._edges[name]
+        if not isinstance(edge, Stream):
+            raise TypeError(f"edge {name} is no stream")
+        if name not in self._streams:
+            self._streams[name] = StreamMemory(self.bytes_of(name), edge.arrays, edge.slots)
+        return self._streams[name]
 
     def table_memory(self, name: str) -> TableMemory:
         """The structure of a table."""

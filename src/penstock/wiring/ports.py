@@ -7,7 +7,6 @@ from time import monotonic_ns
 from typing import TypeVar
 
 from penstock.memory.counters import Counters
-from penstock.memory.stream import Stream as StreamMemory
 from penstock.memory.table import Table as TableMemory
 from penstock.nodes.contract import Balance
 from penstock.nodes.ports import (
@@ -100,7 +99,7 @@ class NodePorts:
         return edge
 
     def _stream_end(self, edge: Stream, others: tuple[str, ...]) -> StreamEnd:
-        memory = StreamMemory(self._wiring.bytes_of(edge.name), edge.arrays, edge.slots)
+        memory = self._wiring.stream(edge.name)
         handed_on = self._counters.cell(self.name, "handed_on")
         return StreamEnd(memory, self.incarnation, self.former, handed_on=handed_on, wake=self._waker(others))
 
@@ -159,8 +158,7 @@ class NodePorts:
         """All slots of a stream, for one who neither claims nor takes them."""
         if isinstance(self._wiring.edge(stream), Table):
             return self._wiring.table_memory(stream).arrays
-        edge = self._stream(stream)
-        return StreamMemory(self._wiring.bytes_of(stream), edge.arrays, edge.slots).arrays
+        return self._wiring.stream(stream).arrays
 
     def _bell_of(self, node: str) -> Callable[[], None]:
         """Rings the bell of a node's process, unless it is this one: its loop polls before it sleeps."""

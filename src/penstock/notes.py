@@ -39,7 +39,7 @@ _LARGE_TABLE = 256 << 20
 _LESS = "a smaller --capacity needs less"
 
 
-def ended_early(run: RunConfig, record: Arrays) -> tuple[str, ...]:
+def ended_early(run: RunConfig, record: Arrays, folder: Path) -> tuple[str, ...]:
     """One line on why a run ended before its timesteps; empty if it did not."""
     match why_done(record, run):
         case "target_return":
@@ -48,7 +48,9 @@ def ended_early(run: RunConfig, record: Arrays) -> tuple[str, ...]:
             return (f"stopped at its target: {average}, --target_return is {run.target_return:,.1f}",)
         case "early_stop":
             best, count = float(record["best_evaluation"]), int(record["since_best"])
-            return (f"stopped early: {count} evaluations without improvement, the best was {best:,.1f}",)
+            kept = f"penstock eval {shlex.quote(str(folder))} --checkpoint best"
+            why = f"stopped early: {count} evaluations without improvement, the best was {best:,.1f}"
+            return (f"{why}; this run ends with its latest policy, for the best one: {kept}",)
         case _:
             return ()
 

@@ -440,6 +440,8 @@ def _finish(
         log_final(folder.path, evaluation, updates, steps, float(record["elapsed_s"]))
         write_card(folder, prepared.config, steps, updates, evaluation)
     not_restored = begun_anew + sum(counts["not_restored"] for counts in outcome.counters.values())
-    early = () if outcome.interrupted else (*ended_early(run, record), *nothing_learned(prepared.spec, record))
+    early = (
+        () if outcome.interrupted else (*ended_early(run, record, folder.path), *nothing_learned(prepared.spec, record))
+    )
     notes = (*no_file, *skipped_rollouts(outcome.counters), *given_up, *early)
     return Result(folder.path, evaluation, policy, steps, updates, outcome.interrupted, not_restored, notes)

@@ -277,3 +277,19 @@ def test_an_environment_that_cannot_be_closed_fails_no_run_whose_work_is_saved(t
     result = train(tmp_path, "UnclosableEnv", eval_interval=1, eval_episodes=4, max_restarts=0)
     assert result.evaluation is not None
     assert (result.run_folder / "policy.onnx").exists()
+
+
+def test_in_lock_step_a_seed_stops_early_at_the_same_update_also_when_it_is_resumed(tmp_path: Path) -> None:
+    # A step size that is too large: returns rise and fall.
+    settings = {"env": "CartPole-v1", "timesteps": 4096, "num_steps": 64, "lr": 0.05, "eval_interval": 2}
+    ends = {"early_stop": 3, "eval_episodes": 4}
+    whole = penstock.train({**SMALL, **settings, **ends, "log_dir": str(tmp_path / "whole")}, quiet=True)
+    assert whole.steps < 4096
+    until = whole.steps - 3 * 64 * 2
+    first = penstock.train(
+        {**SMALL, **settings, **ends, "timesteps": until, "log_dir": str(tmp_path / "parts")}, quiet=True
+    )
+    again = penstock.resume(first.run_folder, timesteps=4096, quiet=True)
+    assert (again.steps, again.updates) == (whole.steps, whole.updates)
+    policies = [(result.run_folder / "policy.onnx").read_bytes() for result in (whole, again)]
+    assert policies[0] == policies[1]

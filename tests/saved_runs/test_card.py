@@ -2,6 +2,7 @@ import tomllib
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
 from penstock.config.sources import from_mapping
 from penstock.saved_runs.card import write_card
@@ -61,3 +62,18 @@ def test_the_card_names_what_shapes_the_environment(tmp_path):
     assert "| Wrappers, the first innermost | `a:B,c:D` |" in text
     assert '| Arguments | `{"size": 5}` |' in text
     assert "| Rewards learned from | `m:shaped`; returns below are the environment's own |" in text
+
+
+@pytest.mark.parametrize(
+    ("asked", "steps", "text"),
+    [
+        (0, 1_000_000, "not evaluated (`--eval_episodes 0`)"),
+        (10, 1_000_000, "not evaluated yet"),
+        (10, 999, "stopped before its end, so not evaluated"),
+    ],
+)
+def test_it_says_why_there_is_no_evaluation(tmp_path, asked: int, steps: int, text: str) -> None:
+    folder = RunFolder(tmp_path)
+    config = from_mapping({**CONFIG.values(), "timesteps": 1_000_000, "eval_episodes": asked})
+    write_card(folder, config, steps, 61, None)
+    assert f"| Result | {text}; " in folder.card_path.read_text()

@@ -232,7 +232,12 @@ class RunConfig:
         "begun episode is played to its end. `penstock eval` has no such limit",
         min=1,
     )
-    early_stop: int = _setting(0, "stop after this many evaluations without improvement; 0: never", min=0)
+    early_stop: int = _setting(
+        0,
+        "stop after this many evaluations without improvement; 0: never. In lock step (--sync_mode blocking) learning "
+        "waits for each of these evaluations, so that a seed always stops at the same update",
+        min=0,
+    )
     max_policy_lag: int = _setting(
         10,
         "non_blocking: drop experience from a policy older than this many updates; with several learners: drop "

@@ -65,7 +65,7 @@ def _summary(config: Config, steps: int, updates: int, evaluation: Evaluated | N
     if failure is not None:
         rows.append(("Result", f"failed, so not evaluated: {failure.replace('|', '&#124;')}"))
     elif evaluation is None:
-        rows.append(("Result", "stopped before its end, so not evaluated; the commands below still work"))
+        rows.append(("Result", f"{_why_not_evaluated(run, steps)}; the commands below still work"))
     else:
         result = f"return **{evaluation.mean_return:,.1f}** ± {evaluation.std_return:,.1f}"
         remark = f" ({evaluation.remark})" if evaluation.remark else ""
@@ -73,6 +73,12 @@ def _summary(config: Config, steps: int, updates: int, evaluation: Evaluated | N
         rows.append(("Episode length", f"{evaluation.mean_length:,.1f} steps"))
     lines = [f"| {name} | {value} |" for name, value in rows]
     return "\n".join((f"A policy trained by penstock {__version__}.", "", "| | |", "|---|---|", *lines))
+
+
+def _why_not_evaluated(run: RunConfig, steps: int) -> str:
+    if not run.eval_episodes:
+        return "not evaluated (`--eval_episodes 0`)"
+    return "not evaluated yet" if steps >= run.timesteps else "stopped before its end, so not evaluated"
 
 
 def _shape(run: RunConfig) -> list[tuple[str, str]]:

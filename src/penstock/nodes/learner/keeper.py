@@ -26,7 +26,7 @@ from penstock.metrics.report import (
 )
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.losses import nothing_kept
-from penstock.nodes.learner.record import VERDICT, begin_anew, why_done
+from penstock.nodes.learner.record import VERDICT, begin_anew, carry_over, why_done
 from penstock.nodes.learner.work import Work
 from penstock.registry import load
 from penstock.saved_runs.checkpoints import load_checkpoint
@@ -80,6 +80,7 @@ class Keeper:
         if settings.run.eval_interval:
             self._requests = ports.stream_writer("evaluations")
             self._verdict = ports.board_reader("evaluation")
+        self._waits_for_verdicts = settings.run.early_stop > 0 and settings.run.sync_mode == "blocking"
         self._asked = -1
         """The last update for which an evaluation was asked for."""
         self._wanted = ports.checkpoints_wanted()
@@ -168,7 +169,7 @@ class Keeper:
         """
         run, update = self._settings.run, int(self.committed["update"])
         if self._evaluation_due():
-            self._request_evaluation()
+            yield from self._evaluate()
         due, wanted = update % run.save_interval == 0, self._ports.checkpoints_wanted()
         if (due or wanted != self._wanted) and not self.done():
             self._wanted = wanted
@@ -185,9 +186,10 @@ class Keeper:
         learned = self._record.number() != 0 and not self._ports.stopping()
         if learned and self._evaluation_due():
             if self._verdict.version() < update and update not in self._requests.written():
-                self._request_evaluation()
+                yield from self._evaluate()
             else:
                 self._asked = update
+                yield from self._await_verdict()
         if update % self._settings.run.save_interval == 0 and not self.done():
             yield from self.checkpoint()
         if learned and not self.reported():
@@ -310,6 +312,30 @@ class Keeper:
     def _evaluation_due(self) -> bool:
         interval = self._settings.run.eval_interval
         return interval > 0 and int(self.committed["update"]) % interval == 0
+
+    def _evaluate(self) -> Work:
+        """Ask for an evaluation of the last commit."""
+        if self._waits_for_verdicts:
+            yield lambda: self._requests.free() > 0 or self._ports.stopping()
+        self._request_evaluation()
+        yield from self._await_verdict()
+
+    def _await_verdict(self) -> Work:
+        """Wait for the verdict on the last commit and make it part of the record, where the run may stop by it.
+
+        In lock step only: there one seed gives one answer, so the update after which a run stops must not depend on how
+        soon an evaluation has ended.
+        """
+        if not self._waits_for_verdicts:
+            return
+        update = int(self.committed["update"])
+        with self._ports.span("wait for verdict"):
+            # An evaluator that gives up while the run stops frees the slot without a verdict.
+            yield lambda: self._verdict.version() >= update or self._requests.free() > 0
+        judged = self._record.begin()
+        carry_over(judged, self.committed)
+        self._take_verdict(judged)
+        self.enter(judged)
 
     def _request_evaluation(self) -> None:
         """Ask the evaluator to judge the committed parameters. While it is busy, requests are dropped and counted."""

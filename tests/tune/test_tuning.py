@@ -1,5 +1,6 @@
 """Trials on Ray Tune, each in a run folder of its own, best first."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import optuna
@@ -9,7 +10,7 @@ from penstock.config.sources import from_mapping
 from penstock.errors import ConfigError
 from penstock.tune.search import Search
 from penstock.tune.table import as_table
-from penstock.tune.tuning import METRIC, Trial, _domain, _most_workers, _proposing, tune
+from penstock.tune.tuning import METRIC, Trial, _domain, _most_workers, _proposing, _with, tune
 
 SMALL = {"env": "CartPole-v1", "num_steps": 32, "timesteps": 512, "eval_episodes": 2, "epochs": 1}
 
@@ -90,3 +91,12 @@ def test_what_cannot_be_searched_is_refused_before_ray_starts(tmp_path: Path):
         tune(config, (), samples=2)
     with pytest.raises(ConfigError, match="does not divide"):
         tune(from_mapping({**SMALL, "num_workers": 2}), (Search("num_envs", "choice", (8, 9)),), samples=2)
+
+
+def test_a_search_over_algorithms_gives_each_its_own_defaults() -> None:
+    config = from_mapping({"env": "Pendulum-v1", "algo": "ppo", "gamma": 0.9})
+    found = _with(config, {"algo": "sac"})
+    assert (found.run.algo, found.algorithm.gamma) == ("sac", 0.9)
+    assert found.algorithm == replace(from_mapping({"env": "Pendulum-v1", "algo": "sac"}).algorithm, gamma=0.9)
+    with pytest.raises(ConfigError, match="clip_param"):
+        _with(from_mapping({"env": "Pendulum-v1", "algo": "ppo", "clip_param": 0.1}), {"algo": "sac"})

@@ -2,9 +2,10 @@
 
 import importlib.util
 import logging
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -179,12 +180,21 @@ def trainable(config: Config, folder: Path) -> type:
 
 def _with(config: Config, settings: Mapping[str, Any]) -> Config:
     """The config of a trial. Settings may be any; those of a resumed run may not."""
-    given = {name: value for name, value in config.values().items() if value is not None}
+    values = config.values()
+    if settings.get("algo", config.run.algo) != config.run.algo:
+        # Another algorithm has defaults of its own. Of this one, only what is no default was given.
+        values = {name: value for name, value in values.items() if name not in _at_their_defaults(config.algorithm)}
+    given = {name: value for name, value in values.items() if value is not None}
     given |= settings
     if config.run.num_workers == "auto" and "num_workers" not in settings:
         # Trials share the machine: each takes one core, so that many run at once.
         given["num_workers"] = 1
     return from_mapping(given)
+
+
+def _at_their_defaults(settings: Any) -> set[str]:  # noqa: ANN401 - each algorithm has its own class
+    defaults = type(settings)()
+    return {item.name for item in fields(settings) if getattr(settings, item.name) == getattr(defaults, item.name)}
 
 
 def _most_workers(config: Config, search: Sequence[Search]) -> int:
@@ -304,10 +314,9 @@ class _Teller(ray.tune.Callback):  # type: ignore[misc]
         del iteration, trials, info
         found = trial.last_result or {}
         settings = ", ".join(f"{name} {shown(value)}" for name, value in trial.config.items())
-        self._told(
-            f"trial {trial.trial_id}: return {found.get(METRIC, float('nan')):.1f} after "
-            f"{int(found.get('steps', 0)):,} steps ({settings})"
-        )
+        mean = float(found.get(METRIC, float("-inf")))
+        reached = f"return {mean:,.1f}" if math.isfinite(mean) else "no episode has ended"
+        self._told(f"trial {trial.trial_id}: {reached} after {int(found.get('steps', 0)):,} steps ({settings})")
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ANN401
         """A trial has failed."""

@@ -136,12 +136,12 @@ def test_the_command(trained, capsys):
         return capsys.readouterr().out
 
     assert "update-00000008" in said()
-    assert said("--pin", "2") == "pinned update-00000002\n"
+    assert said("--pin", "2") == f"pinned update-00000002 of {trained.run_folder.name}\n"
     assert "pinned" in said()
     assert "update-00000002" not in said("--prune", "1")
     found = json.loads(said("--json"))
     assert [one["update"] for one in found["versions"] if one["is_pinned"]] == [2]
-    assert said("--unpin", "2") == "unpinned update-00000002\n"
+    assert said("--unpin", "2") == f"unpinned update-00000002 of {trained.run_folder.name}\n"
     assert "removed update-00000002" in said("--prune", "1")
     assert "penstock resume" in said("--clone", "latest")
 

@@ -3,6 +3,10 @@
 //     cd examples/game && penstock train --algo appo --env gamecore://cart_agent:CartAgent --tcp_port 8001 &
 //     build/clients/cpp/cart localhost 8001 --games 8
 //
+// Built by `make test-clients`, by CMake with -DPENSTOCK_CLIENT_PROGRAMS=ON, or from the repository's root by
+//
+//     g++ -std=c++17 -O2 -pthread -I clients/cpp/include -I native/gamecore/include clients/cpp/examples/cart.cpp -o cart
+//
 // Each game plays episode after episode until the run has ended. A game of your own does the same: `start`, `tick` with what
 // it sees and the reward of the action before, `stop` with what came of the last action.
 #include <array>

@@ -150,13 +150,15 @@ def _models(argv: Sequence[str]) -> int:
         raise ConfigError("--keep_every is for --prune; for a run that trains, give it to penstock train")
     match wanted:
         case ["pin" | "unpin" as verb]:
-            return say(f"{verb}ned {load(f'{room}:{verb}')(folder.path, getattr(options, verb))}")
+            name = load(f"{room}:{verb}")(folder.path, getattr(options, verb))
+            return say(f"{verb}ned {name} of {folder.name}")
         case ["clone"]:
             made = load(f"{room}:clone")(folder, options.clone).path
             return say(f"run folder: {made}\ncontinue:   {program()} resume {load('shlex:quote')(str(made))}")
         case ["prune"]:
             gone = load(f"{room}:prune")(folder, options.prune, options.keep_every)
-            return say("\n".join(f"removed {name}" for name in gone) or "nothing to remove")
+            removed = "\n".join(f"removed {name} of {folder.name}" for name in gone)
+            return say(removed or f"nothing to remove of {folder.name}")
     if options.json:
         origin, clones = load(f"{room}:lineage")(folder.path)
         listed = [one._asdict() for one in load(f"{room}:versions")(folder.path)]

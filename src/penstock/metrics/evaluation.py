@@ -53,6 +53,9 @@ def progress_text(progress: Progress, episodes: int) -> str:
     """``evaluation: 37 of 100 episodes, return -153.2, 0:12``."""
     mean = "" if progress.mean_return is None else f", return {progress.mean_return:,.1f}"
     ends = "" if progress.left is None else f"; --eval_seconds are over, {progress.left:,} still to end"
+    if ends and not progress.played:
+        # Many are only slow. But an environment that never ends an episode would be played for ever.
+        ends += " (if they never end: the run is complete, Ctrl-C leaves it)"
     return f"evaluation: {progress.played:,} of {episodes:,} episodes{mean}, {clock(progress.time_s)}{ends}"
 
 

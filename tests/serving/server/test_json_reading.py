@@ -57,3 +57,9 @@ def test_the_bound_counts_observations_of_a_batch() -> None:
 def test_what_is_no_json_is_said() -> None:
     with pytest.raises(Refusal, match="the body is no JSON"):
         read_json(b"\xff", 10)
+
+
+@pytest.mark.parametrize("number", [b"NaN", b"Infinity", b"-Infinity"])
+def test_numbers_that_json_has_not_are_named(number: bytes) -> None:
+    with pytest.raises(Refusal, match="JSON has no NaN and no infinity"):
+        read_json(b'{"obs": [' + number + b"]}", 10)

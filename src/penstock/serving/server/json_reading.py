@@ -40,4 +40,6 @@ def read_json(body: bytes, most: int) -> Any:  # noqa: ANN401 - any JSON
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise Refusal(HTTPStatus.BAD_REQUEST, f"the body is no JSON: {error}") from None
+        # Python's own module writes them.
+        numbers = "; JSON has no NaN and no infinity" if b"NaN" in body or b"Infinity" in body else ""
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"the body is no JSON: {error}{numbers}") from None

@@ -77,8 +77,10 @@ def agreement(run: RunConfig, *, from_table: bool) -> Agreement:
         raise ConfigError("--exchange gossip is for algorithms that learn from a stream: a table has no batches to end")
     paces = _paces(exchange, from_table=from_table, overlapping=overlapping)
     if not paces:
+        other = run.pace not in {AUTO, *_paces(exchange, from_table=from_table, overlapping=True)}
+        leave = f", and no --pace {run.pace}" if other else ""
         raise ConfigError(
-            f"--exchange {exchange} needs --sync_mode non_blocking: in lock step learners wait for each other"
+            f"--exchange {exchange} needs --sync_mode non_blocking{leave}: in lock step learners wait for each other"
         )
     pace = paces[0] if run.pace == AUTO else run.pace
     if pace not in paces:

@@ -55,6 +55,7 @@ __all__ = [
 ]
 
 ACTION_LOG_CAPACITY = 10_000
+"""Longest episode, in steps, that seed and actions restore."""
 OPEN_LIMIT_S = 300.0
 """Longest time for work that a node announces: compiling an update, opening environments, writing a checkpoint."""
 GAMES = "games"

@@ -42,6 +42,13 @@ def test_without_a_start_there_is_nothing_to_collect() -> None:
         ParallelEnvironmentCollector(ClockEnv, num_workers=1).collect(1)
 
 
+def test_after_a_stop_there_is_nothing_to_collect() -> None:
+    with ParallelEnvironmentCollector(ClockEnv, num_workers=1, rollout_steps=32) as collector:
+        collector.collect(10)  # 22 steps of the rollout are left
+    with pytest.raises(PenstockError, match="the collector is not running; call start first"):
+        collector.collect(5)
+
+
 def test_a_start_after_a_stop_begins_afresh() -> None:
     collector = ParallelEnvironmentCollector(ClockEnv, num_workers=1, rollout_steps=8)
     with collector:

@@ -124,13 +124,14 @@ class ParallelEnvironmentCollector:
 
         Raises:
             ConfigError: ``num_steps`` is less than 1.
-            PenstockError: ``start`` was not called.
+            PenstockError: the collector is not running.
             NodeError: an environment process failed; with its traceback.
         """
         if num_steps < 1:
             raise ConfigError(f"collect takes 1 step or more, not {num_steps}")
+        processes = self._running()
         while sum(len(part["reward"]) for part in self._left) < num_steps:
-            self._left.append(self._next_rollout())
+            self._left.append(self._next_rollout(processes))
         joined = {name: np.concatenate([part[name] for part in self._left]) for name in self._left[0]}
         self._left = [{name: values[num_steps:] for name, values in joined.items()}]
         return {name: values[:num_steps] for name, values in joined.items()}
@@ -151,18 +152,26 @@ class ParallelEnvironmentCollector:
     ) -> None:
         self.stop()
 
-    def _next_rollout(self) -> Arrays:
-        """One rollout of every lane, copied out of the stream: ``[rollout_steps, num_envs, ...]``."""
+    def _running(self) -> Processes:
+        """The environment processes.
+
+        Raises:
+            PenstockError: ``start`` was not called, or ``stop`` was.
+        """
         if self._processes is None:
             raise PenstockError("the collector is not running; call start first")
+        return self._processes
+
+    def _next_rollout(self, processes: Processes) -> Arrays:
+        """One rollout of every lane, copied out of the stream: ``[rollout_steps, num_envs, ...]``."""
         self._version += 1
         self._policy.publish(self._published, self._version)
         taken: list[int] = []
-        while len(taken) < len(self._processes.running()):
+        while len(taken) < len(processes.running()):
             seen = self._wiring.bells.word(self._wiring.bell_of(LEARNER))
             index = self._rollouts.take()
             if index is None:
-                self._watch()
+                self._watch(processes)
                 self._wiring.bells.wait(self._wiring.bell_of(LEARNER), seen, TICK_S)
             else:
                 taken.append(index)
@@ -188,15 +197,13 @@ class ParallelEnvironmentCollector:
                 rows[f"next_{name}"][ends] = slot[f"final.{name}"][:count]
         return rows
 
-    def _watch(self) -> None:
+    def _watch(self, processes: Processes) -> None:
         """Raise NodeError if an environment process has ended or hangs."""
-        if self._processes is None:
-            return
-        for ended in self._processes.exits():
+        for ended in processes.exits():
             self.stop()
             raise NodeError(ended.group, ended.detail or describe(ended))
-        silence = self._signs.silent(self._processes.running())
+        silence = self._signs.silent(processes.running())
         if silence is not None:
-            stacks = self._processes.stacks(silence.group)
+            stacks = processes.stacks(silence.group)
             self.stop()
             raise NodeError(silence.node, f"no sign of life for {silence.seconds:.0f} s\n{stacks}")

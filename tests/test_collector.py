@@ -37,6 +37,51 @@ def test_what_is_published_acts() -> None:
     np.testing.assert_allclose(after["log_prob"], 0.0, atol=1e-6)
 
 
+def test_published_shows_what_publish_takes_and_what_acts() -> None:
+    collector = ParallelEnvironmentCollector(ClockEnv, num_workers=1, rollout_steps=4, hidden_sizes=(8,))
+    initial = collector.published
+    # 1 observation, 8 hidden, 2 actions or 1 value: weights and biases of two layers.
+    shapes = {"actor": (1 * 8 + 8 + 8 * 2 + 2,), "critic": (1 * 8 + 8 + 8 * 1 + 1,)}
+    assert {name: values.shape for name, values in initial.items()} == shapes
+    with collector:
+        given = {name: np.zeros(shape) for name, shape in shapes.items()}
+        collector.publish(given)
+        given["critic"][-1] = 7.0  # a copy was published
+        assert not collector.published["critic"].any()
+        assert (collector.collect(1)["value"] == 0).all()
+    with collector:
+        np.testing.assert_array_equal(collector.published["actor"], initial["actor"])
+
+
+class Lazy:
+    """As a tensor of torch that has a gradient."""
+
+    def __array__(self, dtype=None, copy=None):
+        raise RuntimeError("use detach first")
+
+
+def test_what_cannot_act_is_not_published() -> None:
+    collector = ParallelEnvironmentCollector(ClockEnv, num_workers=1, rollout_steps=4, hidden_sizes=(8,))
+    good = collector.published
+    with pytest.raises(PenstockError, match="call start first"):
+        collector.publish(good)
+    with collector:
+        for bad, says in (
+            ([good], "publish takes a mapping of names to arrays, not "),
+            ({"actor": good["actor"]}, "publish takes actor, critic, and was given actor$"),
+            ({}, "publish takes actor, critic, and was given nothing$"),
+            ({**good, "crtic": good["critic"]}, "publish takes actor, critic, and was given actor, critic, crtic$"),
+            ({**good, "actor": np.zeros(33)}, r"actor has shape \(33,\); give an array of shape \(34,\)$"),
+            ({**good, "actor": np.full(34, np.nan)}, "actor holds infinity or NaN"),
+            ({**good, "critic": np.full(25, 1e300)}, "critic holds infinity or NaN"),
+            ({**good, "actor": [[1.0], [1.0, 2.0]]}, "actor is no array of numbers: "),
+            ({**good, "actor": Lazy()}, "actor is no array of numbers: use detach first"),
+        ):
+            with pytest.raises(ConfigError, match=says):
+                collector.publish(bad)
+        np.testing.assert_array_equal(collector.published["actor"], good["actor"])
+
+
 def test_without_a_start_there_is_nothing_to_collect() -> None:
     with pytest.raises(PenstockError, match="call start first"):
         ParallelEnvironmentCollector(ClockEnv, num_workers=1).collect(1)

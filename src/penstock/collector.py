@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from penstock.config.sources import from_mapping
+from penstock.envs.fields import one_line
 from penstock.envs.given import named
 from penstock.errors import ConfigError, NodeError, PenstockError
 from penstock.memory.segment import Segment
@@ -22,7 +23,7 @@ from penstock.registry import load
 from penstock.supervision.lives import describe
 from penstock.supervision.outcome import SharedSigns
 from penstock.topologies.on_policy import build
-from penstock.types import Array, Arrays, EnvFactory
+from penstock.types import Array, Arrays, ArraySpec, EnvFactory
 from penstock.wiring.edges import Wiring, placement
 from penstock.wiring.ports import NodePorts
 
@@ -77,6 +78,9 @@ class ParallelEnvironmentCollector:
         with Processes() as processes:
             self._prepared = prepare(config, processes, given)
         self._program = build(plan(self._prepared, Path(), quiet=True))
+        state = load(self._prepared.algorithm.initial)(self._prepared.profile.spaces, config.algorithm, config.run.seed)
+        self._initial: Arrays = {spec.name: state[spec.name] for spec in self._prepared.spec.published()}
+        self._published = self._initial
         self._processes: Processes | None = None
         self._left: list[Arrays] = []
         self._version = -1
@@ -85,7 +89,7 @@ class ParallelEnvironmentCollector:
         """Start the environment processes with new episodes. Until ``publish`` the algorithm's initial policy acts."""
         if self._processes is not None:
             return
-        self._left, self._version = [], -1
+        self._left, self._version, self._published = [], -1, self._initial
         program = self._program
         self._wiring = Wiring(program.edges, [(node.name, node.group) for node in program.nodes])
         self._segment = Segment.create(self._wiring.nbytes, "collector")
@@ -95,9 +99,6 @@ class ParallelEnvironmentCollector:
         incarnations = {node.name: number for number, node in enumerate(program.nodes, start=1)}
         ports = NodePorts(self._wiring, LEARNER, LEARNER, incarnations[LEARNER])
         self._rollouts, self._policy = ports.stream_reader("rollouts"), ports.board_writer("policy")
-        initial = load(self._prepared.algorithm.initial)
-        config = self._prepared.config
-        self._published: Arrays = initial(self._prepared.profile.spaces, config.algorithm, config.run.seed)
         for node in program.nodes:
             if node.kind == "env":
                 own = {node.name: incarnations[node.name]}
@@ -105,9 +106,35 @@ class ParallelEnvironmentCollector:
                 self._signs.expect(node.group, START_LIMIT_S)
                 self._processes.start(self._segment, spec, node.threads, node.imports)
 
+    @property
+    def published(self) -> Arrays:
+        """Copies of the parameters and statistics that act from the next rollout on: name -> array.
+
+        Until ``publish`` they are those of the algorithm's initial policy. ``publish`` takes the same names and shapes.
+        """
+        return {name: values.copy() for name, values in self._published.items()}
+
     def publish(self, published: Mapping[str, Array]) -> None:
-        """From the next rollout on, act with these parameters and statistics."""
-        self._published = {spec.name: np.asarray(published[spec.name]) for spec in self._prepared.spec.published()}
+        """From the next rollout on, act with these parameters and statistics.
+
+        Args:
+            published: name -> array, with the names and shapes of the property ``published``. The arrays are copied.
+
+        Raises:
+            ConfigError: a name is missing or unknown, a shape is wrong, or a number is infinite or NaN. The policy
+                stays as it was.
+            PenstockError: the collector is not running.
+        """
+        self._running()
+        if not isinstance(published, Mapping):
+            raise ConfigError(f"publish takes a mapping of names to arrays, not {one_line(repr(published))}")
+        specs = self._prepared.spec.published()
+        if published.keys() != {spec.name for spec in specs}:
+            raise ConfigError(
+                f"publish takes {', '.join(spec.name for spec in specs)}, and was given "
+                f"{', '.join(map(str, published)) or 'nothing'}"
+            )
+        self._published = {spec.name: _copied(published[spec.name], spec) for spec in specs}
 
     def collect(self, num_steps: int) -> Arrays:
         """The next steps of every lane.
@@ -207,3 +234,21 @@ class ParallelEnvironmentCollector:
             stacks = processes.stacks(silence.group)
             self.stop()
             raise NodeError(silence.node, f"no sign of life for {silence.seconds:.0f} s\n{stacks}")
+
+
+def _copied(given: Array, spec: ArraySpec) -> Array:
+    """A copy of an array that a learner publishes, with the dtype of the spec.
+
+    Raises:
+        ConfigError: it is no array of numbers, has another shape, or holds infinity or NaN.
+    """
+    try:
+        with np.errstate(over="ignore"):  # a number too large for the dtype becomes infinite, which is refused below
+            values = np.array(given, spec.dtype)
+    except (TypeError, ValueError, RuntimeError) as error:  # torch raises RuntimeError for a tensor with a gradient
+        raise ConfigError(f"publish: {spec.name} is no array of numbers: {one_line(str(error))}") from error
+    if values.shape != spec.shape:
+        raise ConfigError(f"publish: {spec.name} has shape {values.shape}; give an array of shape {spec.shape}")
+    if not np.isfinite(values).all():
+        raise ConfigError(f"publish: {spec.name} holds infinity or NaN; give finite numbers")
+    return values

@@ -104,11 +104,30 @@ def test_a_start_after_a_stop_begins_afresh() -> None:
         np.testing.assert_array_equal(again[name], values, err_msg=name)
 
 
-def test_what_it_cannot_serve_is_refused() -> None:
-    with pytest.raises(ConfigError, match="leave policy_placement out"):
-        ParallelEnvironmentCollector(ClockEnv, num_workers=1, policy_placement="node")
-    with pytest.raises(ConfigError, match="leave trace out"):
-        ParallelEnvironmentCollector(ClockEnv, num_workers=1, trace=True)
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ({"policy_placement": "node"}, "policy_placement=node: its environment processes run the policy themselves"),
+        ({"trace": True}, "trace=True: it has no run folder"),
+        ({"distributed": True}, "distributed=True: its environment processes are on this machine; leave distributed"),
+        ({"runtime": "ray"}, "runtime=ray: its environment processes are on this machine; leave runtime out"),
+        ({"learners": 2}, "learners=2: it hands all rows to one learner, the caller; leave learners out"),
+        ({"sync_mode": "non_blocking"}, "sync_mode=non_blocking: collecting and learning always take turns"),
+        ({"algo": "dqn"}, "cannot take algo dqn, which learns from a table; give one that learns from a stream"),
+        ({"env": "CartPole-v1"}, "takes env as env_fn; leave env out"),
+        ({"num_steps": 4}, "takes num_steps as rollout_steps; leave num_steps out"),
+    ],
+)
+def test_a_setting_that_it_does_not_have_is_refused(setting, says) -> None:
+    with pytest.raises(ConfigError, match=says):
+        ParallelEnvironmentCollector(ClockEnv, num_workers=2, **setting)
+
+
+def test_settings_that_say_what_a_collector_does_anyway_are_taken() -> None:
+    ParallelEnvironmentCollector(ClockEnv, num_workers=1, algo="impala", sync_mode="blocking", learners=1)
+
+
+def test_it_collects_at_least_one_step() -> None:
     with pytest.raises(ConfigError, match="1 step or more, not 0"):
         ParallelEnvironmentCollector(ClockEnv, num_workers=1).collect(0)
 

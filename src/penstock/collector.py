@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.config.schema import RunConfig
 from penstock.config.sources import from_mapping
 from penstock.envs.fields import one_line
 from penstock.envs.given import named
@@ -43,7 +44,8 @@ class ParallelEnvironmentCollector:
         num_workers: environment processes; they split ``num_envs`` evenly.
         num_envs: lanes; default: one for each worker.
         rollout_steps: steps of each lane in one rollout.
-        settings: any setting of ``penstock train`` by its name (``seed``, ``hidden_sizes``, ``env_timeout``, ...).
+        settings: settings of ``penstock train`` by their names (``seed``, ``hidden_sizes``, ``env_timeout``, ...), but
+            none of a cluster or of several learners. ``algo`` is one that learns from a stream of rollouts.
 
     Raises:
         UsageError: the environment, its spaces or a setting cannot be used.
@@ -58,6 +60,9 @@ class ParallelEnvironmentCollector:
         rollout_steps: int = 32,
         **settings: Any,  # noqa: ANN401 - a setting has its own type
     ) -> None:
+        for name, parameter in (("env", "env_fn"), ("num_steps", "rollout_steps")):
+            if name in settings:
+                raise ConfigError(f"a collector takes {name} as {parameter}; leave {name} out")
         values, given = named(
             {
                 **settings,
@@ -68,15 +73,15 @@ class ParallelEnvironmentCollector:
             }
         )
         config = from_mapping(values)
-        if config.run.policy_placement == "node":
-            raise ConfigError(
-                "a collector's environment processes run the policy themselves; leave policy_placement out"
-            )
+        _check(config.run)
         config = replace(config, run=replace(config.run, policy_placement="env"))
-        if config.run.trace:
-            raise ConfigError("a collector has no run folder to keep a trace in; leave trace out")
         with Processes() as processes:
             self._prepared = prepare(config, processes, given)
+        if self._prepared.spec.table is not None:
+            raise ConfigError(
+                f"a collector cannot take algo {config.run.algo}, which learns from a table; give one that learns from "
+                "a stream of rollouts, such as impala, or leave algo out for ppo"
+            )
         self._program = build(plan(self._prepared, Path(), quiet=True))
         state = load(self._prepared.algorithm.initial)(self._prepared.profile.spaces, config.algorithm, config.run.seed)
         self._initial: Arrays = {spec.name: state[spec.name] for spec in self._prepared.spec.published()}
@@ -234,6 +239,25 @@ class ParallelEnvironmentCollector:
             stacks = processes.stacks(silence.group)
             self.stop()
             raise NodeError(silence.node, f"no sign of life for {silence.seconds:.0f} s\n{stacks}")
+
+
+def _check(run: RunConfig) -> None:
+    """Check that no setting asks for something that a collector does not have.
+
+    Raises:
+        ConfigError: one does.
+    """
+    refused = (
+        ("policy_placement", run.policy_placement == "node", "its environment processes run the policy themselves"),
+        ("trace", run.trace, "it has no run folder to keep a trace in"),
+        ("distributed", run.distributed, "its environment processes are on this machine"),
+        ("runtime", run.runtime != RunConfig.runtime, "its environment processes are on this machine"),
+        ("learners", run.learners != RunConfig.learners, "it hands all rows to one learner, the caller"),
+        ("sync_mode", run.sync_mode == "non_blocking", "collecting and learning always take turns"),
+    )
+    for name, asked, why in refused:
+        if asked:
+            raise ConfigError(f"a collector cannot take {name}={getattr(run, name)}: {why}; leave {name} out")
 
 
 def _copied(given: Array, spec: ArraySpec) -> Array:

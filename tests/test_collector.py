@@ -127,9 +127,11 @@ def test_settings_that_say_what_a_collector_does_anyway_are_taken() -> None:
     ParallelEnvironmentCollector(ClockEnv, num_workers=1, algo="impala", sync_mode="blocking", learners=1)
 
 
-def test_it_collects_at_least_one_step() -> None:
-    with pytest.raises(ConfigError, match="1 step or more, not 0"):
-        ParallelEnvironmentCollector(ClockEnv, num_workers=1).collect(0)
+def test_it_collects_a_whole_number_of_steps() -> None:
+    collector = ParallelEnvironmentCollector(ClockEnv, num_workers=1)
+    for bad, shown in ((0, "0"), (1.5, "1.5"), ("5", "'5'")):
+        with pytest.raises(ConfigError, match=f"num_steps of collect takes a whole number of at least 1, not {shown}$"):
+            collector.collect(bad)
 
 
 def test_a_failing_environment_is_reported_with_its_traceback(started) -> None:

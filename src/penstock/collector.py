@@ -13,6 +13,7 @@ import numpy as np
 
 from penstock.config.schema import RunConfig
 from penstock.config.sources import from_mapping
+from penstock.config.values import count_of
 from penstock.envs.fields import one_line
 from penstock.envs.given import named
 from penstock.errors import ConfigError, NodeError, PenstockError
@@ -155,12 +156,11 @@ class ParallelEnvironmentCollector:
             first observation of the next episode.
 
         Raises:
-            ConfigError: ``num_steps`` is less than 1.
+            ConfigError: ``num_steps`` is no whole number of at least 1.
             PenstockError: the collector is not running.
             NodeError: an environment process failed; with its traceback.
         """
-        if num_steps < 1:
-            raise ConfigError(f"collect takes 1 step or more, not {num_steps}")
+        num_steps = count_of(num_steps, "num_steps of collect")
         processes = self._running()
         while sum(len(part["reward"]) for part in self._left) < num_steps:
             self._left.append(self._next_rollout(processes))

@@ -1,11 +1,12 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 
 from penstock.algorithms.ppo.spec import PPOConfig
 from penstock.config.fields import field_table, fields_of
-from penstock.config.values import from_text, from_value
+from penstock.config.values import count_of, from_text, from_value
 from penstock.errors import ConfigError
 
 
@@ -130,6 +131,13 @@ def test_two_settings_cannot_share_a_name():
 
     with pytest.raises(TypeError, match=r"Also\.rate"):
         field_table(Everything, Also)
+
+
+def test_a_count_is_a_whole_number_of_at_least_1():
+    assert (count_of(1, "n"), count_of(np.int64(5), "n")) == (1, 5)
+    for bad in (0, -2, 1.0, "5", None, True, np.array([1, 2])):
+        with pytest.raises(ConfigError, match="n takes a whole number of at least 1, not "):
+            count_of(bad, "n")
 
 
 def test_every_shipped_setting_has_a_help_text():

@@ -1,16 +1,17 @@
 """Parses and checks the value of one setting, from text, TOML or Python. Every error is one line."""
 
 import math
+import operator
 import re
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 from penstock.config.demands import demands_of
 from penstock.config.fields import Field, Scalar, Value
 from penstock.config.tables import table_of, wrapping_of
 from penstock.errors import ConfigError
 
-__all__ = ["from_text", "from_value"]
+__all__ = ["count_of", "from_text", "from_value"]
 
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
 _NONE = frozenset({"none", ""})
@@ -57,6 +58,21 @@ def from_value(field: Field, value: object, label: str) -> Value:
     if not isinstance(value, Sequence) or not value:
         raise _refused(field, value, label)
     return tuple(_checked(field, element, label) for element in value)
+
+
+def count_of(value: Any, label: str) -> int:  # noqa: ANN401 - whatever the user gave
+    """Check a number that is an argument of a call and not a setting: a whole number of at least 1, NumPy's included.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    try:
+        count = 0 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        count = 0
+    if count < 1:
+        raise ConfigError(f"{label} takes a whole number of at least 1, not {repr(value)[:60]}")
+    return count
 
 
 def _is_empty_list(value: object) -> bool:

@@ -127,6 +127,32 @@ def test_settings_that_say_what_a_collector_does_anyway_are_taken() -> None:
     ParallelEnvironmentCollector(ClockEnv, num_workers=1, algo="impala", sync_mode="blocking", learners=1)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "workers", "lanes"),
+    [
+        ({}, 8, 8),
+        ({"num_envs": 2}, 2, 2),
+        # The divisors of 12 are 1, 2, 3, 4, 6 and 12.
+        ({"num_envs": 12}, 6, 12),
+        ({"num_envs": 11}, 1, 11),
+        ({"num_workers": 3}, 3, 3),
+        ({"num_workers": 3, "num_envs": 6}, 3, 6),
+    ],
+)
+def test_the_processes_split_the_lanes_evenly(sizes, workers, lanes) -> None:
+    run = ParallelEnvironmentCollector(ClockEnv, **sizes)._prepared.config.run
+    assert (run.num_workers, run.num_envs) == (workers, lanes)
+
+
+def test_numbers_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ConfigError, match="--num_workers 8 does not divide --num_envs 2"):
+        ParallelEnvironmentCollector(ClockEnv, num_workers=8, num_envs=2)
+    with pytest.raises(ConfigError, match="num_workers takes auto or a whole number of at least 1, not 0"):
+        ParallelEnvironmentCollector(ClockEnv, num_workers=0, num_envs=2)
+    with pytest.raises(ConfigError, match="num_envs takes a whole number from 1 to 1,000,000, not 0"):
+        ParallelEnvironmentCollector(ClockEnv, num_envs=0)
+
+
 def test_it_collects_a_whole_number_of_steps() -> None:
     collector = ParallelEnvironmentCollector(ClockEnv, num_workers=1)
     for bad, shown in ((0, "0"), (1.5, "1.5"), ("5", "'5'")):

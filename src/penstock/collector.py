@@ -14,6 +14,7 @@ import numpy as np
 from penstock.config.schema import RunConfig
 from penstock.config.sources import from_mapping
 from penstock.config.values import count_of
+from penstock.config.workers import largest_divisor
 from penstock.envs.fields import one_line
 from penstock.envs.given import named
 from penstock.errors import ConfigError, NodeError, PenstockError
@@ -31,6 +32,8 @@ from penstock.wiring.ports import NodePorts
 
 __all__ = ["ParallelEnvironmentCollector"]
 
+DEFAULT_WORKERS = 8
+"""Environment processes if the caller gives no number. There are fewer where 8 does not divide the lanes."""
 START_LIMIT_S = 120.0
 TICK_S = 0.05
 LEARNER = "learner"
@@ -42,7 +45,8 @@ class ParallelEnvironmentCollector:
 
     Args:
         env_fn: a Gymnasium id, ``module:name``, or a callable that makes an environment.
-        num_workers: environment processes; they split ``num_envs`` evenly.
+        num_workers: environment processes; they split ``num_envs`` evenly. Default: 8, or the largest number below 8
+            that divides ``num_envs``.
         num_envs: lanes; default: one for each worker.
         rollout_steps: steps of each lane in one rollout.
         settings: settings of ``penstock train`` by their names (``seed``, ``hidden_sizes``, ``env_timeout``, ...), but
@@ -55,7 +59,7 @@ class ParallelEnvironmentCollector:
     def __init__(
         self,
         env_fn: str | EnvFactory,
-        num_workers: int = 8,
+        num_workers: int | None = None,
         *,
         num_envs: int | None = None,
         rollout_steps: int = 32,
@@ -64,23 +68,23 @@ class ParallelEnvironmentCollector:
         for name, parameter in (("env", "env_fn"), ("num_steps", "rollout_steps")):
             if name in settings:
                 raise ConfigError(f"a collector takes {name} as {parameter}; leave {name} out")
-        values, given = named(
-            {
-                **settings,
-                "env": env_fn,
-                "num_workers": num_workers,
-                "num_envs": num_workers if num_envs is None else num_envs,
-                "num_steps": rollout_steps,
-            }
-        )
+        if num_envs is None:
+            num_envs = DEFAULT_WORKERS if num_workers is None else num_workers
+        own = {"env": env_fn, "num_envs": num_envs, "num_steps": rollout_steps}
+        if num_workers is not None:
+            own["num_workers"] = num_workers
+        values, given = named({**settings, **own})
         config = from_mapping(values)
         _check(config.run)
-        config = replace(config, run=replace(config.run, policy_placement="env"))
+        run = replace(config.run, policy_placement="env")
+        if num_workers is None:
+            run = replace(run, num_workers=largest_divisor(run.num_envs, DEFAULT_WORKERS))
+        config = replace(config, run=run)
         with Processes() as processes:
             self._prepared = prepare(config, processes, given)
         if self._prepared.spec.table is not None:
             raise ConfigError(
-                f"a collector cannot take algo {config.run.algo}, which learns from a table; give one that learns from "
+                f"a collector cannot take algo {run.algo}, which learns from a table; give one that learns from "
                 "a stream of rollouts, such as impala, or leave algo out for ppo"
             )
         self._program = build(plan(self._prepared, Path(), quiet=True))

@@ -2,7 +2,7 @@
 
 from penstock.errors import ConfigError
 
-__all__ = ["auto_num_workers", "check_num_workers", "check_sharing"]
+__all__ = ["auto_num_workers", "check_num_workers", "check_sharing", "largest_divisor"]
 
 OVERLAP_CORES = 2
 """Cores for learner, evaluator and the rest, if they work at the same time as the environments."""
@@ -29,8 +29,13 @@ def auto_num_workers(num_envs: int, cores: int, *, lock_step: bool, sharing: int
             f"give --num_envs {-(-num_envs // sharing) * sharing}"
         )
     wanted = cores if lock_step or cores <= OVERLAP_CORES else cores - OVERLAP_CORES
-    most = min(max(wanted, sharing), num_envs)
-    return max(count for count in range(sharing, most + 1, sharing) if num_envs % count == 0)
+    # The processes of each learner split its share of the lanes.
+    return sharing * largest_divisor(num_envs // sharing, max(wanted // sharing, 1))
+
+
+def largest_divisor(number: int, most: int) -> int:
+    """The largest divisor of a number that is at most ``most``. Both are at least 1."""
+    return max(count for count in range(1, min(most, number) + 1) if number % count == 0)
 
 
 def check_sharing(num_workers: int, sharing: int) -> None:

@@ -58,3 +58,20 @@ def test_collecting_may_overlap_and_a_cluster_be_named(trained: list[penstock.Co
     DistributedPPO("Pendulum-v1", sync_mode="non_blocking", address="auto", num_envs=8).train(10_000)
     run = trained[0].run
     assert (run.sync_mode, run.address, run.num_workers, run.num_envs) == ("non_blocking", "auto", 4, 8)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"num_steps": 3}, "num_steps follows from steps_per_worker or buffer_size; give one of these"),
+        ({"num_workers": 0}, "num_workers takes a whole number of at least 1, not 0$"),
+        ({"num_workers": "4"}, "num_workers takes a whole number of at least 1, not '4'$"),
+        ({"num_workers": 0, "num_envs": 4}, "num_workers takes auto or a whole number of at least 1, not 0$"),
+        ({"num_envs": 0}, "num_envs takes a whole number of at least 1, not 0$"),
+        ({"buffer_size": 0}, "buffer_size takes a whole number of at least 1, not 0$"),
+        ({"steps_per_worker": 1.5}, "steps_per_worker takes a whole number of at least 1, not 1.5$"),
+    ],
+)
+def test_what_does_not_fit_is_said_in_the_words_of_the_call(arguments: dict[str, object], says: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{says}"):
+        DistributedPPO("Pendulum-v1", **arguments)

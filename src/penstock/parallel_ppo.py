@@ -6,6 +6,7 @@ Each makes a config from its arguments, calls ``run.train`` and keeps the traine
 from typing import Any
 
 from penstock.config.sources import from_mapping
+from penstock.config.values import count_of
 from penstock.envs.given import named
 from penstock.errors import ConfigError, PenstockError
 from penstock.run import Result, train
@@ -72,7 +73,8 @@ class DistributedPPO(ParallelPPO):
         buffer_size: rows of an update. ``None``: ``num_workers * steps_per_worker``. Another number changes the steps
             that each environment gives.
         settings: any other setting of ``penstock train`` by its name, with the same defaults: ``epochs``,
-            ``mini_batch_size``, ``lr``, ``device``, ``address`` of the cluster, ...
+            ``mini_batch_size``, ``lr``, ``device``, ``address`` of the cluster, ... ``num_steps`` is none of them: it
+            follows from ``steps_per_worker`` or ``buffer_size``.
 
     Raises:
         ConfigError: an unknown setting, a value out of range, or a buffer that cannot be shared out evenly.
@@ -88,9 +90,15 @@ class DistributedPPO(ParallelPPO):
         buffer_size: int | None = None,
         **settings: Any,  # noqa: ANN401 - a setting has its own type
     ) -> None:
-        lanes = settings.pop("num_envs", num_workers)
-        rows = lanes * steps_per_worker if buffer_size is None else buffer_size
-        if lanes < 1 or rows % lanes:
+        if "num_steps" in settings:
+            raise ConfigError(
+                "num_steps follows from steps_per_worker or buffer_size; give one of these, and leave num_steps out"
+            )
+        name = "num_envs" if "num_envs" in settings else "num_workers"
+        lanes = count_of(settings.pop("num_envs", num_workers), name)
+        steps = count_of(steps_per_worker, "steps_per_worker")
+        rows = lanes * steps if buffer_size is None else count_of(buffer_size, "buffer_size")
+        if rows % lanes:
             raise ConfigError(
                 f"buffer_size {rows} cannot be shared out evenly among {lanes} environments; give a multiple of {lanes}"
             )

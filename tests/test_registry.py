@@ -54,6 +54,12 @@ def test_an_unknown_name_is_answered_with_the_nearest():
         ALGORITHMS["pppo"]
 
 
+@pytest.mark.parametrize(("name", "says"), [("SAC", r"did you mean sac\?$"), ("PPPO", r"did you mean ppo, appo\?$")])
+def test_capital_letters_do_not_hide_the_nearest_name(name, says):
+    with pytest.raises(ConfigError, match=f"unknown algorithm '{name}'; {says}"):
+        ALGORITHMS[name]
+
+
 def test_where_no_name_is_near_all_are_listed():
     with pytest.raises(ConfigError, match=r"unknown fruit 'xyz'; known: apple, pear"):
         Registry("fruit", {"pear": "m:p", "apple": "m:a"})["xyz"]

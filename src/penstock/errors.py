@@ -153,8 +153,16 @@ def either(names: Sequence[str]) -> str:
 
 
 def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
-    """A hint ``"; did you mean a, b?"`` with the names closest to ``name``, or an empty string."""
-    close = difflib.get_close_matches(name, list(known), n=count, cutoff=0.5)
+    """A hint ``"; did you mean a, b?"`` with the names closest to ``name``, or an empty string.
+
+    Capital and small letters count as the same. A name that differs in nothing else is the only one of the hint.
+    """
+    spelled: dict[str, list[str]] = {}
+    for one in known:
+        spelled.setdefault(one.lower(), []).append(one)
+    low = name.lower()
+    alike = [low] if low in spelled else difflib.get_close_matches(low, spelled, n=count, cutoff=0.5)
+    close = [one for folded in alike for one in spelled[folded]][:count]
     return f"; did you mean {', '.join(close)}?" if close else ""
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from penstock.config.flags import config_from_arguments, file_note
+from penstock.config.rllib import NAMES
 from penstock.errors import ConfigError
 
 
@@ -48,6 +49,41 @@ def test_learning_from_a_table(tmp_path: Path) -> None:
     assert (config.algorithm.mini_batch_size, config.algorithm.num_steps) == (32, 4)
 
 
+OLDER = """
+num_rollout_workers = 2
+num_envs_per_worker = 3
+evaluation_interval = 7
+num_cpus = 8
+num_gpus = 1
+num_gpus_per_learner = 0.5
+remote_worker_envs = true
+remote_env_runner_envs = false
+batch_mode = "truncate_episodes"
+"""
+
+
+def test_older_names_and_settings_that_change_nothing(tmp_path: Path) -> None:
+    argv = arguments(tmp_path, OLDER)
+    run = config_from_arguments(argv).run
+    assert (run.num_workers, run.num_envs, run.eval_interval) == (2, 6, 7)
+    assert (run.device, run.resources) == ("cpu", None)
+    note = file_note(argv)
+    assert "num_envs_per_worker 3 became num_envs 6" in note
+    assert "evaluation_interval 7 became eval_interval 7" in note
+    assert "num_cpus 8 is not used: Ray knows the cores of each machine" in note
+    for gpus in ("num_gpus 1", "num_gpus_per_learner 0.5"):
+        assert f"{gpus} is not used: --device cuda puts a learner on a GPU" in note
+    for apart in ("remote_worker_envs True", "remote_env_runner_envs False"):
+        assert f"{apart} is not used: the environments are split over num_workers processes" in note
+    assert "batch_mode truncate_episodes changes nothing" in note
+
+
+def test_the_document_lists_every_name() -> None:
+    text = (Path(__file__).parents[2] / "docs/cluster.md").read_text()
+    table = text.partition("## Settings of RLlib")[2].partition("\n## ")[0]
+    assert [name for name in sorted(NAMES) if f"`{name}`" not in table and f"`{name} =" not in table] == []
+
+
 def test_a_file_of_our_own_has_no_note(tmp_path: Path) -> None:
     assert file_note(arguments(tmp_path, "lr = 0.1\n")) == ""
     assert file_note(["--env", "X"]) == ""
@@ -58,6 +94,7 @@ def test_a_file_of_our_own_has_no_note(tmp_path: Path) -> None:
     [
         ('batch_mode = "complete_episodes"\n', "batch_mode complete_episodes has no counterpart"),
         ("num_env_runners = 2\nnum_workers = 2\n", "which is given as well"),
+        ("num_envs_per_worker = 2\nnum_envs_per_env_runner = 2\n", "num_envs here, which is given as well"),
         ("num_env_runners = 3\ntrain_batch_size = 100\n", "no multiple of the 3 lanes"),
         ("num_env_runner = 3\n", "unknown setting num_env_runner"),
     ],

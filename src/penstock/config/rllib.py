@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from penstock.errors import ConfigError
 
-__all__ = ["Renamed", "renamed"]
+__all__ = ["NAMES", "Renamed", "renamed"]
 
 _SAME = {
     "num_env_runners": "num_workers",
@@ -20,11 +20,24 @@ _SAME = {
     "entropy_coeff": "entropy_coef",
     "vf_loss_coeff": "value_coef",
     "grad_clip": "max_grad_norm",
+    "evaluation_interval": "eval_interval",
 }
 _AT_LEAST_ONE = frozenset({"num_workers", "learners"})
 """RLlib writes 0 for "in the process of the driver". Here that is one process."""
-_OWN = frozenset({*_SAME, "num_envs_per_env_runner", "train_batch_size", "rollout_fragment_length", "batch_mode"})
-_OWN |= {"train_batch_size_per_learner"}
+_LANES = ("num_envs_per_env_runner", "num_envs_per_worker")
+_BATCH = ("train_batch_size", "train_batch_size_per_learner")
+_GPUS = "--device cuda puts a learner on a GPU, and --resources says what it asks a Ray cluster for"
+_PROCESSES = "the environments are split over num_workers processes"
+_NOT_USED = {
+    "num_cpus": "Ray knows the cores of each machine, and --resources says what nodes ask for",
+    "num_gpus": _GPUS,
+    "num_gpus_per_learner": _GPUS,
+    "remote_worker_envs": _PROCESSES,
+    "remote_env_runner_envs": _PROCESSES,
+}
+"""Name -> why this setting changes nothing here."""
+NAMES = frozenset({*_SAME, *_LANES, *_BATCH, *_NOT_USED, "rollout_fragment_length", "batch_mode"})
+"""All names of RLlib that are understood."""
 
 
 class Renamed(NamedTuple):
@@ -48,7 +61,7 @@ def renamed(given: Mapping[str, Any], known: Collection[str]) -> Renamed:
     Raises:
         ConfigError: a setting has no counterpart, or both names of one setting are given.
     """
-    theirs = {name: value for name, value in given.items() if name in _OWN and name not in known}
+    theirs = {name: value for name, value in given.items() if name in NAMES and name not in known}
     if not theirs:
         return Renamed({}, frozenset(), "")
     values: dict[str, Any] = {}
@@ -71,6 +84,9 @@ def renamed(given: Mapping[str, Any], known: Collection[str]) -> Renamed:
             f"batch_mode {theirs['batch_mode']} has no counterpart: a rollout has --num_steps steps of each lane, "
             "wherever episodes end; leave it out"
         )
+    if "batch_mode" in theirs:
+        said.append(f"batch_mode {theirs['batch_mode']} changes nothing: it is always so")
+    said += [f"{their} {theirs[their]} is not used: {_NOT_USED[their]}" for their in theirs.keys() & _NOT_USED.keys()]
     return Renamed(values, frozenset(theirs), "settings of RLlib: " + "; ".join(sorted(said)))
 
 
@@ -78,8 +94,8 @@ _Put = Callable[[str, str, Any], None]
 
 
 def _lanes(theirs: Mapping[str, Any], so_far: Mapping[str, Any], put: _Put) -> None:
-    if "num_envs_per_env_runner" in theirs:
-        put("num_envs_per_env_runner", "num_envs", theirs["num_envs_per_env_runner"] * so_far.get("num_workers", 1))
+    for name in theirs.keys() & set(_LANES):
+        put(name, "num_envs", theirs[name] * so_far.get("num_workers", 1))
 
 
 def _rollouts(
@@ -87,7 +103,7 @@ def _rollouts(
 ) -> None:
     """Steps of a rollout, and rows of a batch or of a minibatch. Which of them decides depends on the algorithm."""
     fragment = theirs.get("rollout_fragment_length", "auto")
-    batch = next((name for name in ("train_batch_size", "train_batch_size_per_learner") if name in theirs), None)
+    batch = next((name for name in _BATCH if name in theirs), None)
     whole = "gae_lambda" in known
     if batch is not None and whole:
         workers = so_far.get("num_workers", 1)

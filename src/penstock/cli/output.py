@@ -25,8 +25,8 @@ def conclude(result: Any, env: str) -> int:  # noqa: ANN401
     if result.not_restored:
         most = load("penstock.topologies.training:ACTION_LOG_CAPACITY")
         say(
-            f"{result.not_restored} lanes could not be restored and began a new episode: seed and actions do not repeat "
-            f"theirs, or it was longer than {most:,} steps; all else continued exactly"
+            f"{result.not_restored} lanes could not be restored and began a new episode: seed and actions do not "
+            f"repeat theirs, or it was longer than {most:,} steps; all else continued exactly"
         )
     if result.interrupted:
         say(f"stopped after {result.steps:,} steps; continue with: {program()} resume {run}")

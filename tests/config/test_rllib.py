@@ -102,3 +102,11 @@ def test_a_file_of_our_own_has_no_note(tmp_path: Path) -> None:
 def test_what_does_not_fit_is_one_line(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         config_from_arguments(arguments(tmp_path, text))
+
+
+def test_a_batch_of_each_learner_is_multiplied(tmp_path: Path) -> None:
+    text = "num_env_runners = 2\nnum_learners = 2\ntrain_batch_size_per_learner = 256\n"
+    config = config_from_arguments(arguments(tmp_path, text))
+    assert config.algorithm.num_steps * config.run.num_envs == 512
+    with pytest.raises(ConfigError, match="say the same in two ways"):
+        config_from_arguments(arguments(tmp_path, text + "train_batch_size = 512\n"))

@@ -25,7 +25,8 @@ _SAME = {
 _AT_LEAST_ONE = frozenset({"num_workers", "learners"})
 """RLlib writes 0 for "in the process of the driver". Here that is one process."""
 _LANES = ("num_envs_per_env_runner", "num_envs_per_worker")
-_BATCH = ("train_batch_size", "train_batch_size_per_learner")
+_BATCH_OF_A_LEARNER = "train_batch_size_per_learner"
+_BATCH = ("train_batch_size", _BATCH_OF_A_LEARNER)
 _GPUS = "--device cuda puts a learner on a GPU, and --resources says what it asks a Ray cluster for"
 _PROCESSES = "the environments are split over num_workers processes"
 _NOT_USED = {
@@ -103,7 +104,13 @@ def _rollouts(
 ) -> None:
     """Steps of a rollout, and rows of a batch or of a minibatch. Which of them decides depends on the algorithm."""
     fragment = theirs.get("rollout_fragment_length", "auto")
-    batch = next((name for name in _BATCH if name in theirs), None)
+    given = [name for name in _BATCH if name in theirs]
+    if len(given) > 1:
+        raise ConfigError(f"{' and '.join(given)} say the same in two ways; leave one of them out")
+    batch = given[0] if given else None
+    rows = 0 if batch is None else theirs[batch]
+    if batch == _BATCH_OF_A_LEARNER:
+        rows *= so_far.get("learners", 1)
     whole = "gae_lambda" in known
     if batch is not None and whole:
         workers = so_far.get("num_workers", 1)
@@ -111,13 +118,13 @@ def _rollouts(
         if "num_envs" not in so_far:
             # RLlib steps one environment in each process, unless it is told otherwise.
             put(batch, "num_envs", workers)
-        if theirs[batch] % lanes:
-            raise ConfigError(f"{batch} {theirs[batch]} is no multiple of the {lanes} lanes; give one that is")
-        put(batch, "num_steps", theirs[batch] // lanes)
+        if rows % lanes:
+            raise ConfigError(f"a batch of {rows} rows ({batch}) is no multiple of the {lanes} lanes; give one that is")
+        put(batch, "num_steps", rows // lanes)
         if fragment != "auto":
             said.append(f"rollout_fragment_length {fragment} is not used: each lane gives its part of a batch at once")
         return
     if batch is not None:
-        put(batch, "mini_batch_size", theirs[batch])
+        put(batch, "mini_batch_size", rows)
     if fragment != "auto":
         put("rollout_fragment_length", "num_steps", fragment)

@@ -33,7 +33,7 @@ STACKED = 4
 
 def is_name(name: str) -> bool:
     """True for the ids of ale-py's games that this file can make."""
-    return name.startswith("ALE/") or "NoFrameskip-v" in name
+    return name.startswith("ALE/") or ("NoFrameskip-v" in name and not name.startswith("gym:"))
 
 
 def preset_hint(config: Config) -> str:

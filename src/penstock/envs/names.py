@@ -1,4 +1,4 @@
-"""Finds the factory of an environment: by Gymnasium id, ``module:attribute``, ``envpool:task``, address or callable.
+"""Finds the factory of an environment: by id, ``module:attribute``, ``envpool:task``, address or callable.
 
 Imports Gymnasium only to look up an id. Makes no environment.
 """
@@ -9,7 +9,7 @@ import importlib
 import importlib.util
 from typing import Any
 
-from penstock.envs import atari
+from penstock.envs import atari, older_gym
 from penstock.envs.games import is_game
 from penstock.envs.imports import attribute_of, find_callable, imported, name_of, sendable
 from penstock.envs.legacy import declares
@@ -29,9 +29,9 @@ def find(env: EnvReference | EnvFactory, vector: bool = False) -> EnvFactory:
     """The factory of an environment.
 
     Args:
-        env: a Gymnasium id (``module:id`` imports the module first), ``package.module:attribute`` (also in the working
-            directory), ``envpool:task``, a name under the entry points ``penstock.envs``, a pickled callable, a
-            callable, or a recipe of one of these.
+        env: a Gymnasium id (``module:id`` imports the module first), ``gym:id`` of the older package,
+            ``package.module:attribute`` (also in the working directory), ``envpool:task``, a name under the entry
+            points ``penstock.envs``, a pickled callable, a callable, or a recipe of one of these.
         vector: for a Gymnasium id, use its registered vector environment.
 
     Raises:
@@ -87,6 +87,9 @@ def _named(name: str, vector: bool) -> EnvFactory:
     loaded = imported(f"environment {name}", module)
     if all(map(str.isidentifier, attribute.split("."))):
         return attribute_of(name, loaded, attribute)
+    if module == older_gym.PACKAGE and older_gym.ids():
+        # Gymnasium has other environments by the same ids.
+        return older_gym.factory_of(attribute)
     return _registered(attribute, vector, module)
 
 
@@ -100,6 +103,8 @@ def _registered(name: str, vector: bool, module: str = "") -> EnvFactory:
     if name not in gymnasium.registry and emulator:
         importlib.import_module("ale_py")  # registers the Atari games
     spec = gymnasium.registry.get(name)
+    if spec is None and module and name in older_gym.ids():
+        return older_gym.factory_of(name)
     if spec is None and module:
         raise EnvError(f"module {module} registers no environment {name}{nearest(f'{module}:{name}', _ids_of(module))}")
     if spec is None:

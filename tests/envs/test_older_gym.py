@@ -1,0 +1,104 @@
+"""``gym:ID`` and ids of modules that register with ``gym``, with modules made here: no ``gym`` is installed."""
+
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from penstock.envs.names import find, note
+from penstock.envs.sources import open_source, probe
+from penstock.errors import EnvError
+from tests.envs.test_legacy import Before021, From026
+
+SPECS = {"CartPole-v1": None, "Counter-v0": None}
+
+
+class Registry021:
+    """The registry before gym 0.24: it holds its dict."""
+
+    env_specs = SPECS
+
+
+def make_021(name, **arguments):
+    """Make an environment as before gym 0.24: all other arguments are the environment's own."""
+    return made(Before021(), name, arguments)
+
+
+def make_026(name, max_episode_steps=None, disable_env_checker=None, **arguments):
+    """Make an environment as since gym 0.24."""
+    assert disable_env_checker, "its checker fails with numpy 2"
+    return made(From026(), name, arguments)
+
+
+def made(env, name, arguments):
+    env.name, env.arguments = name, arguments
+    return env
+
+
+def gym_module(make, registry):
+    module = ModuleType("gym")
+    module.make = make
+    module.envs = SimpleNamespace(registry=registry)
+    return module
+
+
+VERSIONS = {"0.21": (make_021, Registry021()), "0.26": (make_026, SPECS)}
+
+
+@pytest.fixture(params=VERSIONS)
+def gym(monkeypatch, request):
+    monkeypatch.setitem(sys.modules, "gym", gym_module(*VERSIONS[request.param]))
+
+
+@pytest.mark.usefixtures("gym")
+def test_an_id_of_gym_is_made_by_gym_although_gymnasium_has_the_same_id():
+    profile = probe("gym:CartPole-v1")
+    assert profile.name == "gym:CartPole-v1"
+    assert profile.restorable
+    assert [spec.shape for _, spec in profile.spaces.obs] == [(1,)]
+    env = find("gym:CartPole-v1")(size=3)
+    assert (env.name, env.arguments) == ("CartPole-v1", {"size": 3})
+    lanes = open_source("gym:CartPole-v1", vector=False, num_lanes=2)
+    assert lanes.reset([7, 8])["obs"].tolist() == [[7], [8]]
+
+
+@pytest.mark.usefixtures("gym")
+def test_an_id_that_gym_lacks_gets_similar_ones_of_gym():
+    line = r"^module gym registers no environment Count-v0; did you mean gym:Counter-v0, "
+    with pytest.raises(EnvError, match=line):
+        find("gym:Count-v0")
+    # Gymnasium has this one.
+    with pytest.raises(EnvError, match=r"^module gym registers no environment Acrobot-v1\b"):
+        find("gym:Acrobot-v1")
+
+
+@pytest.mark.usefixtures("gym")
+def test_a_module_that_registers_with_gym_alone(monkeypatch):
+    monkeypatch.setitem(sys.modules, "registers_with_gym", ModuleType("registers_with_gym"))
+    assert find("registers_with_gym:Counter-v0")().name == "Counter-v0"
+    with pytest.raises(EnvError, match=r"^module registers_with_gym registers no environment Counter-v9$"):
+        find("registers_with_gym:Counter-v9")
+
+
+@pytest.mark.usefixtures("gym")
+def test_gym_has_no_vector_environments_of_ids():
+    with pytest.raises(EnvError, match="makes one environment at a time"):
+        find("gym:CartPole-v1", vector=True)
+
+
+def test_gymnasium_under_the_name_of_gym(monkeypatch):
+    import gymnasium
+
+    monkeypatch.setitem(sys.modules, "gym", gymnasium)
+    assert [spec.shape for _, spec in probe("gym:CartPole-v1").spaces.obs] == [(4,)]
+
+
+def test_without_gym_it_is_said_to_be_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gym", None)
+    with pytest.raises(EnvError, match=r"^environment gym:CartPole-v1: no module named gym is installed or in /\S+$"):
+        find("gym:CartPole-v1")
+
+
+def test_games_of_gym_are_not_said_to_be_preprocessed():
+    assert note("PongNoFrameskip-v4")
+    assert not note("gym:PongNoFrameskip-v4")

@@ -3,8 +3,10 @@
 import sys
 from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import pytest
 
+from penstock.envs.gymnasium import ScalarSource
 from penstock.envs.names import find, note
 from penstock.envs.sources import open_source, probe
 from penstock.errors import EnvError
@@ -102,3 +104,41 @@ def test_without_gym_it_is_said_to_be_missing(monkeypatch):
 def test_games_of_gym_are_not_said_to_be_preprocessed():
     assert note("PongNoFrameskip-v4")
     assert not note("gym:PongNoFrameskip-v4")
+
+
+def checker_of(module):
+    """A checker that stands in a module of that name, and asks numpy for a type that numpy 2 lacks."""
+    place = {"__name__": module, "numpy": np}
+    exec("def check():\n    numpy.bool8\n", place)
+    return place["check"]
+
+
+class Checked(From026):
+    check = staticmethod(checker_of("gym.utils.passive_env_checker"))
+
+    def step(self, action):
+        self.check()
+        return super().step(action)
+
+
+class AsksItself(Checked):
+    check = staticmethod(checker_of("my_own.environment"))
+
+
+def stepped(env):
+    lanes = ScalarSource("mine", [env])
+    lanes.reset([0])
+    lanes.step(np.array([0]), lambda lane: 0)
+
+
+def test_a_checker_of_gym_that_fails_with_numpy_2_is_to_be_left_out():
+    line = r"^lane 0 of mine: the environment checker of gym .* by gym\.make\(\.\.\., disable_env_checker=True\)$"
+    with pytest.raises(EnvError, match=line) as caught:
+        stepped(Checked())
+    assert caught.value.__suppress_context__
+    assert "\n" not in str(caught.value)
+
+
+def test_an_environment_that_asks_for_the_type_itself_has_its_own_error():
+    with pytest.raises(AttributeError, match="has no attribute 'bool8'"):
+        stepped(AsksItself())

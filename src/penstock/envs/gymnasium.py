@@ -14,6 +14,7 @@ from penstock.envs.actions import cutter
 from penstock.envs.fields import field_paths, one_line
 from penstock.envs.legacy import OlderEnv, is_current, reset_values
 from penstock.envs.masks import KEY, Masks, late_mask, with_mask
+from penstock.envs.older_gym import refuse_checker
 from penstock.envs.rows import ObservationRows, Store, as_number
 from penstock.envs.spaces import spaces_of
 from penstock.envs.stacks import stack_of
@@ -116,6 +117,7 @@ class ScalarSource(EnvSource):
 
         Raises:
             BadDataError: a value has a wrong type or shape. The text names environment, lane and field.
+            EnvError: the environment was made by ``gym``, with a checker that does not work.
         """
         while self._ended:
             lane = self._ended.pop()
@@ -200,8 +202,12 @@ class ScalarSource(EnvSource):
             raise late_mask(self._lane_names[lane])
 
     def _explain(self, error: Exception, lane: int, result: Any) -> None:
-        """Raise BadDataError if the values of ``step`` could not be unpacked; otherwise add the lane to the error."""
+        """Raise BadDataError if the values of ``step`` could not be unpacked; otherwise add the lane to the error.
+
+        Raises EnvError if the checker of ``gym`` has failed.
+        """
         name = self._lane_names[lane]
+        refuse_checker(name, error)
         unpacking = error.__traceback__ is None or error.__traceback__.tb_next is None
         # This error needs no traceback, because its text says what the environment returned.
         if unpacking and (not isinstance(result, tuple) or len(result) != 5):

@@ -5,6 +5,7 @@ Imports no ``gym``: it must be imported already. `penstock.envs.legacy` adapts t
 
 import functools
 import sys
+import traceback
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,9 +13,10 @@ from penstock.envs.legacy import declares
 from penstock.errors import EnvError, nearest
 from penstock.types import EnvFactory
 
-__all__ = ["PACKAGE", "factory_of", "ids"]
+__all__ = ["PACKAGE", "factory_of", "ids", "refuse_checker"]
 
 PACKAGE = "gym"
+_CHECKER = "gym.utils.passive_env_checker"
 
 
 def factory_of(name: str) -> EnvFactory:
@@ -28,7 +30,7 @@ def factory_of(name: str) -> EnvFactory:
         similar = nearest(f"{PACKAGE}:{name}", [f"{PACKAGE}:{one}" for one in known])
         raise EnvError(f"module {PACKAGE} registers no environment {name}{similar}")
     make = sys.modules[PACKAGE].make
-    # With numpy 2 the checker of gym 0.24 to 0.26 fails in the first step: it asks for numpy.bool8.
+    # Otherwise `refuse_checker` says that it is needed.
     if declares(make, "disable_env_checker"):
         return functools.partial(make, name, disable_env_checker=True)
     return functools.partial(make, name)
@@ -44,3 +46,25 @@ def ids() -> tuple[str, ...]:
     # Since gym 0.24 the registry is a dict. Before, it is an object that holds one.
     specs = registry if isinstance(registry, Mapping) else getattr(registry, "env_specs", ())
     return tuple(specs)
+
+
+def refuse_checker(name: str, error: Exception) -> None:
+    """Say what to do if the checker of ``gym`` has failed, and not the environment.
+
+    With numpy 2, the checker of gym 0.24 to 0.26 fails in the first step: it asks for ``numpy.bool8``.
+
+    Args:
+        name: of the environment, for the error text.
+        error: what a step has raised.
+
+    Raises:
+        EnvError: the checker has failed.
+    """
+    if not isinstance(error, AttributeError) or "has no attribute 'bool8'" not in str(error):
+        return
+    if any(frame.f_globals.get("__name__") == _CHECKER for frame, _ in traceback.walk_tb(error.__traceback__)):
+        # Without the cause, because the line says everything.
+        raise EnvError(
+            f"{name}: the environment checker of gym does not work with numpy 2 ({error}): make the environment by "
+            "gym.make(..., disable_env_checker=True)"
+        ) from None

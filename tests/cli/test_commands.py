@@ -217,9 +217,25 @@ def test_what_the_user_can_mend_is_one_line_and_exit_code_2(argv, says, capsys):
     ("error", "code", "says"),
     [
         (
-            NodeError("env.0", "Traceback ...\nValueError: theirs\n"),
+            NodeError("env.0", "Traceback (most recent call last):\n ...\nValueError: theirs\n"),
             1,
-            "Traceback ...\nValueError: theirs\npenstock: node env.0",
+            (
+                "Traceback (most recent call last):\n ...\nValueError: theirs\n"
+                "penstock: node env.0 failed; its traceback is above\n"
+            ),
+        ),
+        (
+            NodeError("env.0", "no sign of life\nThread 0x1 (most recent call first):\n ...\n"),
+            1,
+            (
+                "no sign of life\nThread 0x1 (most recent call first):\n ...\n"
+                "penstock: node env.0 failed; its stacks are above\n"
+            ),
+        ),
+        (
+            NodeError("env.0", "started 3 times; at last:\nprocess env.0 was ended by SIGSEGV"),
+            1,
+            "penstock: error: node env.0 failed: started 3 times; at last: process env.0 was ended by SIGSEGV\n",
         ),
         (PenstockError("slot lost"), 1, "penstock: error: slot lost\n"),
         (ConfigError("wrong"), 2, "penstock: error: wrong\n"),

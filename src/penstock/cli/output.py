@@ -61,8 +61,16 @@ def failure(error: PenstockError) -> str:
     if isinstance(error, NodeError) and error.line is not None:
         said = f"penstock: error: node {error.node}: {error.line.removeprefix(f'{error.node}: ')}"
     elif isinstance(error, NodeError):
-        said = f"{error.detail.rstrip()}\npenstock: node {error.node} failed; its traceback is above"
+        said = _failed(error)
     return "\n".join((said, *(f"penstock: {note}" for note in getattr(error, "__notes__", ()))))
+
+
+def _failed(error: NodeError) -> str:
+    """How a node failed: with its traceback or stacks if it left any, else in one line."""
+    for sign, left in (("(most recent call last)", "traceback is"), ("(most recent call first)", "stacks are")):
+        if sign in error.detail:
+            return f"{error.detail.rstrip()}\npenstock: node {error.node} failed; its {left} above"
+    return f"penstock: error: node {error.node} failed: {' '.join(error.detail.split())}"
 
 
 def say(text: str) -> int:

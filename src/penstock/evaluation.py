@@ -55,7 +55,7 @@ def judge(processes: Processes, prepared: Prepared, published: Arrays, asked: As
         prepared: of the run.
         published: the parameters and statistics that play.
         asked: how many episodes, from which seed, in how much time.
-        deaths: file for the tracebacks of processes that are restarted.
+        deaths: file for the tracebacks and stacks of processes that are restarted.
 
     Raises:
         EnvError: a step takes too long, no episode has ended for too long, or the environment cannot be made.

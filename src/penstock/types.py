@@ -25,6 +25,7 @@ __all__ = [
     "EnvRecipe",
     "EnvReference",
     "EnvSource",
+    "Hang",
     "Leaf",
     "LeafPath",
     "MultiDiscrete",
@@ -320,6 +321,16 @@ class StepResult(NamedTuple):
     """``[B]`` bool: this step was the source's own reset. Its action was ignored, and the row is not valid."""
     final_obs: Arrays
     """field -> ``[B, ...]``: for same-step sources, the last observations of episodes that ended in this step."""
+
+
+class Hang(IntEnum):
+    """Whether the supervisor ended a process because it hung."""
+
+    NONE = 0
+    SILENT = 1
+    """A node gave no sign of life, or its announced work took too long."""
+    SLOW_STEP = 2
+    """A step or reset of an environment took longer than ``env_timeout`` allows."""
 
 
 class Wanted(IntEnum):

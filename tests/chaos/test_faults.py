@@ -108,8 +108,8 @@ def undisturbed(tmp_path_factory) -> dict[str, str]:
     [
         (Raises, "ended with status 1", 60.0),
         (Crashes, "was ended by SIGSEGV", 60.0),
-        (HangsInStep, "was ended by SIGKILL", 3.0),
-        (HangsInReset, "was ended by SIGKILL", 3.0),
+        (HangsInStep, "hung (a step or reset took longer than --env_timeout allows), was ended", 3.0),
+        (HangsInReset, "hung (a step or reset took longer than --env_timeout allows), was ended", 3.0),
     ],
 )
 def test_a_fault_that_passes_is_told_of_and_changes_nothing(

@@ -10,9 +10,10 @@ import pytest
 from penstock.metrics.jsonl import METRICS
 from penstock.metrics.report import STEPS_PER_SECOND, Report
 from penstock.nodes.monitor import MonitorNode, MonitorSettings
+from penstock.types import Hang
 
 COUNTS = dict.fromkeys(("skipped", "busy_ns", "idle_ns"), 0)
-DEATHS = {**COUNTS, "restarts": 0, "ended_by": 0, "uptime_ms": 0, "told_at_start": 0}
+DEATHS = {**COUNTS, "restarts": 0, "ended_by": 0, "hang": 0, "detail_kept": 0, "uptime_ms": 0, "told_at_start": 0}
 
 
 class Nothing:
@@ -46,9 +47,9 @@ class Ports:
     def count(self, counter: str, amount: int = 1) -> None:
         self.table[self.name][counter] += amount
 
-    def start_again(self, node: str) -> None:
+    def start_again(self, node: str, **ending: int) -> None:
         counts = self.table[node]
-        counts |= {"restarts": counts["restarts"] + 1, "ended_by": -signal.SIGKILL, "uptime_ms": 2500}
+        counts |= {"restarts": counts["restarts"] + 1, "ended_by": -signal.SIGKILL, "uptime_ms": 2500, **ending}
 
 
 def opened(folder: Path, ports: Ports, *, resumed_update: int = 0) -> MonitorNode:
@@ -86,6 +87,31 @@ def test_each_restart_is_told_of_once_over_all_lives(tmp_path) -> None:
     tell(second)
     assert notes(tmp_path) == ["0: env.0 1", "0: env.0 2", "0: monitor 1"]
     assert not second.ready()
+
+
+@pytest.mark.parametrize(
+    ("ending", "how", "kept"),
+    [
+        ({}, "was ended by SIGKILL", ""),
+        ({"ended_by": 3}, "ended with status 3", ""),
+        ({"ended_by": 1, "detail_kept": 1}, "ended with status 1", "; its traceback stands in deaths.log"),
+        (
+            {"hang": Hang.SLOW_STEP, "detail_kept": 1},
+            "hung (a step or reset took longer than --env_timeout allows), was ended",
+            "; its stacks stand in deaths.log",
+        ),
+        ({"hang": Hang.SILENT}, "hung (it gave no sign of life), was ended", ""),
+    ],
+)
+def test_a_restart_is_told_with_how_the_process_ended_and_what_is_kept_of_it(tmp_path, ending, how, kept) -> None:
+    ports = Ports()
+    node = opened(tmp_path, ports)
+    # Another process has left its traceback there.
+    (tmp_path / "deaths.log").touch()
+    ports.start_again("env.0", **ending)
+    tell(node)
+    note = json.loads((tmp_path / METRICS).read_text())["note"]
+    assert note == f"env.0 {how} after 2.5 s and was started again (restart 1){kept}"
 
 
 @pytest.mark.parametrize("told_before_the_kill", [True, False])

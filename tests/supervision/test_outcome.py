@@ -7,7 +7,7 @@ from penstock.memory.segment import Segment
 from penstock.program.graph import NodeSpec, Program, Record, Stream
 from penstock.supervision import outcome
 from penstock.supervision.outcome import SharedSigns
-from penstock.types import ArraySpec
+from penstock.types import ArraySpec, Hang
 from penstock.wiring.edges import Wiring
 
 SECOND = 1_000_000_000
@@ -16,11 +16,11 @@ SECOND = 1_000_000_000
 class Run:
     """Two nodes of one group beside a learner, on a clock that the test sets."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, steps_envs: bool = False) -> None:
         nodes = (
             NodeSpec("learner", "learner", None, "learner"),
             NodeSpec("checkpointer", "checkpointer", None, "monitor", silence_limit_s=10.0),
-            NodeSpec("monitor", "monitor", None, "monitor", silence_limit_s=10.0),
+            NodeSpec("monitor", "monitor", None, "monitor", silence_limit_s=10.0, steps_envs=steps_envs),
         )
         value = (ArraySpec("value", (), "int64"),)
         saved = Stream("saved", ("learner",), ("checkpointer",), value, 2, "wait")
@@ -48,6 +48,31 @@ def test_a_group_is_silent_once_its_loop_stands_still(monkeypatch) -> None:
     silence = run.signs.silent(["monitor", "learner"])
     assert silence is not None
     assert (silence.group, silence.seconds) == ("monitor", 11.0)
+
+
+def hang(run: Run) -> Hang:
+    silence = run.signs.silent(["monitor", "learner"])
+    assert silence is not None
+    return silence.hang
+
+
+def test_a_silent_node_that_steps_environments_is_in_a_slow_step_if_it_announced_no_work(monkeypatch) -> None:
+    run = Run(monkeypatch, steps_envs=True)
+    run.at(11.0, monitor=0.0)
+    # The other node of its group was silent before.
+    run.wiring.counters.set("monitor", "heartbeat_ns", 1)
+    assert hang(run) is Hang.SLOW_STEP
+    run.wiring.counters.set("monitor", "busy_until_ns", 5 * SECOND)
+    assert hang(run) is Hang.SILENT
+    run.wiring.counters.set("monitor", "busy_until_ns", 0)
+    run.signs.stop()
+    assert hang(run) is Hang.SILENT, "while the run stops, the limit is another one"
+
+
+def test_another_silent_node_is_in_no_step(monkeypatch) -> None:
+    run = Run(monkeypatch)
+    run.at(11.0, monitor=0.0)
+    assert hang(run) is Hang.SILENT
 
 
 def test_a_run_is_saved_once_its_last_checkpoint_is_written(monkeypatch) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from penstock.supervision.lives import HOPELESS, KILLS_IN_A_ROW, Exit, Restart, describe
 from penstock.supervision.supervisor import Limits, Silence, State, Supervisor
+from penstock.types import Hang
 
 
 class Table:
@@ -307,6 +308,15 @@ def test_what_another_life_would_meet_again_ends_the_run_at_once() -> None:
     assert supervisor.tick(0.0) is State.STOPPING
     assert supervisor.failure == Exit("env.0", HOPELESS, "the reward is NaN")
     assert table.started == []
+
+
+def test_a_step_that_takes_too_long_is_told_with_the_setting_that_limits_it() -> None:
+    supervisor, _, signs = make(max_restarts=1)
+    signs.silence = Silence("env.0", "env.0", 61.0, Hang.SLOW_STEP)
+    supervisor.tick(0.0)
+    (restart,) = told
+    assert restart.ended.hang is Hang.SLOW_STEP
+    assert restart.ended.detail.startswith("no sign of life from env.0 for 61 s, longer than --env_timeout allows;")
 
 
 def test_a_hung_process_is_killed_started_again_and_charged() -> None:

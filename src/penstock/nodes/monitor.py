@@ -16,6 +16,7 @@ from penstock.metrics.report import EVAL_RETURN, RESTARTS, STEPS_PER_SECOND, Rep
 from penstock.metrics.tensorboard import TensorBoard
 from penstock.nodes.contract import Ports
 from penstock.saved_runs.run_folder import RunFolder
+from penstock.types import Hang
 
 __all__ = ["MonitorNode", "MonitorSettings"]
 
@@ -146,9 +147,11 @@ class MonitorNode:
             self._told[node] = count
             values = {f"{RESTARTS}{node}": count, "death/status": status, "death/uptime_s": uptime_s}
             values |= self._rows(self._ports.counters())
-            how = f"was ended by {signal_name(-status)}" if status < 0 else f"ended with status {status}"
-            note = f"{node} {how} after {uptime_s:.1f} s and was started again (restart {count})"
-            if status > 0 and self._deaths.exists():
+            hang = Hang(counts["hang"])
+            note = f"{node} {_ending(status, hang)} after {uptime_s:.1f} s and was started again (restart {count})"
+            if counts["detail_kept"] and hang is not Hang.NONE:
+                note += f"; its stacks stand in {self._deaths.name}"
+            elif counts["detail_kept"] and status > 0:
                 note += f"; its traceback stands in {self._deaths.name}"
             self._write(self._last._replace(values=values, note=note))
 
@@ -198,3 +201,16 @@ class MonitorNode:
             # Learning may go on without new steps. That time counts for the next steps.
             self._seen = now, steps
         return values
+
+
+def _ending(status: int, hang: Hang) -> str:
+    """How a process ended, as the middle of a sentence. ``status`` as in ``Exit``."""
+    match hang:
+        case Hang.SLOW_STEP:
+            return "hung (a step or reset took longer than --env_timeout allows), was ended"
+        case Hang.SILENT:
+            return "hung (it gave no sign of life), was ended"
+        case Hang.NONE if status < 0:
+            return f"was ended by {signal_name(-status)}"
+        case Hang.NONE:
+            return f"ended with status {status}"

@@ -151,18 +151,23 @@ class _Nodes:
         return recover(self._wiring, self._program, group, own)
 
     def note(self, restart: Restart) -> None:
-        """Write a restart into the counters, from which the monitor reports it, and its traceback into a file."""
-        self._keep(restart)
+        """Write a restart into the counters, from which the monitor reports it, and its detail into a file."""
+        kept = self._keep(restart)
         for node in self._program.members(restart.ended.group):
             self._wiring.counters.set(node.name, "ended_by", restart.ended.status)
+            self._wiring.counters.set(node.name, "hang", restart.ended.hang)
+            self._wiring.counters.set(node.name, "detail_kept", kept)
             self._wiring.counters.set(node.name, "uptime_ms", int(restart.uptime_s * 1e3))
             self._wiring.counters.set(node.name, "restarts", restart.number)
         self._wiring.bells.ring_all()
 
-    def _keep(self, restart: Restart) -> None:
+    def _keep(self, restart: Restart) -> bool:
+        """Write the traceback or the stacks into the file. False if there are none, or they could not be written."""
         ended, file = restart.ended, self._program.deaths
         if file is None or not ended.detail:
-            return
+            return False
         # The run does not need this file, so a full disk must not end it.
         with contextlib.suppress(OSError), file.open("a", encoding="utf-8") as log:
             log.write(f"{ended.group}, restart {restart.number}:\n{ended.detail.rstrip()}\n\n")
+            return True
+        return False

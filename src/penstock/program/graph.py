@@ -69,6 +69,8 @@ class NodeSpec:
     threads: int = 1
     silence_limit_s: float = 60.0
     """Seconds without a sign of life after which the node counts as hung. Announced long work is not silence."""
+    steps_envs: bool = False
+    """It steps environments, and ``silence_limit_s`` is the limit of one step."""
     niceness: int = 0
     """Priority of its process, as ``nice`` counts: a higher number yields to others. A group uses its lowest number."""
     core: int | None = None
@@ -262,7 +264,7 @@ class Program:
     trace: Path | None = None
     """The folder for the spans of all nodes. ``None``: no spans are recorded."""
     deaths: Path | None = None
-    """The file for tracebacks of processes that are started again."""
+    """The file for tracebacks and stacks of processes that are started again."""
     max_restarts: int = 0
     """A dead process is started again at most so often without progress in between. 0: its death ends the run."""
     stall_limit_s: float = math.inf

@@ -98,4 +98,4 @@ class EvaluationPlan:
     quiet: bool
     """No display."""
     deaths: Path
-    """The file for tracebacks of processes that are started again."""
+    """The file for tracebacks and stacks of processes that are started again."""

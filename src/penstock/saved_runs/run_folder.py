@@ -210,7 +210,7 @@ class RunFolder:
 
     @property
     def deaths(self) -> Path:
-        """Tracebacks of restarted processes; the file exists only if there are any."""
+        """Tracebacks, or stacks of hangs, of restarted processes; the file exists only if there are any."""
         return self.path / "deaths.log"
 
     def clear_trace(self) -> None:

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from penstock.errors import signal_name
+from penstock.types import Hang
 
 __all__ = ["HOPELESS", "KILLS_IN_A_ROW", "Exit", "Lives", "Restart", "describe"]
 
@@ -20,7 +21,8 @@ class Exit(NamedTuple):
     status: int
     """Exit status, or minus the signal's number."""
     detail: str
-    """Its traceback, if it sent one."""
+    """Its traceback, if it sent one. Of a process that hung: its stacks."""
+    hang: Hang = Hang.NONE
 
 
 class Restart(NamedTuple):

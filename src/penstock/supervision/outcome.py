@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from penstock.program.graph import ActionLog, Board, NodeSpec, Program, Record, Stream
 from penstock.supervision.supervisor import Silence
-from penstock.types import Arrays
+from penstock.types import Arrays, Hang
 from penstock.wiring.edges import SUPERVISOR, Wiring
 
 __all__ = ["Outcome", "SharedSigns", "final_record"]
@@ -148,11 +148,12 @@ class SharedSigns:
             excused = sum(length for until, length in self._excused if until > alive)
             silence = (now - alive - excused) / 1e9
             limit = max(node.silence_limit_s for node in nodes)
+            stepping = latest.steps_envs and busy_until < alive
             if counters.get(SUPERVISOR, "stopping"):
                 # No new work begins, and the user waits for the end.
-                limit = min(limit, STOPPING_SILENCE_S)
+                limit, stepping = min(limit, STOPPING_SILENCE_S), False
             if now > busy_until + excused and silence > limit:
-                return Silence(latest.name, group, silence)
+                return Silence(latest.name, group, silence, Hang.SLOW_STEP if stepping else Hang.SILENT)
         return None
 
     def excuse(self, seconds: float) -> None:

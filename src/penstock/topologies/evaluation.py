@@ -80,4 +80,6 @@ def _player(plan: EvaluationPlan, index: int, name: str, lanes: int) -> NodeSpec
     )
     settings = PlayerSettings(played, index, env_timeout=limit)
     imports = policy_imports(plan.run, plan.inference)
-    return NodeSpec(name, "player", settings, group=name, silence_limit_s=limit + ALARM_S, imports=imports)
+    return NodeSpec(
+        name, "player", settings, group=name, silence_limit_s=limit + ALARM_S, steps_envs=True, imports=imports
+    )

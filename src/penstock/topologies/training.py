@@ -205,6 +205,7 @@ def _env(plan: Plan, worker: int, lanes: int, niceness: int) -> NodeSpec:
         settings,
         group=name,
         silence_limit_s=limit,
+        steps_envs=True,
         niceness=niceness,
         core=worker if plan.own_cores else None,
         imports=policy_imports(plan.run, plan.learning.inference),
@@ -290,6 +291,7 @@ def _evaluator(plan: Plan) -> NodeSpec:
         settings,
         group="evaluator",
         silence_limit_s=limit,
+        steps_envs=True,
         imports=policy_imports(plan.run, plan.learning.inference),
     )
 

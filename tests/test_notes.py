@@ -10,8 +10,9 @@ import pytest
 
 import penstock
 from penstock.cli import main
+from penstock.errors import NodeError
 from penstock.metrics.jsonl import read_reports
-from penstock.notes import differences, table_in_memory
+from penstock.notes import differences, failure, table_in_memory
 from penstock.run import Result
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import load_checkpoint
@@ -182,3 +183,19 @@ def test_a_run_that_learned_nothing_from_its_table_says_so(tmp_path: Path) -> No
     assert result.notes == (
         "nothing was learned: 128 steps made no gradient step due; see --min_rows 1000, --updates_per_step 0.5",
     )
+
+
+@pytest.mark.parametrize(
+    ("detail", "line"),
+    [
+        ("Traceback (most recent call last):\n  ...\nValueError: theirs\n", "ValueError: theirs"),
+        (
+            "at last:\nno sign of life for 2 s\nCurrent thread 0x1 (most recent call first):\n  File 3\n",
+            "no sign of life for 2 s",
+        ),
+        ("process env.0 was ended by SIGSEGV", "process env.0 was ended by SIGSEGV"),
+        ("", "it did not say why"),
+    ],
+)
+def test_the_line_on_a_failure_is_the_error_and_no_line_of_a_stack(detail, line):
+    assert failure(NodeError("env.0", detail)) == line

@@ -3,6 +3,7 @@
 Writes no file and decides nothing about a run: the learner's record says why a run ended.
 """
 
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
@@ -33,6 +34,9 @@ __all__ = [
     "table_in_file",
     "table_in_memory",
 ]
+
+_STACKS = re.compile(r"^(?:Current thread|Thread) 0x", re.MULTILINE)
+"""Where Python's ``faulthandler`` begins the stacks of a process."""
 
 _LARGE_TABLE = 256 << 20
 """Bytes. Of a table in memory that is at least as large, the user is told."""
@@ -74,8 +78,11 @@ def failure(error: PenstockError) -> str:
 
 
 def _last_line(error: NodeError) -> str:
-    """The last line of a failed node's error."""
-    return ((error.line or error.detail).strip().splitlines() or ["it did not say why"])[-1]
+    """The last line of a failed node's error. Of a hang, the line above its stacks."""
+    said = error.line or error.detail
+    if "(most recent call last)" not in said:
+        said = _STACKS.split(said)[0]
+    return (said.strip().splitlines() or ["it did not say why"])[-1]
 
 
 def nothing_learned(spec: AlgorithmSpec, record: Arrays) -> tuple[str, ...]:

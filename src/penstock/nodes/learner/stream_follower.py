@@ -97,8 +97,8 @@ class StreamFollowerNode(WorkingNode):
     def _next(self) -> list[int] | None:
         """The sequences of the next batch; ``None`` while some rollouts are missing.
 
-        Race: the `SharedParameterNode` frees slots meanwhile, and other environment nodes fill them anew. So a slot's
-        sequence says whose rollout it is, and not its content, which may change while it is read.
+        Race: meanwhile the `SharedParameterNode` frees slots, and other environment nodes fill them anew. A slot's
+        content may change while it is read. So the slot's sequence says whose rollout it is.
         """
         settings, written = self._settings, self._rollouts.written()
         nodes, me = settings.learners * settings.rollouts, settings.updater.learner

@@ -85,7 +85,9 @@ def test_what_is_known_of_each_version(tmp_path):
     first, second, third = versions(run)
     assert first.damage
     assert (second.steps, second.return_mean, second.evaluation, second.is_pinned) == (20, 2.0, 50.0, False)
-    assert (third.evaluation, third.is_pinned, third.is_best, third.damage) == (40.0, True, True, "")
+    assert (third.evaluation, third.final_evaluation, third.damage) == (None, 40.0, "")
+    assert third.is_pinned
+    assert third.is_best
 
 
 def test_a_clone_is_a_run_of_its_own(trained):

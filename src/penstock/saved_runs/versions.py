@@ -36,7 +36,9 @@ class Version(NamedTuple):
     return_mean: float | None
     """Mean return of the training episodes before it; ``None``: there were none."""
     evaluation: float | None
-    """Mean return of its evaluation, that at the end of the run included; ``None``: it had none."""
+    """Mean return of its evaluation while the run went on; ``None``: it had none."""
+    final_evaluation: float | None
+    """Mean return of the evaluation at the end of the run, in other episodes; ``None``: it had none."""
     is_best: bool
     is_pinned: bool
     damage: str
@@ -55,7 +57,7 @@ class Lineage(NamedTuple):
 def versions(run: Path) -> list[Version]:
     """The versions of a run, oldest first."""
     best, pins = best_checkpoint(run), pinned(run)
-    known = final_evaluations(run) | evaluations(run)
+    on_the_way, final = evaluations(run), final_evaluations(run)
     found = []
     for path in list_checkpoints(run):
         update = int(path.name.removeprefix("update-"))
@@ -75,7 +77,8 @@ def versions(run: Path) -> list[Version]:
                 steps=int(facts.get("steps", 0)),
                 created=str(facts.get("created", "")),
                 return_mean=float(score) if isinstance(score, int | float) else None,
-                evaluation=known.get(update),
+                evaluation=on_the_way.get(update),
+                final_evaluation=final.get(update),
                 is_best=best is not None and best.path == path,
                 is_pinned=path.name in pins,
                 damage=damage,
@@ -186,7 +189,7 @@ def clone(folder: RunFolder, name: str | None = None) -> RunFolder:
 
 def table(run: Path) -> str:
     """The versions and the lineage of a run as text."""
-    lines = [("version", "steps", "created", "training return", "evaluation", "")]
+    lines = [("version", "steps", "created", "training return", "evaluation", "final evaluation", "")]
     for one in versions(run):
         marks = " ".join(mark for mark, is_on in (("best", one.is_best), ("pinned", one.is_pinned)) if is_on)
         lines.append(
@@ -196,12 +199,13 @@ def table(run: Path) -> str:
                 one.created[:19].replace("T", " "),
                 _number(one.return_mean),
                 _number(one.evaluation),
+                _number(one.final_evaluation),
                 f"damaged: {one.damage}" if one.damage else marks,
             )
         )
-    widths = [max(len(line[column]) for line in lines) for column in range(5)]
+    widths = [max(len(line[column]) for line in lines) for column in range(6)]
     text = [
-        "  ".join((*(part.ljust(width) for part, width in zip(line, widths, strict=False)), line[5])).rstrip()
+        "  ".join((*(part.ljust(width) for part, width in zip(line, widths, strict=False)), line[6])).rstrip()
         for line in lines
     ]
     found = lineage(run)

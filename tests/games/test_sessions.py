@@ -179,6 +179,26 @@ def test_a_client_that_vanishes_ends_its_episode_as_truncated_and_loses_no_row(
     assert (terminated, truncated, vanished) == (False, True, True)
 
 
+def test_a_game_that_crashed_starts_its_session_again_at_once(monkeypatch):
+    monkeypatch.setattr("penstock.games.sessions._RECONNECT_S", 1000.0)
+    with rehearse(AGENT, num_steps=4, num_envs=1, idle_seconds=1000.0) as stage:
+        crashed = GameClient(stage.tcp, "g", version=1)
+        FakeGame(crashed).begin(Script([[1], [2], [3]], [10.0, 20.0]), 3)
+        crashed.close()
+        # Of version 1: it has no session to go on with, and no other name.
+        again = GameClient(stage.tcp, "g", version=1)
+        again.start()
+        with pytest.raises(EpisodeLostError), GameClient(stage.tcp, "g", version=1, patience=0.2) as other:
+            other.start()
+        again.tick([7])
+        again.tick([8], 30.0)
+        until(lambda: stage.learner.rollouts)
+        (found,) = stage.learner.rollouts
+    assert rows(found, "obs", "valid") == {"obs": [1, 2, 3, 7, 8], "valid": [True, True, False, True, False]}
+    (_, _, _, _, terminated, truncated, vanished) = agents.Counter.seen[0]
+    assert (terminated, truncated, vanished) == (False, True, True)
+
+
 def test_a_client_that_vanishes_at_the_beginning_of_a_rollout_leaves_no_trace_in_it(vanishes):
     with rehearse(AGENT, num_steps=2, num_envs=1, idle_seconds=0.0) as stage:
         vanishes(GameClient(stage.tcp, "g"), Script([[1], [2], [3]], [10.0, 20.0]), 3)

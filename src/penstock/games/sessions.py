@@ -43,6 +43,7 @@ _SAY_S = 10.0
 """Seconds between two lines in the log about requests that do not fit."""
 _CONTENT = "application/octet-stream"
 _LARGEST = float(np.finfo(np.float32).max)
+_VANISHED = ("vanish", "restart")
 _ENDED = Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the run has ended")
 
 
@@ -50,7 +51,8 @@ class _Request(NamedTuple):
     """A request of one session."""
 
     kind: str
-    """``tick``, ``stop``; or ``vanish``, which the server asks for itself."""
+    """``tick``, ``stop``; ``restart``, a start after the connection was lost; or ``vanish``, which the server asks for
+    itself."""
     body: bytes = b""
     reply: StepReply | None = None
 
@@ -137,10 +139,18 @@ class GameSteps:
         raise Refusal(HTTPStatus.BAD_REQUEST, text)
 
     def start(self, key: SessionKey, policy: str, body: bytes, reply: StepReply) -> None:
-        """An episode begins. A run trains one policy, so its name does not count; the body may be empty."""
+        """An episode begins. A run trains one policy, so its name does not count; the body may be empty.
+
+        A session of this name that has lost its connection has vanished: its game has crashed and is back.
+        """
         del policy, body
         self._check_running()
-        if key in self._live:
+        former = self._live.get(key)
+        if former is not None and former.parted is not None:
+            former.parted = None
+            self._queue(former, _Request("restart", reply=reply))
+            return
+        if former is not None:
             raise Refusal(HTTPStatus.CONFLICT, f"session {key[1]!r} has started already; stop it first")
         taken = self._lobby.take()
         if taken is None:
@@ -219,7 +229,7 @@ class GameSteps:
                     self._note_refusal(session, str(error))
                 _refuse(request, Refusal(HTTPStatus.BAD_REQUEST, str(error)))
                 # Nobody is there to ask again. What of the episode is known is kept.
-                is_on = request.kind != "vanish"
+                is_on = request.kind not in _VANISHED
             except asyncio.CancelledError:
                 _refuse(request, _ENDED)
                 raise
@@ -242,7 +252,12 @@ class GameSteps:
         await self._end(session, request)
         # Before the reply: the client may begin its next episode at once.
         self._release(session)
-        if request.reply is not None:
+        if request.kind == "restart" and request.reply is not None:
+            try:
+                self.start(session.key, "", b"", request.reply)
+            except Refusal as refusal:
+                request.reply.refused(refusal)
+        elif request.reply is not None:
             request.reply.answer(_CONTENT, b"{}")
         return False
 
@@ -309,7 +324,7 @@ class GameSteps:
         told = session.agent.decode(request.body) if request.body else Told()
         final = State(request.body, told)
         says_nothing = told.obs is None and told.reward is None
-        final.vanished = request.kind == "vanish" or (says_nothing and not told.terminated)
+        final.vanished = request.kind in _VANISHED or (says_nothing and not told.terminated)
         if final.vanished:
             final.terminated = False
         elif told.obs is None and not told.terminated:

@@ -95,6 +95,13 @@ def test_a_program_is_drawn_with_processes_and_edges() -> None:
     assert "board  policy       learner -> env.0, env.1:" in text
 
 
+def test_many_processes_that_are_alike_share_a_line() -> None:
+    text = draw(program(on_policy, num_workers=4, num_envs=8))
+    assert "env.0 .. env.3 (4) env each" in text
+    assert "log    actions.env.0 .. actions.env.3 (4) one environment node each -> learner: 2 lanes" in text
+    assert "learner      learner (learner)" in text
+
+
 def test_policy_nodes_share_the_environment_nodes_and_are_drawn() -> None:
     placed = program(on_policy, num_workers=4, policy_placement="node", policy_nodes=2)
     ask = placed.edge("act")

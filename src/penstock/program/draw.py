@@ -1,5 +1,8 @@
 """Draws a program as text: processes with their nodes, then edges with their ends, capacity and limits."""
 
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
 from penstock.program.graph import (
     ActionLog,
     Ask,
@@ -19,18 +22,51 @@ from penstock.program.graph import (
 
 __all__ = ["bytes_text", "draw"]
 
+SHOWN = 3
+"""Most names in a list that are all shown."""
+
 
 def draw(program: Program) -> str:
-    """The program as text, with one line for each process and each edge. Long lists of names are shortened."""
-    lines = ["processes"]
-    for group in program.groups:
+    """The program as text, with a line for each process and each edge.
+
+    Long lists of names are shortened. More than `SHOWN` processes or logs that differ only in their names share a line.
+    """
+    return "\n".join(("processes", *_processes(program), "edges", *_edges(program.edges)))
+
+
+def _processes(program: Program) -> Iterator[str]:
+    def alike(group: str) -> object:
         members = program.members(group)
-        names = ", ".join(f"{node.name} ({node.kind})" for node in members)
-        threads = max(node.threads for node in members)
-        lines.append(f"  {group:<12} {names}" + (f", {threads} threads" if threads > 1 else ""))
-    lines.append("edges")
-    lines += [f"  {_edge(edge)}" for edge in program.edges]
-    return "\n".join(lines)
+        alone = len(members) == 1 and members[0].name == group
+        return (members[0].kind, members[0].threads) if alone else group
+
+    for _, run in groupby(program.groups, alike):
+        groups = tuple(run)
+        several = len(groups) > SHOWN
+        for group in groups[:1] if several else groups:
+            members = program.members(group)
+            names = ", ".join(f"{node.name} ({node.kind})" for node in members)
+            threads = max(node.threads for node in members)
+            shown, nodes = (_names(groups), f"{members[0].kind} each") if several else (group, names)
+            yield f"  {shown:<12} {nodes}" + (f", {threads} threads" if threads > 1 else "")
+
+
+def _edges(edges: Sequence[Edge]) -> Iterator[str]:
+    def alike(edge: Edge) -> object:
+        return (edge.readers, edge.lanes, edge.capacity) if isinstance(edge, ActionLog) else edge.name
+
+    for _, run in groupby(edges, alike):
+        found = tuple(run)
+        first = found[0]
+        if isinstance(first, ActionLog) and len(found) > SHOWN:
+            yield f"  {_log(first, tuple(edge.name for edge in found), 'one environment node each')}"
+        else:
+            yield from (f"  {_edge(edge)}" for edge in found)
+
+
+def _log(log: ActionLog, names: tuple[str, ...], writers: str) -> str:
+    ends = f"{writers} -> {_names(log.readers)}"
+    return f"log    {_names(names):<12} {ends}: {log.lanes} lanes, {log.capacity} actions each"
 
 
 def _edge(edge: Edge) -> str:
@@ -68,8 +104,7 @@ def _edge(edge: Edge) -> str:
         case Meeting():
             return f"meet   {edge.name:<12} {_names(edge.nodes)}: in one process"
         case ActionLog():
-            ends = f"{edge.writer} -> {_names(edge.readers)}"
-            return f"log    {edge.name:<12} {ends}: {edge.lanes} lanes, {edge.capacity} actions each"
+            return _log(edge, (edge.name,), edge.writer)
 
 
 def _answer(answer: LocalAnswer | RemoteAnswer) -> str:
@@ -81,7 +116,7 @@ def _answer(answer: LocalAnswer | RemoteAnswer) -> str:
 
 
 def _names(names: tuple[str, ...]) -> str:
-    return ", ".join(names) if len(names) <= 3 else f"{names[0]} .. {names[-1]} ({len(names)})"
+    return ", ".join(names) if len(names) <= SHOWN else f"{names[0]} .. {names[-1]} ({len(names)})"
 
 
 def bytes_text(count: int) -> str:

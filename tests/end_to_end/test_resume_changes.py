@@ -33,7 +33,7 @@ def test_changes_by_flags_stay_in_the_config_of_the_run(tmp_path: Path, capsys: 
     before = (run / "config.toml").read_text()
     capsys.readouterr()
     for flag, says in (
-        ("--num_envs=8", "because its checkpoints hold the state of so many lanes"),
+        ("--num_envs=8", "because its checkpoints hold the state of each lane"),
         ("--sync_mode=non_blocking", "because its checkpoints hold the lanes as this mode left them"),
         ("--time_steps=8", "unknown flag --time_steps; did you mean --timesteps"),
         ("--num_workers=3", "--num_workers 3 does not divide"),

@@ -67,7 +67,9 @@ def doom(monkeypatch: pytest.MonkeyPatch, fault_points: str, mortal_processes: C
 def ends_right(result: Result, undisturbed: dict[str, str], node: str) -> None:
     told = [line["note"] for line in lines(result) if "note" in line]
     assert len(told) >= 1
-    assert all("was ended by SIGKILL" in note and note.endswith("(restart 1)") for note in told)
+    # A process that was stopped for good has hung; any other was killed.
+    assert all("was ended by SIGKILL" in note or " hung (" in note for note in told)
+    assert all("(restart 1)" in note for note in told)
     assert any(note.startswith(node) for note in told)
     # What an evaluation found may be entered an update later.
     apart = {"best_evaluation", "since_best"}

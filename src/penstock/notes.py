@@ -54,7 +54,7 @@ def ended_early(run: RunConfig, record: Arrays, folder: Path) -> tuple[str, ...]
             best, count = float(record["best_evaluation"]), int(record["since_best"])
             kept = f"penstock eval {shlex.quote(str(folder))} --checkpoint best"
             why = f"stopped early: {count} evaluations without improvement, the best was {best:,.1f}"
-            return (f"{why}; this run ends with its latest policy, for the best one: {kept}",)
+            return (f"{why}; the policy of the run is its latest, and {kept} plays the best one",)
         case _:
             return ()
 

@@ -293,3 +293,17 @@ def test_in_lock_step_a_seed_stops_early_at_the_same_update_also_when_it_is_resu
     assert (again.steps, again.updates) == (whole.steps, whole.updates)
     policies = [(result.run_folder / "policy.onnx").read_bytes() for result in (whole, again)]
     assert policies[0] == policies[1]
+
+
+class SlowClock(ClockEnv):
+    """An evaluation takes longer than the run may stand still."""
+
+    def step(self, action):
+        time.sleep(0.02)
+        return super().step(action)
+
+
+def test_a_learner_that_waits_for_a_verdict_does_not_count_as_standing_still(tmp_path: Path) -> None:
+    settings = {"num_steps": 8, "eval_interval": 1, "early_stop": 1, "eval_episodes": 8, "stall_timeout": 1.0}
+    result = train(tmp_path, "SlowClock", timesteps=64, eval_seconds=1.0, **settings)
+    assert "stopped early" in "".join(result.notes)

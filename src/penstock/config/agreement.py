@@ -63,11 +63,11 @@ def agreement(run: RunConfig, *, from_table: bool) -> Agreement:
     given = agreement_flags(run)
     if run.learners == 1 and given:
         raise ConfigError(f"{given[0]} is for several learners, and this run has one learner; give --learners as well")
-    overlapping = run.sync_mode == "non_blocking"
+    overlapping, machines = run.sync_mode == "non_blocking", RUNTIMES[run.runtime].machines
     # Learners on several machines have a shard of the table each. Only those that step together can.
-    natural = SERVED if from_table and overlapping and not RUNTIMES[run.runtime].machines else "allreduce"
+    natural = SERVED if from_table and overlapping and not machines else "allreduce"
     exchange = natural if run.exchange == AUTO else run.exchange
-    if RUNTIMES[run.runtime].machines and exchange == HOGWILD:
+    if machines and exchange == HOGWILD:
         instead = "allreduce" if from_table else SERVED
         raise ConfigError(
             f"--exchange {exchange} is for one machine: its learners add to one vector in shared memory; give "

@@ -351,13 +351,14 @@ def _check_together(run: RunConfig) -> None:
 
 def _check_cluster(run: RunConfig) -> None:
     """Check what only a run on a cluster has, and what it cannot have."""
-    if run.distributed and not RUNTIMES[run.runtime].machines:
+    machines = RUNTIMES[run.runtime].machines
+    if run.distributed and not machines:
         raise ConfigError(f"--distributed True is for --runtime ray, not {run.runtime}; leave out one of the two")
-    if run.address is not None and not RUNTIMES[run.runtime].machines:
+    if run.address is not None and not machines:
         raise ConfigError("--address names a Ray cluster; give --distributed True as well")
-    if run.resources is not None and not RUNTIMES[run.runtime].machines:
+    if run.resources is not None and not machines:
         raise ConfigError("--resources is what nodes ask a Ray cluster for; give --distributed True as well")
-    if run.policy_placement == "node" and RUNTIMES[run.runtime].machines:
+    if run.policy_placement == "node" and machines:
         raise ConfigError(
             "--policy_placement node needs environments on the learner's machine; leave it out, or give --runtime local"
         )

@@ -54,8 +54,8 @@ def progress_text(progress: Progress, episodes: int) -> str:
     mean = "" if progress.mean_return is None else f", return {progress.mean_return:,.1f}"
     ends = "" if progress.left is None else f"; --eval_seconds are over, {progress.left:,} still to end"
     if ends and not progress.played:
-        # Many are only slow. But an environment that never ends an episode would be played for ever.
-        ends += " (if they never end: the run is complete, Ctrl-C leaves it)"
+        # The user sees no end yet, and a run whose environment ends no episode need not be waited for.
+        ends += " (the run is complete: Ctrl-C leaves it)"
     return f"evaluation: {progress.played:,} of {episodes:,} episodes{mean}, {clock(progress.time_s)}{ends}"
 
 

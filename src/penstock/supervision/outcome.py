@@ -103,12 +103,17 @@ class SharedSigns:
         return reads or any(not self._wiring.counters.get(name, "finished") for name in own & set(self._last))
 
     def progress(self) -> tuple[int, ...]:
-        """Counts of all nodes that change while the run makes progress: slots handed on, announced work, steps."""
+        """Counts of all nodes that change while the run makes progress.
+
+        Slots handed on, announced work, episodes of evaluations, and the steps of each action log.
+        """
         counters = self._wiring.counters
-        handed_on = sum(counters.get(node.name, "handed_on") for node in self._nodes)
-        busy = sum(counters.get(node.name, "busy_until_ns") for node in self._nodes)
+        counts = [
+            sum(counters.get(node.name, name) for node in self._nodes)
+            for name in ("handed_on", "busy_until_ns", "episodes_evaluated")
+        ]
         steps = [log.position(0) for log in self._logs]
-        return handed_on, busy, *(where.first_step + where.steps for where in steps)
+        return *counts, *(where.first_step + where.steps for where in steps)
 
     def waits(self) -> str:
         """A line for each node: its last sign of life, and the slots that it could read or fill."""

@@ -61,6 +61,7 @@ COUNTERS = (
     "checkpoints_wanted",
     "reports_dropped",
     "evaluations_dropped",
+    "episodes_evaluated",
     "told_at_start",
 )
 

@@ -73,8 +73,11 @@ class EvaluatorNode:
             if episode is self:
                 self._end()
                 return
-            if isinstance(episode, Episode) and not episode.spoilt:
-                self._episodes.append(episode)
+            if isinstance(episode, Episode):
+                # A learner may wait for the verdict: such a run comes further by these episodes only.
+                self._ports.count("episodes_evaluated")
+                if not episode.spoilt:
+                    self._episodes.append(episode)
 
     def close(self) -> None:
         """Close the environments of an evaluation that has begun."""

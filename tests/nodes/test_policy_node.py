@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from penstock.kernels.noise import generate
+from penstock.nodes import policy_node
 from penstock.nodes.policy_node import PolicyNode, PolicyNodeSettings
 from penstock.policies import Categorical, Encoding, Network, PolicyGraph
 from penstock.policies.acting import PolicySettings
 from penstock.policies.batching import BatchRule
 from penstock.policies.exploration import Constant, Exploration, Falling
+from penstock.policies.layers import Linear
 from penstock.types import (
     Array,
     Arrays,
@@ -353,3 +355,34 @@ def test_a_batch_changes_no_bit_of_an_answer(clock: Clock) -> None:
     assert answers[0] == answers[1]
     # 5 calls instead of 8. Asker 0 is a row ahead: nobody was outstanding when it asked first.
     assert Backend.calls == [(0, 2), (0, 4), (0, 4), (0, 4), (0, 2)]
+
+
+def native_answers(monkeypatch: pytest.MonkeyPatch, apart_bytes: int, most_bound: int = 1024) -> tuple[Arrays, Ports]:
+    """All rows of two slots, two askers at a time, by a native policy of one linear layer."""
+    monkeypatch.setattr(policy_node, "APART_BYTES", apart_bytes)
+    monkeypatch.setattr(policy_node, "MOST_BOUND", most_bound)
+    graph = PolicyGraph((Encoding("obs", "flat", 1),), Network("actor", (Linear(1, 8, 1.0),)), None, Categorical(7))
+    backend = BackendSpec("penstock.inference.native:build", (graph,))
+    policy = PolicySettings(backend, graph, SPACES, ROW, SEED, CONSTANT)
+    node, ports = PolicyNode(PolicyNodeSettings(policy, 10.0, AT_ONCE)), Ports()
+    node.open(ports)  # type: ignore[arg-type]
+    for row in range(STEPS):
+        for slot in range(2):
+            ports.ask(0, Wanted.ROW, slot=slot, row=row, step=row, refresh=row == 0)
+            ports.ask(1, Wanted.ROW, slot=2, row=row, step=row, refresh=row == 0)
+            # A version is one number in all of the layer, so its logits are equal, and noise decides.
+            ports.board.latest = 1 + row // 2
+            node.step()
+    return ports.arrays, ports
+
+
+def test_a_small_native_policy_answers_one_by_one_with_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    together, _ = native_answers(monkeypatch, 0)
+    apart, ports = native_answers(monkeypatch, 1 << 20)
+    forgetful, _ = native_answers(monkeypatch, 1 << 20, most_bound=1)
+    assert len(set(together["action"][:2, :STEPS].ravel().tolist())) > 2
+    for name, values in together.items():
+        np.testing.assert_array_equal(apart[name], values)
+        np.testing.assert_array_equal(forgetful[name], values)
+    assert ports.answered == [(0, 1), (1, 1)] * (2 * STEPS)
+    np.testing.assert_array_equal(ports.actions[1], 5 + together["action"][2, STEPS - 1])

@@ -6,13 +6,13 @@ environment and does not know the algorithm.
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from penstock.nodes.contract import Ports
-from penstock.policies.acting import PolicySettings
+from penstock.policies.acting import Binds, BoundRows, PolicySettings, bound_rows
 from penstock.policies.batching import BatchRule, QuestionQueue
 from penstock.policies.session import Session
 from penstock.registry import load
@@ -31,12 +31,26 @@ class PolicyNodeSettings:
     rule: BatchRule
 
 
+MOST_BOUND = 1024
+"""Slots that stay bound to a version of the policy. Each takes some KB, and binding takes as long as some answers."""
+
+
+APART_BYTES = 256 * 1024
+"""Size of the parameters up to which a native policy answers the questions of a batch one by one, in place.
+
+They stay in the cache, so to gather the questions and scatter the answers would cost more than a batch saves. And each
+asker goes on as soon as it has its own answer.
+"""
+
+
 @dataclass(eq=False)
 class _Model:
     """One version of the policy, ready to answer."""
 
     backend: PolicyBackend
     version: int
+    bound: dict[tuple[int, int], BoundRows] = field(default_factory=dict)
+    """By asker and slot."""
 
 
 class _Call(NamedTuple):
@@ -77,6 +91,8 @@ class PolicyNode:
         with ports.busy("make the policy", self._open_limit_s):
             self._latest = self._make()
         self._models = [self._latest]
+        size = sum(values.nbytes for values in self._published.values())
+        self._apart = isinstance(self._latest.backend, Binds) and not self._memory and size <= APART_BYTES
 
     def ready(self) -> bool:
         """True if a question has come, or a batch leaves."""
@@ -105,9 +121,10 @@ class PolicyNode:
             key = self._answering[question.asker], question.wanted == Wanted.ROW
             calls.setdefault(key, []).append(question)
         for (model, rows), questions in calls.items():
-            (self._answer_rows if rows else self._answer_values)(model, questions)
-            for question in questions:
-                self._questions.answer(question.asker, model.version)
+            for together in [[question] for question in questions] if rows and self._apart else [questions]:
+                (self._answer_rows if rows else self._answer_values)(model, together)
+                for question in together:
+                    self._questions.answer(question.asker, model.version)
 
     def _make(self) -> _Model:
         backend = self._policy.backend
@@ -129,7 +146,17 @@ class PolicyNode:
 
     def _answer_rows(self, model: _Model, questions: Sequence[Question]) -> None:
         """Answer questions about rows: write all outputs of ``act``, and the carry behind it."""
-        arrays = self._questions.arrays
+        if len(questions) == 1 and not self._memory:
+            # In place: gathering and scattering would take longer than a small policy.
+            self._bound(model, questions[0]).act(questions[0].row, questions[0].step)
+        else:
+            self._answer_together(model, questions)
+        versions = self._questions.arrays["policy_version"]
+        for question in questions:
+            # The asker wrote the version that it knew. The version that answered may be later: it is written here.
+            versions[question.slot, question.row] = model.version
+
+    def _answer_together(self, model: _Model, questions: Sequence[Question]) -> None:
         calls = []
         for question in questions:
             outputs = self._row(question, self._policy.outputs)
@@ -139,8 +166,6 @@ class PolicyNode:
         self._run(model, calls)
         for question, call in zip(questions, calls, strict=True):
             self._session(question).finish(call.out["action"], question.step, call.inputs)
-            # The asker wrote the version that it knew. The version that answered may be later: it is written here.
-            arrays["policy_version"][question.slot, question.row] = model.version
 
     def _answer_values(self, model: _Model, questions: Sequence[Question]) -> None:
         """Answer questions about values alone. They need no noise, and hand no carry on."""
@@ -155,6 +180,17 @@ class PolicyNode:
             noise = np.zeros((count, *self._policy.policy.noise.shape), np.float32)
             calls.append(_Call({**given, "noise": noise, "explore": np.zeros(count, np.float32)}, out))
         self._run(model, calls)
+
+    def _bound(self, model: _Model, question: Question) -> BoundRows:
+        """The version of the policy, bound to the slot that a question is about."""
+        key = question.asker, question.slot
+        if key not in model.bound:
+            if len(model.bound) >= MOST_BOUND:
+                del model.bound[next(iter(model.bound))]
+            rows = {name: values[question.slot] for name, values in self._questions.arrays.items()}
+            stacks = self._questions.stacks(question.asker)
+            model.bound[key] = bound_rows(model.backend, self._session(question), self._policy, rows, stacks)
+        return model.bound[key]
 
     def _session(self, question: Question) -> Session:
         """The session of the asker's lanes. It works on the asker's own arrays."""
@@ -194,7 +230,6 @@ class PolicyNode:
     def _run(model: _Model, calls: Sequence[_Call]) -> None:
         """Gather the inputs into one batch, run the policy once, and write each answer to its place."""
         if len(calls) == 1:
-            # In place: gathering and scattering would take longer than a small policy.
             model.backend.act(calls[0].inputs, calls[0].out)
             return
         inputs = {name: np.concatenate([call.inputs[name] for call in calls]) for name in calls[0].inputs}

@@ -17,7 +17,7 @@ from penstock.policies.session import Session
 from penstock.registry import load
 from penstock.types import ActionSpace, Array, Arrays, ArraySpec, BackendSpec, PolicyBackend, Spaces
 
-__all__ = ["Binds", "BoundRows", "LocalPolicy", "PolicySettings"]
+__all__ = ["Binds", "BoundRows", "LocalPolicy", "PolicySettings", "bound_rows"]
 
 
 @dataclass(frozen=True)
@@ -125,27 +125,7 @@ class LocalPolicy:
 
     def bind(self, rows: Arrays) -> int:
         """Announce the arrays of a slot. Returns the handle for `ask`."""
-        settings, session = self._settings, self._session
-        given = {name: rows[name] for name in settings.given if name not in self.stacks}
-        out = {name: rows[name] for name in settings.outputs}
-        bound: BoundRows
-        if isinstance(self._backend, Binds) and not self.stacks:
-            bound = self._backend.bind(
-                given,
-                out,
-                seed=settings.seed,
-                lanes=session.lanes,
-                explore=session.explore,
-                environment=self.environment_action,
-                space=settings.spaces.action,
-                carry=self.carry,
-            )
-            if settings.exploration.moves or settings.exploration.warmup:
-                bound = _ExploringRows(
-                    bound, session, out["action"], rows[mask] if (mask := settings.policy.mask) else None
-                )
-        else:
-            bound = _PlainRows(self._backend, session, given, self.stacks, out)
+        bound = bound_rows(self._backend, self._session, self._settings, rows, self.stacks)
         handle = next(self._handles)
         self._bound[handle] = bound
         return handle
@@ -166,6 +146,37 @@ class LocalPolicy:
     def answered(self) -> bool:
         """True: every answer is given at once."""
         return True
+
+
+def bound_rows(
+    backend: PolicyBackend, session: Session, settings: PolicySettings, rows: Arrays, stacks: Arrays
+) -> BoundRows:
+    """Bind the policy to the arrays of one slot. All checks of the arrays are done here, once.
+
+    Args:
+        backend: with the parameters that each answer shall use when it is given.
+        session: of the lanes whose rows these are.
+        settings: of the policy.
+        rows: field -> ``[T + 1, lanes, ...]``.
+        stacks: the observations of the fields of which rows keep one frame only: field -> ``[lanes, ...]``.
+    """
+    given = {name: rows[name] for name in settings.given if name not in stacks}
+    out = {name: rows[name] for name in settings.outputs}
+    if stacks or not isinstance(backend, Binds):
+        return _PlainRows(backend, session, given, stacks, out)
+    bound = backend.bind(
+        given,
+        out,
+        seed=settings.seed,
+        lanes=session.lanes,
+        explore=session.explore,
+        environment=session.environment_action,
+        space=settings.spaces.action,
+        carry=session.carry,
+    )
+    if not settings.exploration.moves and not settings.exploration.warmup:
+        return bound
+    return _ExploringRows(bound, session, out["action"], rows[mask] if (mask := settings.policy.mask) else None)
 
 
 class _PlainRows:

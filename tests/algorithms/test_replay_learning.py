@@ -75,11 +75,12 @@ CONTINUOUS = {
     ("name", "settings"),
     [
         ("sac", {"temperature_lr": 1e-2}),
-        ("sac", {"critics": 1, "temperature": 0.01}),
-        ("dsac", {"temperature_lr": 1e-2}),
-        ("dsact", {"temperature_lr": 1e-2}),
+        # Six seconds each. Shorter: SAC and TD3 learn it, and each algorithm's equations are tested beside this module.
+        pytest.param("sac", {"critics": 1, "temperature": 0.01}, marks=pytest.mark.nightly),
+        pytest.param("dsac", {"temperature_lr": 1e-2}, marks=pytest.mark.nightly),
+        pytest.param("dsact", {"temperature_lr": 1e-2}, marks=pytest.mark.nightly),
         ("td3", {}),
-        ("ddpg", {}),
+        pytest.param("ddpg", {}, marks=pytest.mark.nightly),
     ],
 )
 def test_it_hits_the_target_that_it_is_shown(name, settings):
@@ -99,10 +100,11 @@ def test_it_hits_the_target_that_it_is_shown(name, settings):
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
-        ("dqn", {"n_step": 1}),
+        # Ten seconds each. Shorter: the one with four settings, and ``test_dqn.py`` and ``test_apex.py`` by hand.
+        pytest.param("dqn", {"n_step": 1}, marks=pytest.mark.nightly),
         ("dqn", {"double": False, "dueling": True, "n_step": 3, "prioritised": True}),
-        ("dqn", {"atoms": 21, "value_min": 0.0, "value_max": 1.0, "n_step": 2}),
-        ("apex", {}),
+        pytest.param("dqn", {"atoms": 21, "value_min": 0.0, "value_max": 1.0, "n_step": 2}, marks=pytest.mark.nightly),
+        pytest.param("apex", {}, marks=pytest.mark.nightly),
     ],
 )
 def test_it_learns_the_values_of_a_corridor(name, settings):

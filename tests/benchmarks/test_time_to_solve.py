@@ -9,6 +9,7 @@ import pytest
 from benchmarks.time_to_solve import CASES, Solved, bars, empty_caches, preset, solve
 
 
+@pytest.mark.nightly  # Ten seconds. Shorter: the figures of such runs below.
 def test_a_command_that_reaches_its_target_ends_by_it() -> None:
     # Any 100 episodes of CartPole average more than 5.
     run = solve(preset("cartpole", 5, 60, by_return=True), 0, ["--num_workers", "1"])
@@ -18,13 +19,14 @@ def test_a_command_that_reaches_its_target_ends_by_it() -> None:
     assert run.greedy_return > 5
 
 
-@pytest.mark.nightly  # Shorter: the one below whose greedy episodes fall short is never done either.
+@pytest.mark.nightly  # Shorter: the figures of such runs below.
 def test_a_command_that_does_not_is_never_done() -> None:
     run = solve(preset("cartpole", 501, 60, by_return=True), 0, ["--timesteps", "2048", "--num_workers", "1"])
     assert run.seconds == math.inf
     assert run.entry()["seconds"] is None
 
 
+@pytest.mark.nightly  # Ten seconds. Shorter: the figures of such runs below.
 def test_a_command_that_ends_by_its_timesteps_is_judged_by_greedy_episodes() -> None:
     few = ["--timesteps", "300", "--num_workers", "1"]
     assert solve(preset("dqn-cartpole", 5, 60), 0, few).seconds < math.inf

@@ -153,23 +153,20 @@ def test_a_checkpointer_dies_in_the_middle_of_a_checkpoint(tmp_path, doom, undis
     assert not list(result.run_folder.rglob("*.partial"))
 
 
+# Ten seconds each. Shorter: an evaluator that dies at the end below, and twice in ``test_faults.py``.
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "fate",
     [
+        "board.begin.after:2",
+        "board.finish.latest:2",
+        "board.finish.stamp:2",
+        "slots.claim.after:2",
         "slots.push.after:2",
-        *(
-            pytest.param(place, marks=pytest.mark.nightly)
-            for place in (
-                "board.begin.after:2",
-                "board.finish.latest:2",
-                "board.finish.stamp:2",
-                "slots.claim.after:2",
-                "slots.push.before:2",
-                "slots.release.after:2",
-                "slots.release.before:2",
-                "slots.take.after:2",
-            )
-        ),
+        "slots.push.before:2",
+        "slots.release.after:2",
+        "slots.release.before:2",
+        "slots.take.after:2",
     ],
 )
 def test_an_evaluator_that_dies_forgets_nothing_and_says_nothing_twice(tmp_path, doom, monkeypatch, fate: str) -> None:

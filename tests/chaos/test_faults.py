@@ -106,10 +106,16 @@ def undisturbed(tmp_path_factory) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("env", "how", "env_timeout"),
     [
-        (Raises, "ended with status 1", 60.0),
+        # Four seconds and more. Shorter: a process that ends by a signal, and one that hangs in a step.
+        pytest.param(Raises, "ended with status 1", 60.0, marks=pytest.mark.nightly),
         (Crashes, "was ended by SIGSEGV", 60.0),
         (HangsInStep, "hung (a step or reset took longer than --env_timeout allows), was ended", 3.0),
-        (HangsInReset, "hung (a step or reset took longer than --env_timeout allows), was ended", 3.0),
+        pytest.param(
+            HangsInReset,
+            "hung (a step or reset took longer than --env_timeout allows), was ended",
+            3.0,
+            marks=pytest.mark.nightly,
+        ),
     ],
 )
 def test_a_fault_that_passes_is_told_of_and_changes_nothing(
@@ -124,7 +130,12 @@ def test_a_fault_that_passes_is_told_of_and_changes_nothing(
 
 
 @pytest.mark.parametrize(
-    ("env", "said"), [(AlwaysRaises, "the bridge is out"), (AlwaysHangsInReset, "no sign of life")]
+    ("env", "said"),
+    # Six seconds until it has hung twice. Shorter: it has raised twice.
+    [
+        (AlwaysRaises, "the bridge is out"),
+        pytest.param(AlwaysHangsInReset, "no sign of life", marks=pytest.mark.nightly),
+    ],
 )
 def test_a_fault_that_stays_ends_the_run_with_its_own_words(tmp_path, env: type, said: str) -> None:
     with pytest.raises(NodeError, match=said) as caught:
@@ -151,7 +162,8 @@ def long_undisturbed(tmp_path_factory) -> dict[str, str]:
     return fingerprint(train(tmp_path_factory.mktemp("long"), 80, env="tests.environments:TargetEnv", **FAST))
 
 
-@pytest.mark.parametrize("seconds", [0.3, 3.0])
+# Six seconds. Shorter: one that never wakes in ``test_exact_kills.py``.
+@pytest.mark.parametrize("seconds", [0.3, pytest.param(3.0, marks=pytest.mark.nightly)])
 def test_a_process_that_is_stopped_and_wakes_later_harms_nothing(tmp_path, long_undisturbed, seconds: float) -> None:
     stopped = threading.Event()
 
@@ -179,7 +191,10 @@ def test_a_process_that_is_stopped_and_wakes_later_harms_nothing(tmp_path, long_
     ("settings", "groups"),
     [
         ({"sync_mode": "non_blocking"}, ["env.0", "learner", "env.1", "monitor"]),
-        ({"policy_placement": "node"}, ["policy.0", "env.0", "policy.0", "learner"]),
+        # Eight seconds. Shorter: a policy node and an environment node die in ``test_exact_kills.py``.
+        pytest.param(
+            {"policy_placement": "node"}, ["policy.0", "env.0", "policy.0", "learner"], marks=pytest.mark.nightly
+        ),
         # Shorter: one of two policy nodes dies in ``test_exact_kills.py``.
         pytest.param(
             {"policy_placement": "node", "policy_nodes": 2, "max_wait": 0.01},

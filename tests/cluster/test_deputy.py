@@ -58,6 +58,8 @@ def machine(cluster) -> Iterator[object]:
         cluster.remove_node(made)
 
 
+# A minute. Shorter: a launcher is cut off below, and ``test_copies.py`` shows that a copy is whole.
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_a_launcher_whose_machine_is_lost_is_replaced_and_no_bit_changes(cluster, machine, tmp_path: Path) -> None:
     # No checkpoint is due before the end: the deputy gets those that it asks for.
@@ -126,6 +128,7 @@ def test_a_deputy_whose_machine_is_lost_is_replaced_with_a_whole_copy(cluster, t
     assert nothing_left()
 
 
+@pytest.mark.nightly  # Forty seconds. Shorter: the launcher of ``test_hosts.py`` that is killed on the head.
 @pytest.mark.timeout(400)
 def test_hosts_end_their_processes_while_home_is_silent_and_no_bit_changes(cluster, tmp_path: Path) -> None:
     launcher = Launcher(tmp_path, cluster.address, 40, **PPO)
@@ -153,7 +156,7 @@ def test_a_door_opens_where_something_listens() -> None:
 
 @pytest.mark.parametrize("head_opens", [True, False])
 def test_a_launcher_is_cut_off_if_neither_its_deputy_nor_the_head_answers(
-    cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head_opens: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head_opens: bool
 ) -> None:
     killed, said = [], []
 
@@ -173,11 +176,10 @@ def test_a_launcher_is_cut_off_if_neither_its_deputy_nor_the_head_answers(
         SimpleNamespace(id=number, name=f"machine {number}", door=SimpleNamespace(opens=lambda: True), offer=offer)
         for number, offer in enumerate(SimpleNamespace(resources={"cpu": cores}) for cores in (4.0, 8.0))
     ]
-    with joined(cluster.address):
-        monkeypatch.setattr(safekeeping.Door, "opens", lambda door: head_opens)
-        keeping = safekeeping.Safekeeping(RunFolder(tmp_path), lambda: there, lambda: None, said.append, "run")
-        with keeping:
-            assert wait_until(lambda: bool(said) or len(killed) >= 2, 30)
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address="127.0.0.1:6379"))
+    monkeypatch.setattr(safekeeping.Door, "opens", lambda door: head_opens)
+    with safekeeping.Safekeeping(RunFolder(tmp_path), lambda: there, lambda: None, said.append, "run"):
+        assert wait_until(lambda: bool(said) or len(killed) >= 2, 30)
     if head_opens:
         # Each machine in turn, the one with the most cores first.
         assert killed[:2] == [1, 0]

@@ -42,7 +42,10 @@ APART = {name: SMALL[name] for name in OF_SMALL} | {"sync_mode": "non_blocking"}
 TWO = {**SERVED, "sync_mode": "blocking", "learners": 2, "mini_batch_size": 128}
 
 
-@pytest.mark.parametrize("compress", ["int8", pytest.param("none", marks=pytest.mark.nightly)])
+# Half a minute with the cluster. Shorter: ``test_learners.py`` has learners on hosts, and
+# ``tests/end_to_end/test_served_learners.py`` a node that owns the parameters.
+@pytest.mark.nightly
+@pytest.mark.parametrize("compress", ["int8", "none"])
 def test_in_lock_step_hosts_do_not_change_a_bit(cluster, tmp_path: Path, compress: str) -> None:
     settings = {**THREE, "sync_mode": "blocking", "compress": compress}
     alone = train_on_cartpole(tmp_path / "alone", **settings, runtime="local")
@@ -50,12 +53,14 @@ def test_in_lock_step_hosts_do_not_change_a_bit(cluster, tmp_path: Path, compres
     assert fingerprint(spread) == fingerprint(alone)
 
 
+# A minute. Shorter: ``test_followers.py`` frees and settles what is handed on.
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "agree",
     [
         # The least bound: some gradients are too old. What is settled without a step has no version of its own.
         {"pace": "lag", "compress": "topk:0.1", "max_policy_lag": 4},
-        pytest.param({"pace": "async", "compress": "int8", "max_policy_lag": LAG}, marks=pytest.mark.nightly),
+        {"pace": "async", "compress": "int8", "max_policy_lag": LAG},
     ],
     ids=["lag", "async"],
 )
@@ -77,7 +82,8 @@ def all_have_settled(launcher: Launcher) -> bool:
     return load_checkpoint(find_checkpoint(launcher.run_folder())).arrays["settled"].min() > 0
 
 
-@pytest.mark.nightly  # Half a minute each. Shorter: learners of a table below die, too, and lose no gradient.
+# Half a minute each. Shorter: learners of one machine die in ``tests/end_to_end/test_served_learners.py``.
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("group", ["learner.1", "learner"])
 def test_a_death_apart_loses_no_rollout_and_doubles_none(cluster, tmp_path: Path, group: str) -> None:
@@ -88,10 +94,9 @@ def test_a_death_apart_loses_no_rollout_and_doubles_none(cluster, tmp_path: Path
     check_gradients(found)
 
 
+@pytest.mark.nightly  # A minute. Shorter: learners of one machine die in ``tests/nodes/test_learners.py``.
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "killed", [1, pytest.param(2, marks=pytest.mark.nightly), pytest.param(0, marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize("killed", [1, 2, 0])
 def test_learners_of_a_table_take_all_steps_that_are_due(cluster, tmp_path: Path, killed: int) -> None:
     settings = {**TABLE, "runtime": "ray", "address": cluster.address, "log_dir": str(tmp_path), "save_interval": 10}
     with killing(["learner.1"] * killed, tmp_path) if killed else nullcontext():

@@ -43,7 +43,7 @@ def test_hosts_do_not_change_a_bit(cluster, tmp_path: Path, reference, workers: 
     assert fingerprint(result) == reference
 
 
-@pytest.mark.nightly  # Six seconds each. Shorter: the resumed run of ``test_learners.py`` has a table, too.
+@pytest.mark.nightly  # Six seconds each. Shorter: the run of ``test_learners.py`` has a table, too.
 @pytest.mark.parametrize("settings", [SAC, APEX], ids=["sac", "apex"])
 def test_learning_from_a_table_does_not_change_a_bit(cluster, tmp_path: Path, settings) -> None:
     alone = train(tmp_path / "alone", **settings, runtime="local", num_workers=4)
@@ -91,6 +91,8 @@ def as_flag(value: object) -> str:
     return json.dumps(value) if isinstance(value, dict) else str(value)
 
 
+# Forty seconds. Shorter: all hosts of ``test_learners.py`` are lost, and ``test_places.py`` places a host that joins.
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_a_host_that_joins_and_is_lost_changes_no_bit(cluster, tmp_path: Path) -> None:
     launcher = Launcher(tmp_path, cluster.address, updates=100, **PPO)

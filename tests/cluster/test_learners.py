@@ -22,15 +22,10 @@ APPO = {"algo": "appo", "sync_mode": "blocking", "learners": 2, "num_workers": 2
 A2C = {**APPO, "algo": "a2c"}
 
 
+@pytest.mark.nightly  # Ten seconds each. Shorter: at the end of this module hosts are lost, and no bit changes.
 @pytest.mark.parametrize(
     "settings",
-    [
-        THREE,
-        # Shorter: the resumed run below has these learners, too.
-        pytest.param(SHARDED, marks=pytest.mark.nightly),
-        pytest.param(APPO, marks=pytest.mark.nightly),
-        pytest.param(A2C, marks=pytest.mark.nightly),
-    ],
+    [THREE, SHARDED, APPO, A2C],
     ids=["three, compressed", "of a table in shards", "appo", "a2c"],
 )
 def test_hosts_do_not_change_a_bit(cluster, tmp_path: Path, settings: dict[str, object]) -> None:
@@ -54,6 +49,7 @@ def test_apex_with_eight_workers_and_four_learners_runs_without_lock_step(cluste
     assert 0 <= due - arrays["gradient_steps"] <= 64
 
 
+@pytest.mark.nightly  # Twenty seconds. Shorter: ``tests/end_to_end/test_resume_changes.py``, on one machine.
 def test_a_run_of_one_machine_is_resumed_on_several(cluster, tmp_path: Path) -> None:
     alone = train(tmp_path, **SHARDED, runtime="local", save_interval=1, keep_checkpoints=10)
     expected = fingerprint(alone)

@@ -76,6 +76,9 @@ VIOLATIONS = [
     ("ray beside its package", RAY, {"runtime/planted.py": "from ray import remote"}),
 ]
 
+IN_SHORT = {"a lower room imports a higher one", "two algorithms", "torch in types.py"}
+"""One violation of each type of contract. The others, a second each and several for native code, are nightly."""
+
 
 def contracts(root: Path) -> dict[str, str]:
     """Name of each contract -> its identifier."""
@@ -123,7 +126,10 @@ def test_every_contract_is_kept(root: Path) -> None:
     assert set(re.findall(r"^(.*) KEPT", result.stdout, re.MULTILINE)) == set(contracts(root))
 
 
-@pytest.mark.parametrize(("contract", "files"), [row[1:] for row in VIOLATIONS], ids=[row[0] for row in VIOLATIONS])
+@pytest.mark.parametrize(
+    ("contract", "files"),
+    [pytest.param(*row[1:], id=row[0], marks=[] if row[0] in IN_SHORT else pytest.mark.nightly) for row in VIOLATIONS],
+)
 def test_a_violation_breaks_that_contract(tree: Path, contract: str, files: dict[str, str]) -> None:
     plant(tree, files)
     result = lint(tree, "--contract", contracts(tree)[contract])
@@ -147,6 +153,7 @@ def test_what_algorithms_share_knows_none_of_them(tree: Path) -> None:
     assert lint(tree, "--contract", "algorithms").returncode == 1
 
 
+@pytest.mark.nightly  # Four seconds. Shorter: each room with native code imports it, and keeps every contract above.
 def test_native_code_is_free_inside_its_room(tree: Path) -> None:
     plant(tree, {"memory/planted.py": "from penstock.memory import _native"})
     assert lint(tree, "--contract", "native").returncode == 0

@@ -49,7 +49,8 @@ def test_each_rollout_is_learned_from_once(tmp_path) -> None:
             assert line["rows/collected"] == sum(parts)
 
 
-@pytest.mark.parametrize("group", ["learner", "env.1"])
+# Five seconds each.
+@pytest.mark.parametrize("group", ["learner", pytest.param("env.1", marks=pytest.mark.nightly)])
 def test_a_death_loses_no_rollout_and_doubles_none(tmp_path, group: str) -> None:
     with killing([group] * 2, tmp_path):
         result = train(tmp_path, 400, save_interval=40)

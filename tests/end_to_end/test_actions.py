@@ -48,7 +48,13 @@ def train(log_dir: Path, task: str, **settings: object) -> Result:
 
 @pytest.mark.parametrize(
     ("task", "timesteps"),
-    [("RanksEnv", 25_000), ("DigitsEnv", 12_000), ("BitsEnv", 12_000), ("AimEnv", 20_000)],
+    [
+        # Ten seconds and more. Shorter: ``MaskedAimEnv`` below has a mask, and a choice with its numbers.
+        pytest.param("RanksEnv", 25_000, marks=pytest.mark.nightly),
+        pytest.param("AimEnv", 20_000, marks=pytest.mark.nightly),
+        ("DigitsEnv", 12_000),
+        ("BitsEnv", 12_000),
+    ],
 )
 def test_the_optimum_is_learned(tmp_path, task: str, timesteps: int) -> None:
     """The best return is 10. An action that a mask excludes is an error of these environments."""
@@ -57,7 +63,7 @@ def test_the_optimum_is_learned(tmp_path, task: str, timesteps: int) -> None:
     assert result.evaluation.mean_return >= 9.8
 
 
-@pytest.mark.nightly  # Shorter: PPO learns with a mask above, and A2C in ``tests/algorithms/test_learning.py``.
+@pytest.mark.nightly  # Shorter: ``tests/algorithms/test_learning.py``, and the masks below.
 def test_a2c_learns_with_a_mask_in_the_observation(tmp_path) -> None:
     a2c = {"algo": "a2c", "num_steps": 16, "timesteps": 20_000, "log_dir": str(tmp_path), "runtime": "inline"}
     rest = {"lr": 3e-3, "lr_schedule": "linear", "gamma": 0.0, "entropy_coef": 0.0, "threads": 1}
@@ -70,6 +76,7 @@ def test_a2c_learns_with_a_mask_in_the_observation(tmp_path) -> None:
 DQN = {"algo": "dqn", "gamma": 0.0, "lr": 3e-3, "hidden_sizes": (64,), "runtime": "inline", "threads": 1}
 
 
+@pytest.mark.nightly  # Twelve seconds. Shorter: every backend chooses by such values below.
 def test_action_values_learn_among_the_possible_actions(tmp_path) -> None:
     """An action that the mask excludes would be an error of the environment."""
     env = {"env": f"{TASKS}:RanksInObservationEnv", "log_dir": str(tmp_path), "eval_episodes": 50}
@@ -81,7 +88,8 @@ def test_action_values_learn_among_the_possible_actions(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("inference", ["native", "onnx", "torch"])
-@pytest.mark.parametrize("algo", ["dqn", "apex"])
+# Shorter: both choose by the same head.
+@pytest.mark.parametrize("algo", ["dqn", pytest.param("apex", marks=pytest.mark.nightly)])
 def test_every_backend_chooses_possible_actions_by_their_values(tmp_path, algo, inference) -> None:
     short = {"timesteps": 1024, "min_rows": 256, "inference": inference, "log_dir": str(tmp_path)}
     run = {**DQN, **short, "algo": algo, "num_workers": 2, "policy_placement": "node", "eval_episodes": 5}

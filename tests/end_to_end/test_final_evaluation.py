@@ -97,7 +97,11 @@ class EndlessEnv(ClockEnv):
         return obs, reward, False, False, info
 
 
-@pytest.mark.parametrize(("runtime", "stall_timeout"), [("inline", 2), ("local", 6)])
+@pytest.mark.parametrize(
+    ("runtime", "stall_timeout"),
+    # Nine seconds, mostly of waiting. Shorter: two seconds in one process.
+    [("inline", 2), pytest.param("local", 6, marks=pytest.mark.nightly)],
+)
 def test_an_evaluation_whose_episodes_do_not_end_is_given_up_and_said(tmp_path, runtime: str, stall_timeout) -> None:
     result = train(tmp_path, "EndlessEnv", runtime=runtime, stall_timeout=stall_timeout)
     assert result.evaluation is None

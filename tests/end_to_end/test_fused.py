@@ -87,13 +87,13 @@ FROM_TABLES = {
 }
 
 
-NIGHTLY = {"dsac", "ddpg"}
-"""The native updates of their relatives `dsact` and `td3`."""
+QUICK = {"sac", "impala"}
+"""One that learns from a table, and one that learns from rollouts. The others, three seconds each, run at night."""
 
 
 @pytest.mark.parametrize(
     "algo",
-    [pytest.param(algo, marks=pytest.mark.nightly) if algo in NIGHTLY else algo for algo in (*FROM_TABLES, *LAGGING)],
+    [algo if algo in QUICK else pytest.param(algo, marks=pytest.mark.nightly) for algo in (*FROM_TABLES, *LAGGING)],
 )
 def test_no_process_of_another_algorithm_imports_torch(tmp_path, algo: str) -> None:
     name, settings = {**FROM_TABLES, **LAGGING}[algo]

@@ -49,7 +49,11 @@ def reference(tmp_path_factory: pytest.TempPathFactory, case: dict[str, object])
     return fingerprint(train(tmp_path_factory.mktemp("reference"), **case, runtime="inline", num_workers=1))
 
 
-@pytest.mark.parametrize(("runtime", "workers"), [("inline", 2), ("local", 1), ("local", 2)])
+@pytest.mark.parametrize(
+    ("runtime", "workers"),
+    # Shorter: two processes of workers do not change a bit.
+    [("inline", 2), pytest.param("local", 1, marks=pytest.mark.nightly), ("local", 2)],
+)
 def test_in_lock_step_runtime_and_workers_do_not_change_a_bit(tmp_path, case, reference, runtime, workers) -> None:
     assert fingerprint(train(tmp_path, **case, runtime=runtime, num_workers=workers)) == reference
 
@@ -61,7 +65,8 @@ def test_in_lock_step_resumed_equals_uninterrupted(tmp_path, case, reference) ->
     assert fingerprint(second) == reference
 
 
-@pytest.mark.parametrize("name", ["impala, memory", "appo"])
+# Six seconds with a memory. Shorter: no kill changes the answer of one in ``test_memory.py``.
+@pytest.mark.parametrize("name", [pytest.param("impala, memory", marks=pytest.mark.nightly), "appo"])
 def test_in_lock_step_no_kill_changes_the_answer(tmp_path, name: str) -> None:
     settings = {**CASES[name], "num_workers": 2, "save_interval": 5}
     undisturbed = train(tmp_path / "whole", 40, **settings, runtime="inline")
@@ -107,7 +112,8 @@ def test_what_needs_overlapping_is_refused_where_auto_is_lock_step() -> None:
         prepared(**env, algo="ppo")
 
 
-@pytest.mark.parametrize("algo", ["impala", pytest.param("appo", marks=pytest.mark.nightly)])
+@pytest.mark.nightly  # Eight seconds each. Shorter: ``test_learning.py`` learns from the same pictures.
+@pytest.mark.parametrize("algo", ["impala", "appo"])
 def test_pictures_and_several_actions_are_learned_from(tmp_path, algo: str) -> None:
     """An image network, and a minibatch in two parts."""
     values = {"env": "tests.end_to_end.test_learning:PictureEnv", "algo": algo, "num_steps": 16, "timesteps": 6_000}

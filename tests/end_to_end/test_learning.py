@@ -50,7 +50,16 @@ def hidden_disabled(num_envs: int) -> ClockVectorEnv:
     return HiddenClockVectorEnv(num_envs, "Disabled")
 
 
-@pytest.mark.parametrize("env", ["HiddenClockEnv", "hidden_next_step", "hidden_same_step", "hidden_disabled"])
+# Four seconds each. Shorter: ``tests/envs/test_vector.py`` has every way of resetting lanes.
+@pytest.mark.parametrize(
+    "env",
+    [
+        "HiddenClockEnv",
+        pytest.param("hidden_next_step", marks=pytest.mark.nightly),
+        "hidden_same_step",
+        pytest.param("hidden_disabled", marks=pytest.mark.nightly),
+    ],
+)
 def test_time_limits_are_bootstrapped(tmp_path, env: str) -> None:
     """Reward 1, gamma 0.9, cut by a clock after 20 steps: every state is worth 1 / (1 - 0.9) = 10, also the last."""
     settings = {"gamma": 0.9, "lr": 3e-3, "lr_schedule": "linear", "num_steps": 128, "timesteps": 40_000}
@@ -96,7 +105,8 @@ class PictureEnv(IdentityEnv):
         return picture
 
 
-@pytest.mark.parametrize("inference", ["onnx", "torch"])
+# Six seconds with torch. Shorter: the other one, and ``tests/inference/test_backends.py``.
+@pytest.mark.parametrize("inference", ["onnx", pytest.param("torch", marks=pytest.mark.nightly)])
 def test_pictures_are_learned_from(tmp_path, inference: str) -> None:
     settings = {"inference": inference, "lr": 1e-3, "gamma": 0.0, "num_steps": 32, "timesteps": 2048, "epochs": 4}
     result = train(tmp_path, f"{__name__}:PictureEnv", **settings, eval_episodes=5)

@@ -75,7 +75,10 @@ def test_resumed_equals_uninterrupted(tmp_path, reference, task, runtime: str) -
 
 
 @pytest.mark.parametrize(
-    ("placement", "env", "updates"), [("env", COMPOSED, 18), ("node", BLINK, 36)], ids=["env, composed", "node"]
+    ("placement", "env", "updates"),
+    # Eight seconds of kills beside those of the memory in policy nodes.
+    [pytest.param("env", COMPOSED, 18, marks=pytest.mark.nightly), ("node", BLINK, 36)],
+    ids=["env, composed", "node"],
 )
 def test_no_kill_changes_the_answer(tmp_path, placement: str, env: str, updates: int) -> None:
     settings = {"env": env, "num_workers": 2, "policy_placement": placement, "save_interval": updates // 6}
@@ -106,13 +109,14 @@ def test_the_carry_goes_on_over_rollouts_and_begins_anew_with_an_episode(tmp_pat
     assert len(signs) == 4
 
 
+# Twenty seconds each. Shorter: APPO with a memory learns it in ``test_lagging.py``.
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("algo", "model"),
     [
         ("ppo", "lstm"),
-        pytest.param("ppo", "gru", marks=pytest.mark.nightly),
-        # Shorter: ``tests/algorithms/test_learning.py`` shows that A2C learns, ``test_lagging.py`` a memory of others.
-        pytest.param("a2c", "lstm", marks=pytest.mark.nightly),
+        ("ppo", "gru"),
+        ("a2c", "lstm"),
     ],
 )
 def test_a_memory_learns_what_only_memory_can(tmp_path, algo: str, model: str) -> None:

@@ -46,7 +46,8 @@ def trained(tmp_path, **settings):
         {"normalize_obs": True},
         {"model": "resnet+lstm", "memory_size": 8, "layer_norm": True},
         {"model": "mlp", "init": "he"},
-        {"algo": "a2c", "runtime": "local"},
+        # Five seconds. Shorter: the others see the same image.
+        pytest.param({"algo": "a2c", "runtime": "local"}, marks=pytest.mark.nightly),
         {"algo": "dqn", "min_rows": 32, "num_steps": 4},
     ],
 )
@@ -123,7 +124,14 @@ def replayed(log_dir, turns, **settings):
 OWN = {"env": "CartPole-v1", "backend": "eager"}
 
 
-@pytest.mark.parametrize(("name", "runtime"), [("nets:make_policy", "local"), ("remembering:Remembering", "inline")])
+@pytest.mark.parametrize(
+    ("name", "runtime"),
+    [
+        # Ten seconds. Shorter: the other one is resumed, too, and this one is served below.
+        pytest.param("nets:make_policy", "local", marks=pytest.mark.nightly),
+        ("remembering:Remembering", "inline"),
+    ],
+)
 def test_a_module_of_ones_own_resumed_equals_uninterrupted(tmp_path, name, runtime) -> None:
     settings = {**OWN, "model": f"examples.own_network.{name}"}
     whole = train(tmp_path / "whole", 4, **settings)
@@ -145,6 +153,8 @@ STEERED = {
 }
 
 
+# Ten seconds each. Shorter: ``tests/torch_networks/test_own.py`` acts by such modules, and the one above is resumed.
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "settings",
     [
@@ -170,7 +180,8 @@ def test_a_module_of_ones_own_learns_from_a_table_and_resumes(tmp_path, settings
     assert load_checkpoint(find_checkpoint(whole.run_folder)).arrays["gradient_steps"] > 0
 
 
-@pytest.mark.parametrize("model", ["mlp", "mlp+gru"])
+# Seven seconds with a memory.
+@pytest.mark.parametrize("model", ["mlp", pytest.param("mlp+gru", marks=pytest.mark.nightly)])
 def test_dropout_resumed_equals_uninterrupted_and_drops(tmp_path, model) -> None:
     settings = {**OWN, "model": model, **({"memory_size": 8} if "gru" in model else {})}
     whole = train(tmp_path / "whole", 4, **settings, dropout=0.2)

@@ -126,7 +126,8 @@ def whole(tmp_path_factory):
     return settings, fingerprint(train(tmp_path_factory.mktemp("whole"), 22, **settings))
 
 
-@pytest.mark.parametrize(("runtime", "workers"), [("inline", 1), ("local", 4)])
+# Ten seconds with four processes. Shorter: the collector above has two.
+@pytest.mark.parametrize(("runtime", "workers"), [("inline", 1), pytest.param("local", 4, marks=pytest.mark.nightly)])
 def test_workers_and_runtime_do_not_change_a_bit(tmp_path, whole, runtime, workers) -> None:
     settings, expected = whole
     assert fingerprint(train(tmp_path, 22, **settings, runtime=runtime, num_workers=workers)) == expected
@@ -140,6 +141,7 @@ def test_resumed_equals_uninterrupted(tmp_path, whole) -> None:
     assert fingerprint(second) == expected
 
 
+@pytest.mark.nightly  # Twelve seconds. Shorter: the resumed run above, and the kills of ``tests/chaos``.
 def test_killed_equals_not_killed(tmp_path, whole, monkeypatch) -> None:
     settings, expected = whole
     killed = tmp_path / "killed"
@@ -203,6 +205,7 @@ def test_objects_without_a_name_are_asked_for_again(tmp_path) -> None:
     assert last(resumed)["rollout/shaped_return_mean"] == 40.0
 
 
+@pytest.mark.nightly  # Twenty seconds. Shorter: the same settings in Python above.
 def test_the_published_commands(tmp_path) -> None:
     """As a user types them, with wrappers of their own module in the working directory."""
     (tmp_path / "mine.py").write_text(

@@ -26,7 +26,8 @@ def test_a_policy_node_gives_the_answer_of_policies_in_place(tmp_path: Path, env
     assert fingerprint(answers[0]) == fingerprint(answers[1])
 
 
-@pytest.mark.parametrize(("workers", "nodes"), [(2, 1), (4, 2)])
+# Nine seconds with two policy nodes. Shorter: two of them die in ``tests/chaos/test_exact_kills.py``.
+@pytest.mark.parametrize(("workers", "nodes"), [(2, 1), pytest.param(4, 2, marks=pytest.mark.nightly)])
 def test_in_processes_of_their_own_too(tmp_path: Path, workers: int, nodes: int, started) -> None:
     shared = {"env": "CartPole-v1", "num_workers": workers}
     reference = train(tmp_path / "reference", runtime="inline", **shared)

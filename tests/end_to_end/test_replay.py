@@ -65,14 +65,19 @@ def longer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return fingerprint(train(tmp_path_factory.mktemp("longer"), 40, num_workers=1))
 
 
-@pytest.mark.parametrize(("runtime", "workers"), [("inline", 4), ("local", 1), ("local", 2)])
+@pytest.mark.parametrize(
+    ("runtime", "workers"),
+    # Five seconds with torch. Shorter: two processes step environments as well.
+    [("inline", 4), pytest.param("local", 1, marks=pytest.mark.nightly), ("local", 2)],
+)
 def test_runtime_and_workers_do_not_change_a_bit(tmp_path, whole, backend: str, runtime: str, workers: int) -> None:
     result = train(tmp_path, 20, runtime=runtime, num_workers=workers, backend=backend)
     assert result.steps == 20 * TURN
     assert fingerprint(result) == whole
 
 
-@pytest.mark.parametrize("turns", [1, 4, 11])
+# Shorter: before the first gradient step, and once the ring has gone round.
+@pytest.mark.parametrize("turns", [1, pytest.param(4, marks=pytest.mark.nightly), 11])
 @pytest.mark.parametrize(("before", "after"), [(2, 2), (1, 4)])
 def test_resumed_equals_uninterrupted(tmp_path, whole, backend: str, turns: int, before: int, after: int) -> None:
     first = train(tmp_path, turns, num_workers=before, backend=backend)
@@ -92,8 +97,9 @@ def train_ranked(log_dir: Path, ranked: dict[str, object], turns: int) -> Result
     return train(log_dir, turns, num_workers=2, **values)
 
 
+# Four seconds each with processes. Shorter: shards of ranked rows are resumed with processes, too.
 @pytest.mark.parametrize("ranked", RANKED, ids=lambda ranked: str(ranked["algo"]))
-@pytest.mark.parametrize("runtime", ["inline", "local"])
+@pytest.mark.parametrize("runtime", ["inline", pytest.param("local", marks=pytest.mark.nightly)])
 def test_ranked_rows_are_resumed_as_they_were(tmp_path, backend: str, ranked: dict[str, object], runtime: str) -> None:
     whole = train_ranked(tmp_path, ranked | {"runtime": runtime, "backend": backend}, 12)
     expected = fingerprint(whole)
@@ -149,7 +155,8 @@ def test_a_turn_that_is_abandoned_leaves_ranks_as_they_were(
     assert fingerprint(penstock.resume(run, timesteps=12 * TURN, quiet=True)) == expected
 
 
-@pytest.mark.parametrize("group", ["env.1", "learner", "monitor"])
+# Four seconds each. Shorter: what acts and what learns dies, and the monitor in ``tests/chaos/test_kills.py``.
+@pytest.mark.parametrize("group", ["env.1", "learner", pytest.param("monitor", marks=pytest.mark.nightly)])
 def test_a_death_does_not_change_a_bit(tmp_path, longer, group: str) -> None:
     with killing([group] * 3, tmp_path):
         result = train(tmp_path, 40, runtime="local", num_workers=2, save_interval=1)
@@ -342,7 +349,8 @@ def test_learners_that_step_together_are_resumed_together(tmp_path, algo: str) -
     assert fingerprint(second) == uninterrupted
 
 
-@pytest.mark.parametrize("group", ["learner", "learner.1"])
+# Shorter: the first of two learners, which keeps what is learned.
+@pytest.mark.parametrize("group", ["learner", pytest.param("learner.1", marks=pytest.mark.nightly)])
 def test_one_of_two_learners_dies_and_training_goes_on(tmp_path, group: str) -> None:
     with killing([group] * 2, tmp_path):
         result = train(tmp_path, 40, runtime="local", num_workers=2, learners=2, save_interval=1)

@@ -50,7 +50,14 @@ def reference(tmp_path_factory: pytest.TempPathFactory, task: dict[str, str]) ->
 
 
 @pytest.mark.parametrize(
-    ("runtime", "workers"), [("inline", 1), ("inline", 4), ("local", 1), ("local", 2), ("local", 4), ("local", 8)]
+    ("runtime", "workers"),
+    [
+        ("inline", 1),
+        ("inline", 4),
+        ("local", 2),
+        # Shorter: two processes step environments as well.
+        *(pytest.param("local", workers, marks=pytest.mark.nightly) for workers in (1, 4, 8)),
+    ],
 )
 def test_runtime_and_workers_do_not_change_a_bit(tmp_path, reference, task, runtime: str, workers: int) -> None:
     result = train(tmp_path, **task, runtime=runtime, num_workers=workers)

@@ -62,6 +62,7 @@ def test_runtime_and_placement_do_not_change_a_bit(tmp_path, reference, task, ru
     assert fingerprint(result) == reference
 
 
+@pytest.mark.nightly  # Three seconds each. Shorter: two workers do not change a bit above.
 def test_workers_do_not_change_a_bit_without_priorities(tmp_path, task) -> None:
     found = [
         fingerprint(train(tmp_path / str(n), **task, runtime="inline", num_workers=n, prioritised=False))
@@ -82,7 +83,9 @@ def test_resumed_equals_uninterrupted(tmp_path, reference, task, runtime: str) -
 
 
 @pytest.mark.parametrize(
-    ("groups", "prioritised"), [(["env.0", "env.1"], True), (["learner", "env.1", "learner"], False)]
+    ("groups", "prioritised"),
+    # Shorter: an environment node dies in the other one as well.
+    [pytest.param(["env.0", "env.1"], True, marks=pytest.mark.nightly), (["learner", "env.1", "learner"], False)],
 )
 def test_no_kill_changes_the_answer(tmp_path, groups: list[str], prioritised: bool) -> None:
     """A learner that dies leaves priorities of a turn that it did not commit, so its rows are sampled evenly here."""
@@ -142,7 +145,8 @@ def test_compiled_learning_follows_eager_learning(tmp_path) -> None:
     np.testing.assert_allclose(kept[0]["actor"], kept[1]["actor"], atol=2e-5)
 
 
-@pytest.mark.parametrize("model", ["lstm", pytest.param("gru", marks=pytest.mark.nightly)])
+@pytest.mark.nightly  # Ten seconds each. Shorter: ``test_lagging.py`` learns it, and R2D2 repeats itself above.
+@pytest.mark.parametrize("model", ["lstm", "gru"])
 def test_it_learns_what_only_memory_can(tmp_path, model: str) -> None:
     values = {
         "algo": "r2d2",
@@ -194,6 +198,7 @@ def recall(log_dir: Path, turns: int = 20, **settings: object) -> Result:
     return penstock.train(values, quiet=True)
 
 
+@pytest.mark.nightly  # Twelve seconds. Shorter: R2D2 above, and SAC without a memory in ``test_replay.py``.
 def test_sac_with_a_memory_repeats_resumes_and_survives(tmp_path) -> None:
     whole = fingerprint(recall(tmp_path / "whole", runtime="inline", num_workers=1))
     assert fingerprint(recall(tmp_path / "local", num_workers=2, policy_placement="node")) == whole
@@ -206,7 +211,7 @@ def test_sac_with_a_memory_repeats_resumes_and_survives(tmp_path) -> None:
     assert fingerprint(result) == fingerprint(undisturbed)
 
 
-@pytest.mark.nightly  # Eight seconds. Shorter: R2D2 learns it above, and SAC with a memory repeats itself.
+@pytest.mark.nightly  # Eight seconds. Shorter: ``test_lagging.py`` learns what only memory can.
 def test_sac_learns_what_only_memory_can(tmp_path) -> None:
     sizes = {"num_steps": 8, "burn_in": 4, "learned_steps": 12, "mini_batch_size": 192, "min_rows": 512}
     rates = {"lr": 3e-3, "critic_lr": 3e-3, "tau": 0.05, "temperature": 0.001, "gamma": 0.5}

@@ -154,7 +154,8 @@ def test_bytes_are_those_that_the_first_learner_sends(tmp_path, compress: str) -
     ("group", "exchange"),
     [
         ("learner", "parameter_server"),
-        ("learner.1", "parameter_server"),
+        # Four seconds each. Shorter: one learner of each way.
+        pytest.param("learner.1", "parameter_server", marks=pytest.mark.nightly),
         ("learner.1", "hogwild"),
         pytest.param("learner", "hogwild", marks=pytest.mark.nightly),
     ],

@@ -90,7 +90,8 @@ def test_on_several_processes_too(tmp_path: Path, whole: dict[str, str]) -> None
     assert answer(train(tmp_path, 20, runtime="local", num_workers=2).run_folder) == whole
 
 
-@pytest.mark.parametrize("turns", [4, 11])
+# Shorter: once the ring has gone round.
+@pytest.mark.parametrize("turns", [pytest.param(4, marks=pytest.mark.nightly), 11])
 @pytest.mark.parametrize(("before", "after"), [(2, 2), (1, 4), (4, 1)])
 def test_a_run_that_ended_in_order_is_resumed_exactly(
     tmp_path: Path, whole: dict[str, str], turns: int, before: int, after: int
@@ -125,8 +126,10 @@ def killed(log_dir: Path, turns: int, **settings: object) -> Path:
     return run
 
 
-# Shorter: with four workers the run is also resumed on other workers than it had.
-@pytest.mark.parametrize("workers", [pytest.param(2, marks=pytest.mark.nightly), 4])
+# Twelve seconds each. Shorter: a run goes back to an earlier checkpoint below. In ``tests/replay/test_resumed.py``
+# rows that came after a checkpoint are forgotten.
+@pytest.mark.nightly
+@pytest.mark.parametrize("workers", [2, 4])
 def test_a_run_that_was_killed_as_a_whole_is_resumed_exactly_where_nothing_was_overwritten(
     tmp_path: Path, workers: int
 ) -> None:
@@ -139,6 +142,7 @@ def test_a_run_that_was_killed_as_a_whole_is_resumed_exactly_where_nothing_was_o
     assert answer(run) == answer(train(tmp_path, turns, capacity=LARGE).run_folder)
 
 
+@pytest.mark.nightly  # Nine seconds. Shorter: ``tests/replay/test_resumed.py`` overwrites rows, without a run.
 def test_what_was_overwritten_since_is_left_out_and_said(tmp_path: Path) -> None:
     run = killed(tmp_path, 10, save_interval=10)
     path = run / "replay.table"

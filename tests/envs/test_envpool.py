@@ -82,6 +82,7 @@ def test_where_envpool_is_not_installed(monkeypatch):
         probe(CARTPOLE)
 
 
+@pytest.mark.nightly  # Twelve seconds. Shorter: a lane that has ended is reset on the next step above.
 def test_training_counts_no_reset_row(tmp_path):
     result = penstock.train(
         {

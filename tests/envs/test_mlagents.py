@@ -100,6 +100,7 @@ def settings(tmp_path: Path, env: str) -> dict[str, object]:
     }
 
 
+@pytest.mark.nightly  # Twenty seconds. Shorter: a run of one agent and of several games, and masks without a run below.
 def test_penstock_learns_from_a_game_that_masks_actions(tmp_path) -> None:
     """Whoever names what is shown gets 4 an episode; who guesses between the two that are possible gets 2."""
     port = free_port()

@@ -58,11 +58,13 @@ def test_train_from_python(run):
     assert "to go on: penstock resume" in printed
 
 
+@pytest.mark.nightly  # Seven seconds. Shorter: ``tests/envs/test_older_gym.py``.
 def test_older_gym_api(run):
     printed = run("older_gym_api", 2_048)
     assert 5 <= number(r"the ball stays on the beam for (\d+) of 200 steps", printed) <= 200
 
 
+@pytest.mark.nightly  # Twelve seconds. Shorter: ``tests/end_to_end/test_own_reward.py`` trains with such rewards.
 def test_own_reward(run):
     printed = run("own_reward", 2_048)
     for name in ("centred", "Calm"):
@@ -89,14 +91,9 @@ runpy.run_path(sys.argv[1], run_name="__main__")
 """
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        "--env CartPole-v1",
-        # Shorter: ``tests/serving/test_bundle.py`` shows that a bundle with a memory acts as its run does.
-        pytest.param("--env Pendulum-v1 --model gru --memory_size 8", marks=pytest.mark.nightly),
-    ],
-)
+# Nine seconds each. Shorter: ``tests/serving/test_bundle.py`` shows that bundles act as their runs do.
+@pytest.mark.nightly
+@pytest.mark.parametrize("settings", ["--env CartPole-v1", "--env Pendulum-v1 --model gru --memory_size 8"])
 def test_run_bundle(penstock, tmp_path, settings):
     """It runs where penstock, torch and gymnasium cannot be imported."""
     penstock(f"train {settings} --timesteps 256 --num_envs 2 --num_steps 16 --mini_batch_size 32 --eval_episodes 1")
@@ -149,6 +146,8 @@ def penstock(tmp_path):
     return call
 
 
+# Twenty seconds. Shorter: its settings below are shown and refused, and ``tests/serving/test_bundle.py`` trains it.
+@pytest.mark.nightly
 def test_own_algorithm(penstock, tmp_path):
     """It learns, is evaluated, resumed, loaded and exported like what ships; acting processes import no torch."""
     train = "train --env watched:make_env --algorithm my_package.my_algorithm --num_workers 2"
@@ -166,14 +165,15 @@ def test_own_algorithm(penstock, tmp_path):
     assert loaded.stdout.strip() in {"0", "1"}, loaded.stderr
 
 
+# Nine seconds and more each. Shorter: ``tests/serving/test_bundle.py`` trains it, ``tests/updates/test_updaters.py``
+# compiles an update, and ``tests/end_to_end/test_policy_placement.py`` has policy nodes.
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "settings",
     [
-        # Fifteen seconds of compiling. Shorter: ``tests/updates/test_updaters.py`` compiles an update.
-        pytest.param("--sync_mode non_blocking --num_workers 2 --backend compiled", marks=pytest.mark.nightly),
+        "--sync_mode non_blocking --num_workers 2 --backend compiled",
         "--runtime inline --accumulate 4",
-        # Shorter: ``tests/end_to_end/test_policy_placement.py``, and ``tests/inference`` for torch.
-        pytest.param("--policy_placement node --inference torch", marks=pytest.mark.nightly),
+        "--policy_placement node --inference torch",
     ],
 )
 def test_own_algorithm_runs_in_every_way(penstock, settings):
@@ -204,22 +204,17 @@ def test_own_algorithm_says_in_one_line_that_its_learn_cannot_be_imported(pensto
 OWN_MODEL = "--model own_network."
 
 
+# Ten seconds each and more, mostly for the export. Shorter: ``tests/end_to_end/test_networks.py`` trains modules.
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("settings", "timesteps", "least"),
     [
         (f"--env watched:make_env {OWN_MODEL}nets:make_policy --backend eager", 16_384, 50),
-        # Ten seconds each, mostly for the export. Shorter: ``tests/end_to_end/test_networks.py`` trains both.
-        pytest.param(
-            f"--env watched:make_env {OWN_MODEL}remembering:Remembering --backend eager",
-            2_048,
-            8,
-            marks=pytest.mark.nightly,
-        ),
-        pytest.param(
+        (f"--env watched:make_env {OWN_MODEL}remembering:Remembering --backend eager", 2_048, 8),
+        (
             f"--env watched:make_pendulum --algo sac {OWN_MODEL}steering:Steering --backend eager --min_rows 512",
             1_024,
             -2_000,
-            marks=pytest.mark.nightly,
         ),
     ],
     ids=["plain", "memory", "actor and critic"],

@@ -72,7 +72,8 @@ def settings(tmp_path, **more):
     ("algo", "more"),
     [
         ("appo", {}),
-        ("appo", {"model": "lstm", "timesteps": 600}),
+        # Eight seconds. Shorter: APPO without a memory above, with one in ``tests/end_to_end/test_lagging.py``.
+        pytest.param("appo", {"model": "lstm", "timesteps": 600}, marks=pytest.mark.nightly),
         ("ppo", {"mini_batch_size": 32, "policy_placement": "node"}),
         ("dqn", {"capacity": 2000, "min_rows": 200, "mini_batch_size": 32, "updates_per_step": 0.1, "num_steps": 4}),
     ],

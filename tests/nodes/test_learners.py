@@ -64,7 +64,8 @@ def test_a_resumed_run_goes_on_with_what_was_collected_and_settled(tmp_path) -> 
     assert int(arrays["applied"]) == int(arrays["gradient_steps"]) == (second.steps - 200) // 4
 
 
-@pytest.mark.parametrize("group", ["learner", "learner.1"])
+# Eight seconds each. Shorter: the one that owns the parameters.
+@pytest.mark.parametrize("group", ["learner", pytest.param("learner.1", marks=pytest.mark.nightly)])
 def test_a_death_loses_no_gradient_and_doubles_none(tmp_path, group: str) -> None:
     with killing([group] * 3, tmp_path):
         result = train(tmp_path, 2_000, save_interval=3)
@@ -78,8 +79,8 @@ def test_a_death_loses_no_gradient_and_doubles_none(tmp_path, group: str) -> Non
     ("learners", "reuse"),
     [
         (1, 3.0),
-        (2, 1.0),
-        # Four seconds of waiting for rows each.
+        # Four seconds of waiting for rows each, and more.
+        pytest.param(2, 1.0, marks=pytest.mark.nightly),
         pytest.param(1, 1.0, marks=pytest.mark.nightly),
         pytest.param(2, 3.0, marks=pytest.mark.nightly),
     ],
@@ -111,7 +112,8 @@ def test_learners_that_pull_late_stay_within_the_bound(tmp_path) -> None:
     assert int(arrays["applied"]) == (result.steps - 200) // 4
 
 
-@pytest.mark.parametrize("compress", ["int8", "topk:0.1"])
+# Four seconds each. Shorter: ``tests/gradient_exchange/test_compression.py`` has both.
+@pytest.mark.parametrize("compress", ["int8", pytest.param("topk:0.1", marks=pytest.mark.nightly)])
 def test_gradients_that_are_compressed_are_applied_once_too(tmp_path, compress: str) -> None:
     """Fewer than half the bytes of gradients that are sent as they are."""
     result = train(tmp_path, 800, compress=compress)

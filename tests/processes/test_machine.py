@@ -46,8 +46,8 @@ def test_a_table_that_is_too_large_is_told_how_large_it_may_be(tmp_path, capsys,
     [
         (["--algo", "sac", "--env", "Pendulum-v1"], 1),
         (["--algo", "sac", "--env", "Pendulum-v1", "--accumulate", "8"], 8),
-        (["--algo", "sac", "--env", "Pendulum-v1", "--learners", "2"], 2),
-        # Shorter: one learner, whose minibatch is whole as well.
+        # Three seconds each. Shorter: parts of one learner, and one learner, whose minibatch is whole as well.
+        pytest.param(["--algo", "sac", "--env", "Pendulum-v1", "--learners", "2"], 2, marks=pytest.mark.nightly),
         pytest.param(
             ["--algo", "sac", "--env", "Pendulum-v1", "--learners", "2", "--sync_mode", "non_blocking"],
             1,

@@ -121,7 +121,16 @@ def played(policy, run: Path, lanes: int = 3, steps: int = 12):
     return np.stack(actions)
 
 
-@pytest.mark.parametrize("name", RUNS)
+SLOW = {"own module", "ppo, image", "dsact"}
+"""Five seconds each. Shorter: an own module with a memory, DQN with an image, and SAC.
+
+The image network with a memory is also exported in ``tests/end_to_end/test_networks.py``.
+"""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.nightly) if name in SLOW else name for name in RUNS]
+)
 def test_it_acts_as_its_run_does(trained, tmp_path, name: str) -> None:
     run = trained(name)
     out = penstock.export(run, tmp_path / "policy", format=("onnx", "ort"), observations=24)
@@ -144,7 +153,15 @@ def test_it_acts_as_its_run_does(trained, tmp_path, name: str) -> None:
     assert (out / "policy.ort").read_bytes()[4:8] == b"ORTM", "the format's own mark"
 
 
-@pytest.mark.parametrize("name", ["ppo, box", "ppo, masked composite, lstm", "dqn, image", "own module with memory"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ppo, box",
+        "own module with memory",
+        pytest.param("ppo, masked composite, lstm", marks=pytest.mark.nightly),
+        pytest.param("dqn, image", marks=pytest.mark.nightly),
+    ],
+)
 def test_torch_and_safetensors_hold_the_same_policy(trained, tmp_path, name: str) -> None:
     run = trained(name)
     out = penstock.export(run, tmp_path / "policy", format=("onnx", "safetensors", "torch"), observations=24)
@@ -191,7 +208,9 @@ QUANTIZED = (
 
 
 @pytest.mark.parametrize("precision", ["int8", "fp16"])
-@pytest.mark.parametrize("name", QUANTIZED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.nightly) if name in SLOW else name for name in QUANTIZED]
+)
 def test_it_is_quantised_from_the_runs_own_observations(trained, tmp_path, name: str, precision: str) -> None:
     out = penstock.export(
         trained(name), tmp_path / "policy", quantize=precision, format=("onnx", "ort"), observations=64

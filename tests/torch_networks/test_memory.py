@@ -155,8 +155,12 @@ def test_no_gradient_flows_from_an_episode_into_the_one_before() -> None:
     assert gradient[0, 3:].any(1).all()
 
 
+# Two seconds each. Shorter: those with a mask, which have the most inputs.
 @pytest.mark.parametrize("cell", [LSTM, GRU])
-@pytest.mark.parametrize(("critic", "mask"), [(False, None), (True, None), (False, "action_mask")])
+@pytest.mark.parametrize(
+    ("critic", "mask"),
+    [(False, "action_mask"), *(pytest.param(one, None, marks=pytest.mark.nightly) for one in (False, True))],
+)
 def test_the_exported_policy_equals_the_trained_one_over_a_thousand_steps(cell, critic: bool, mask: str | None) -> None:
     """Teacher-forced, with episode ends among them: each side keeps a carry of its own."""
     graph = graph_of(cell, critic=critic, normalize_obs=True, mask=mask)

@@ -92,7 +92,8 @@ STEERED = Spaces(PLAIN.obs, DICT.action)
     [
         actor_graph(STEERED, SACConfig(model=f"{NAMES}:Judged")),
         actor_graph(STEERED, SACConfig(model=f"{NAMES}:Recalling")),
-        td3_graph(STEERED, TD3Config(model=f"{NAMES}:Values")),
+        # Four seconds. Shorter: those of SAC.
+        pytest.param(td3_graph(STEERED, TD3Config(model=f"{NAMES}:Values")), marks=pytest.mark.nightly),
     ],
 )
 def test_an_actor_beside_critics_acts_by_onnx_as_by_torch(graph):
@@ -226,8 +227,17 @@ def test_a_module_that_misnames_a_field_is_told_the_names():
             r"ONNX: a number decides there what is computed \(.*own_modules.py, line \d+\): use torch.where; or try",
         ),
         ("Listed", r"ONNX: forward must not depend on .* rows, nor go through them in Python, as with tolist\(\); try"),
-        ("Crowded", ":Crowded cannot be exported to ONNX: forward must not depend on the number of rows, nor"),
-        ("Singular", "cannot be exported to ONNX: ONNX has no operation for aten.*svd.*; try --inference torch"),
+        # Three seconds each. Shorter: the two above.
+        pytest.param(
+            "Crowded",
+            ":Crowded cannot be exported to ONNX: forward must not depend on the number of rows, nor",
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            "Singular",
+            "cannot be exported to ONNX: ONNX has no operation for aten.*svd.*; try --inference torch",
+            marks=pytest.mark.nightly,
+        ),
     ],
 )
 def test_what_onnx_cannot_express_is_named(name, text, capfd):

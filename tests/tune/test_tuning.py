@@ -15,6 +15,7 @@ from penstock.tune.tuning import METRIC, Trial, _domain, _most_workers, _proposi
 SMALL = {"env": "CartPole-v1", "num_steps": 32, "timesteps": 512, "eval_episodes": 2, "epochs": 1}
 
 
+@pytest.mark.nightly  # Ten seconds for Ray. Shorter: ``test_trial.py`` has trials without Ray, and the table is below.
 @pytest.mark.alone  # Ray gives itself half a minute to start.
 def test_trials_are_ranked_and_each_has_its_run(tmp_path: Path):
     said: list[str] = []

@@ -89,8 +89,8 @@ def served(run: Path | str, *arguments: str) -> Iterator[Served]:
     ("kind", "workers"),
     [
         ("plain", "0"),
-        ("memory", "1"),
-        # Shorter: each of both is in one above.
+        # Shorter: ``test_workers.py`` answers as the server itself does.
+        pytest.param("memory", "1", marks=pytest.mark.nightly),
         pytest.param("plain", "1", marks=pytest.mark.nightly),
         pytest.param("memory", "0", marks=pytest.mark.nightly),
     ],
@@ -119,7 +119,8 @@ def test_greedy_actions_are_those_of_penstock_eval_bit_for_bit(runs, kind: str, 
     assert float(np.std(returns)) == wanted.std_return
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+# Seven seconds. Shorter: ``test_end.py`` has the reply that a worker owes.
+@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.nightly)])
 def test_sigterm_under_load_answers_what_was_accepted(runs, workers: str) -> None:
     """Every reply that is sent is whole, every client is let go, and the exit code is 0."""
     broken: list[object] = []
@@ -188,6 +189,7 @@ def test_a_server_with_grpc_ends_without_a_word(runs) -> None:
         assert server.process.stderr.read() == ""
 
 
+@pytest.mark.nightly  # Seven seconds. Shorter: ``test_workers.py`` kills workers without gRPC.
 def test_a_worker_that_dies_beside_grpc_is_one_line(runs) -> None:
     """gRPC says nothing of the process that is started in its place."""
     with served(runs["plain"], "--workers", "1", "--grpc_port", "0") as server:

@@ -34,7 +34,7 @@ install: $(VENV)/.installed build/native/.installed  ## make .venv and install p
 train: install  ## train PPO on Pendulum-v1 at the defaults and evaluate it
 	$(BIN)/penstock train --env Pendulum-v1
 
-test: test-native test-python  ## the C++ tests under each sanitizer, then the Python tests
+test: test-native test-python  ## the C++ tests under each sanitizer, then the Python tests that are not nightly
 
 test-native: $(SANITIZERS:%=build/native-tests/%/.built)
 	@set -e; for sanitizer in $(SANITIZERS); do \
@@ -50,7 +50,7 @@ test-python: install
 test-clients: build/clients/go/.built install build/clients/cpp/.built  ## build the C++ and Go clients with warnings as errors, and run them against servers and runs
 	$(BIN)/python -m pytest clients $(PYTEST_FLAGS)
 
-test-nightly: install  ## the Python tests that are long by nature, which test leaves out
+test-nightly: install  ## the Python tests that are long by nature: test leaves them out, .ci/run runs them
 	$(PYTEST) -m nightly $(PYTEST_FLAGS)
 
 fuzz: install  ## feed altered files of a run folder to their readers, for some minutes (FUZZ_EXAMPLES each)

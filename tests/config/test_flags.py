@@ -87,7 +87,6 @@ def test_the_algorithm_may_be_named_in_the_file(tmp_path):
         (["--env", "X", "stray"], "unexpected argument 'stray'"),
         (["--env", "X", "--distributed", "maybe"], "--distributed takes True or False, not 'maybe'"),
         (["--env", "X", "-v"], "unexpected argument '-v'"),
-        (["--seed", "1"], "no environment is named"),
         (["--config"], "--config needs a value"),
         (["--env"], "^--env needs a value: the name of an environment$"),
         (["--wrap", "--env", "X"], "^--wrap needs a value: module:Wrapper, separated by commas$"),

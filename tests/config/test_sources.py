@@ -52,6 +52,10 @@ def test_the_algorithm_decides_which_settings_there_are():
         from_mapping({"env": "X", "algo": "a2c", "clip_param": 0.2})
 
 
+def test_without_an_environment_it_is_the_pendulum():
+    assert from_mapping({}) == from_mapping({"env": "Pendulum-v1", "algo": "ppo"})
+
+
 @pytest.mark.parametrize(
     ("values", "says"),
     [
@@ -65,7 +69,6 @@ def test_the_algorithm_decides_which_settings_there_are():
         ),
         ({"env": "X", "algo": "sac", "demonstration_share": 0.5}, "there are none; give --demonstrations"),
         ({"env": "  "}, "the name of an environment"),
-        ({}, "no environment is named"),
         ({"env": "X", "algo": "pppo"}, "did you mean ppo"),
     ],
 )

@@ -26,15 +26,14 @@ def _setting(default: Value, text: str, **bounds: Value) -> Any:  # noqa: ANN401
 class RunConfig:
     """All settings of a run except the algorithm's hyper-parameters."""
 
-    env: str = field(
-        metadata={
-            "help": "the environment: a Gymnasium id; module:Id, of a module that registers it; module:name of a "
-            "callable that makes it; envpool:task; or a game or simulator: gamecore://module:Agent, godot://, "
-            "mlagents:// or dm_env_rpc://ADDRESS",
-            "pattern": r"(?s).*\S.*",
-            "form": "the name of an environment",
-            "fixed": "its checkpoints are of this environment",
-        }
+    env: str = _setting(
+        "Pendulum-v1",
+        "the environment: a Gymnasium id; module:Id, of a module that registers it; module:name of a callable that "
+        "makes it; envpool:task; or a game or simulator: gamecore://module:Agent, godot://, mlagents:// or "
+        "dm_env_rpc://ADDRESS",
+        pattern=r"(?s).*\S.*",
+        form="the name of an environment",
+        fixed="its checkpoints are of this environment",
     )
     env_args: dict[str, Any] | None = field(
         default=None,

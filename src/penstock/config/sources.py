@@ -149,8 +149,6 @@ def from_settings(settings: Mapping[str, Setting], flags: Iterable[str] = ()) ->
     algorithm = _algorithm_of(settings)
     known = run_fields | {field.name: field for field in algorithm_fields(algorithm)}
     _refuse_unknown(settings, (*known, *flags))
-    if "env" not in settings:
-        raise ConfigError("no environment is named; for example: --env Pendulum-v1")
     values = {name: _read(known[name], setting) for name, setting in settings.items()}
     if "num_envs" not in values and isinstance(workers := values.get("num_workers"), int):
         values["num_envs"] = workers * -(-LEAST_ENVS // workers)

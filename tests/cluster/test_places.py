@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cluster import spread
 from penstock.cluster.cut import apart
 from penstock.cluster.places import Offer, env_shares, first_places
 from penstock.errors import ConfigError
@@ -61,3 +62,11 @@ def test_on_one_machine_all_learners_ask_it() -> None:
 def test_a_machine_that_joins_gets_as_many_as_have_room() -> None:
     asking = program("env: {cpu: 1}", learners=1)
     assert env_shares(asking, [{"cpu": 4.0}, {"cpu": 4.0}, {"gpu": 1.0}]) == [2, 2, 0]
+
+
+def test_a_run_says_on_which_cluster_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spread, "cluster_address", lambda: "10.0.0.1:6379")
+    for found, says in (([HOME], "1 machine with 2 cores"), ([HOME, SMALL, BIG], "3 machines with 8 cores")):
+        monkeypatch.setattr(spread, "offers", lambda _, found=found: found)
+        told = spread._told(program(None)).node("monitor").settings.told
+        assert told[-1] == f"Ray cluster at 10.0.0.1:6379: {says}"

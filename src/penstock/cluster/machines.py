@@ -27,6 +27,7 @@ __all__ = [
     "Machine",
     "alone",
     "as_object",
+    "cluster_address",
     "joined",
     "line_of",
     "machine_error",
@@ -206,6 +207,11 @@ def offers(program: Program) -> list[Offer]:
 def own_offer() -> Offer:
     """The resources of the launcher's machine."""
     return Offer("the launcher's machine", _resources(_own()))
+
+
+def cluster_address() -> str:
+    """The address of the cluster's head, as ``--address`` takes it."""
+    return str(ray.get_runtime_context().gcs_address)
 
 
 def own_address() -> str:

@@ -8,6 +8,7 @@ import contextlib
 import math
 import signal
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from penstock.cluster.claims import Claims
 from penstock.cluster.cut import (
@@ -23,6 +24,7 @@ from penstock.cluster.machines import (
     END_LIMIT_S,
     Machine,
     alone,
+    cluster_address,
     joined,
     machines,
     offers,
@@ -63,10 +65,21 @@ def _apart(program: Program) -> Program:
     return program if alone(program) else apart(program, own_address())
 
 
+def _told(program: Program) -> Program:
+    """The program whose monitor says first on which cluster it runs."""
+    found = offers(program)
+    cores = sum(offer.resources.get("cpu", 0.0) for offer in found)
+    count = "1 machine" if len(found) == 1 else f"{len(found)} machines"
+    note = f"Ray cluster at {cluster_address()}: {count} with {cores:g} cores"
+    monitor = program.node("monitor")
+    settings = replace(monitor.settings, told=(*monitor.settings.told, note))
+    return program.with_node(replace(monitor, settings=settings))
+
+
 def run(program: Program, processes: Processes) -> Outcome:
     """Run a program with movable nodes; see `penstock.cluster.launch.launch`."""
     with joined(program.address):
-        program = _apart(program)
+        program = _apart(_told(program))
         hosted, bits = host_program(program), same_bits(program)
         far = machines(hosted, set())
         try:

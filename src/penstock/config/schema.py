@@ -176,7 +176,7 @@ class RunConfig:
         "how gradients are compressed between learners (allreduce, parameter_server); int8: 8 bits a number; "
         "topk:RATIO: only this share of the numbers, the largest. What is left out is added to the next gradient",
         pattern=r"none|int8|topk:[0-9.e-]+",
-        form="none, int8 or topk:RATIO such as topk:0.01",
+        form="none, int8 or topk:RATIO such as topk:0.05",
     )
     accumulate: int = _setting(
         1,

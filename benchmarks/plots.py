@@ -212,10 +212,43 @@ def batches(result: dict[str, Any], title: str) -> Figure:
     return figure
 
 
+CORRECTIONS = {True: ("with V-trace", "#0072B2"), False: ("without", "#D55E00")}
+"""Whether a run corrects for the age of its policy: its name, and its colour."""
+
+
+def ages(result: dict[str, Any], title: str) -> Figure:
+    """A panel for each age of the acting policy: the return over the run, a line a seed."""
+    lags = sorted({row["lag"] for row in result["rows"]})
+    figure = Figure(figsize=(8.5, 3.0), dpi=120, layout="constrained")
+    panels = figure.subplots(1, len(lags), squeeze=False, sharey=True).ravel()
+    for axes, lag in zip(panels, lags, strict=True):
+        axes.set_title(f"{lag} updates old")
+        axes.set_xlabel("percent of the run")
+        for row in result["rows"]:
+            if row["lag"] != lag:
+                continue
+            name, color = CORRECTIONS[row["corrects"]]
+            for number_of_seed, returns in enumerate(row["curves"]):
+                percent = [100 * (place + 1) / len(returns) for place in range(len(returns))]
+                label = None if number_of_seed else name
+                axes.plot(percent, returns, "o-", color=color, markersize=2.5, linewidth=1.2, alpha=0.8, label=label)
+        axes.set_ylim(bottom=0.0)
+    panels[0].set_ylabel("return")
+    panels[-1].legend(fontsize=8)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=10.5)
+    source(figure, result)
+    return figure
+
+
+LONG_COMMAND = 80
+"""A command of more characters takes a line by itself."""
+
+
 def source(figure: Figure, result: dict[str, Any]) -> None:
     """The line below the picture: command, machine and commit."""
     machine = result["machine"]
-    words = f"{result['command']}   |   {machine['processor']}, {machine['cores']} cores   |   {result['commit']}"
+    where = f"{machine['processor']}, {machine['cores']} cores   |   {result['commit']}"
+    words = f"{result['command']}{'   |   ' if len(result['command']) < LONG_COMMAND else chr(10)}{where}"
     figure.supxlabel(words, x=0.01, ha="left", fontsize=7, color="#777777")
 
 
@@ -228,6 +261,7 @@ DRAWINGS: dict[str, tuple[Callable[[dict[str, Any], str], Figure], str]] = {
     "end_to_end_fused": (throughput, "PPO on Pendulum-v1 at the published setting, fused update"),
     "end_to_end_compiled": (throughput, "PPO on Pendulum-v1 at the published setting, compiled update"),
     "serve_batching": (batches, "penstock serve with batches and without, over TCP"),
+    "vtrace": (ages, "IMPALA with a policy that is old on purpose, CartPole-v1, seeds 0 to 2"),
     "central_inference": (placements, "Policy nodes beside inference in place, CartPole-v1"),
 }
 """Result -> drawing and title. Results whose rows have a kind are drawn as mechanisms, titled by the benchmark's first

@@ -22,6 +22,11 @@ PLACES = [
     for units in (64, 256)
     for lanes in (8, 64)
 ]
+AGES = [
+    {"lag": lag, "corrects": corrects, "curves": [[20.0, 500.0], [10.0, 9.0]]}
+    for lag in (0, 10)
+    for corrects in (True, False)
+]
 BATCHES = [
     {"policy": policy, "way": way, "clients": clients, "ticks_a_second": 9.0, "p50_ms": 0.1, "p99_ms": 20.0}
     | {"server_us_a_tick": 30.0}
@@ -38,6 +43,7 @@ GAINS = {policy: {"1 clients": 1.0, "64 clients": 1.5} for policy in ("small", "
         ("slots", {"rows": ROWS}),
         ("env_step", {"rows": [{**row, "case": f"case {n}", "us": row["us"] - 1.5} for n in range(5) for row in ROWS]}),
         ("end_to_end_fused", SIDES),
+        ("vtrace", {"rows": AGES}),
         ("central_inference", {"rows": ROWS, "throughput": PLACES}),
         ("serve_batching", {"rows": BATCHES, "ratios": GAINS}),
     ],

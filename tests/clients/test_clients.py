@@ -5,6 +5,7 @@ import contextlib
 import gc
 import json
 import socket
+import ssl
 import threading
 from pathlib import Path
 from typing import Self
@@ -13,6 +14,7 @@ import psutil
 import pytest
 
 from penstock.clients import AgentsClient, AsyncGameClient, EpisodeLostError, GameClient, RefusedError
+from penstock.clients.session import untrusted
 from penstock.errors import ConfigError
 from penstock.serving.server.bases import Bases
 from penstock.serving.server.server import Certificate
@@ -50,6 +52,12 @@ def test_over_tls(run, scheme: str, certificate: tuple[str, str]) -> None:
         # Nobody speaks TLS to a plain URL: the server closes the connection.
         with pytest.raises(EpisodeLostError):
             run(f"{scheme}://{address}", calls, patience=0.0)
+
+
+def test_a_certificate_of_another_name_is_said_to_be_that() -> None:
+    error = ssl.SSLCertVerificationError(1, "certificate verify failed")
+    error.verify_message = "IP address mismatch, certificate is not valid for '127.0.0.1'."
+    assert str(untrusted(error)).endswith("for '127.0.0.1'; connect by a name that it holds")
 
 
 def test_a_certificate_file_that_cannot_be_used_is_refused(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from penstock.config.commands import EvalOptions, PlotOptions, ResumeOptions
+from penstock.config.commands import EvalOptions, PlotOptions, ResumeOptions, RetrainOptions
 from penstock.config.flags import (
     config_from_arguments,
     options_from_arguments,
@@ -135,6 +135,7 @@ def test_of_a_flag_that_is_given_twice_the_last_counts_unless_it_adds():
     ("options", "argv", "says"),
     [
         (ResumeOptions, [], "RUN is missing"),
+        (RetrainOptions, ["latest"], "--experience is missing: folder of kept episodes"),
         (ResumeOptions, ["a", "b"], "unexpected argument 'b'"),
         (ResumeOptions, ["a", "--run", "b"], "unknown flag --run"),
         (EvalOptions, ["a", "--episodes", "0"], "--episodes takes a whole number of at least 1, not 0"),

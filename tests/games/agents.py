@@ -162,6 +162,11 @@ class NoSpaces(penstock.Agent):
     pass
 
 
+class Unborn(Plain):
+    def __init__(self):
+        raise KeyError("a map")
+
+
 class Numbered(penstock.Agent):
     """Sees the numbers of its game, its episode and its step."""
 

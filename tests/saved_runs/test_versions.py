@@ -11,7 +11,7 @@ from penstock.errors import CheckpointError, RunFolderError
 from penstock.saved_runs.best import prune_checkpoints
 from penstock.saved_runs.checkpoints import list_checkpoints, save_checkpoint
 from penstock.saved_runs.run_folder import RunFolder
-from penstock.saved_runs.versions import clone, lineage, pin, prune, unpin, versions
+from penstock.saved_runs.versions import clone, lineage, pin, prune, table, unpin, versions
 
 FACTS = {"env": "CartPole-v1", "spaces": "Box", "algorithm": "ppo"}
 
@@ -73,6 +73,11 @@ def test_wrong_pins_are_one_line(tmp_path):
         pin(run, "7")
     with pytest.raises(CheckpointError, match="update-00000001 is not pinned; pinned: none"):
         unpin(run, "1")
+
+
+def test_a_run_without_checkpoints_says_so(tmp_path):
+    with pytest.raises(CheckpointError, match="has no checkpoint"):
+        table(run_of(tmp_path))
 
 
 def test_what_is_known_of_each_version(tmp_path):

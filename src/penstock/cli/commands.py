@@ -194,7 +194,8 @@ def _serve(argv: Sequence[str]) -> int:
 
 def _bench_serve(argv: Sequence[str]) -> int:
     options = _options("bench-serve", argv)
-    return say(load("penstock.serving.server.command:bench")(options))
+    line, is_whole = load("penstock.serving.server.command:bench")(options)
+    return say(line) or int(not is_whole)
 
 
 def _draw(argv: Sequence[str]) -> int:

@@ -102,7 +102,9 @@ def pause_after(error: RefusedError | EpisodeLostError, tries: int, *, is_late: 
 def untrusted(error: ssl.SSLCertVerificationError) -> ConfigError:
     """The error for a server whose certificate does not verify. Another try would find the same one."""
     why = error.verify_message or str(error)
-    return ConfigError(f"the server's certificate is not trusted: {why}; give ca_file, a file that has its signer")
+    is_other = "mismatch" in why
+    advice = "connect by a name that it holds" if is_other else "give ca_file, a file that has its signer"
+    return ConfigError(f"the server's certificate is not trusted: {why.removesuffix('.')}; {advice}")
 
 
 def trust(address: Address, ca_file: str | None) -> ssl.SSLContext | None:

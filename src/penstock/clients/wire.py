@@ -113,7 +113,9 @@ class Wire(Protocol):
 class TcpWire:
     """Version 1 over TCP: sizes, then payloads."""
 
-    hint = "; version 1 over TCP closes it for a refusal, and the server's log says why"
+    hint = (
+        "; version 1 over TCP closes it for a refusal, and the server's log says why; a server with TLS wants tcps://"
+    )
 
     def __init__(self, token: str, policy: str) -> None:
         self._token = token.encode()
@@ -147,7 +149,7 @@ class TcpWire:
 class HttpWire:
     """``POST /step`` over HTTP/1.1 with one connection that is kept."""
 
-    hint = ""
+    hint = "; a server with TLS wants https://"
 
     def __init__(self, address: Address, token: str, policy: str) -> None:
         named = {"token": token, "policy": policy}

@@ -163,6 +163,9 @@ def _options(options: type[Options], line: _Line) -> Options:
     if missing := [field for field in positional[len(line.positionals) :] if field.required]:
         raise ConfigError(f"{missing[0].name.upper()} is missing: {missing[0].help}")
     values = {name: from_text(table[name], str(item.value), item.label) for name, item in line.flags.items()}
+    absent = [field for field in table.values() if field.required and not field.positional and field.name not in values]
+    if absent:
+        raise ConfigError(f"--{absent[0].name} is missing: {absent[0].help}")
     for place, field in enumerate(positional[: len(line.positionals)]):
         # The last positional may stand for all words that are left. A word of it may hold commas.
         given: object = line.positionals[place:] if field.many else line.positionals[place]

@@ -3,15 +3,18 @@
 Finds the agent's class and reads its spaces. Does not listen, and runs no agent.
 """
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
+from penstock.envs.fields import one_line
 from penstock.envs.imports import attribute_of, find_callable, imported, name_of
 from penstock.envs.masks import IN_INFO, IN_OBSERVATION, with_mask
 from penstock.envs.spaces import spaces_of
 from penstock.errors import EnvError
 from penstock.types import EnvFactory, EnvRecipe, EnvReference, Spaces
 
-__all__ = ["SCHEME", "agent_class", "agent_name", "game_spaces", "is_game"]
+__all__ = ["SCHEME", "agent_class", "agent_maker", "agent_name", "game_spaces", "is_game"]
 
 SCHEME = "gamecore://"
 
@@ -51,6 +54,21 @@ def agent_class(env: EnvReference | EnvFactory) -> Any:
     return found
 
 
+def agent_maker(env: EnvReference | EnvFactory) -> Callable[[], Any]:
+    """Makes agents of the user's class, with the user's arguments. One is made here, to see that it can be.
+
+    Raises:
+        EnvError: it is not found, or cannot be made.
+    """
+    make = functools.partial(agent_class(env), **(env.arguments if isinstance(env, EnvRecipe) else {}))
+    try:
+        make()
+    except Exception as error:
+        why = f"{type(error).__name__}: {one_line(error, 300)}"
+        raise EnvError(f"agent {agent_name(env)} cannot be made: {why}") from error
+    return make
+
+
 def game_spaces(
     env: EnvReference | EnvFactory, ignore_obs: tuple[str, ...], *, masks: bool
 ) -> tuple[Spaces, str | None]:
@@ -62,9 +80,10 @@ def game_spaces(
         masks: use its action mask, if it gives one.
 
     Raises:
-        UsageError: the agent is not found, or a space is not supported.
+        UsageError: the agent is not found or cannot be made, or a space is not supported.
     """
     found = agent_class(env)
+    agent_maker(env)
     spaces = spaces_of(found.observation_space, found.action_space, None, ignore_obs)
     mask = None
     if spaces.action.choices:

@@ -60,7 +60,8 @@ def imported(whose: str, module: str) -> Any:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{module}.".startswith(f"{missing}."):
             where = f"no module named {missing} is installed or in {Path.cwd()}"
-            raise EnvError(f"{whose}: {where}{module_hint(missing)}") from error
+            hint = module_hint(missing) or "; start penstock where it is, or name its folder in PYTHONPATH"
+            raise EnvError(f"{whose}: {where}{hint}") from error
         why = f"{type(error).__name__}: {one_line(error, 300)}{place_in(module, error)}"
         raise EnvError(f"module {module} cannot be imported: {why}") from error
 

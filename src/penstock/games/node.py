@@ -5,12 +5,10 @@ They share a process: sessions write into the slots of the lanes that they were 
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 from http import HTTPStatus
 
-from penstock.envs.games import agent_class, agent_name
+from penstock.envs.games import agent_maker
 from penstock.errors import EnvError
-from penstock.games.agent import Agent
 from penstock.games.lane import Lane
 from penstock.games.lobby import Lobby
 from penstock.games.sessions import GameSteps
@@ -29,7 +27,6 @@ from penstock.serving.server.protocols.gamecore_tcp import GamecoreConnection
 from penstock.serving.server.refusal import Refusal
 from penstock.serving.server.service import Service
 from penstock.serving.server.tokens import Tokens
-from penstock.types import EnvRecipe
 
 __all__ = ["GameLaneNode", "GamesNode"]
 
@@ -90,7 +87,7 @@ class GamesNode:
         steps = self._steps = GameSteps(
             loop,
             spaces=settings.spaces,
-            make=_maker(settings),
+            make=agent_maker(settings.env),
             lobby=lobby,
             kept=kept,
             idle_seconds=settings.idle_seconds,
@@ -175,16 +172,3 @@ class GamesNode:
             raise cannot_listen(host, port, f"give another {PORT_FLAGS[scheme]}", error) from None
         self._listeners.append(listener)
         self.ports[scheme] = int(listener.sockets[0].getsockname()[1])
-
-
-def _maker(settings: GamesSettings) -> Callable[[], Agent]:
-    """Makes agents of the user's class, with the user's arguments."""
-    found: Callable[..., Agent] = agent_class(settings.env)
-    arguments = settings.env.arguments if isinstance(settings.env, EnvRecipe) else {}
-    made = partial(found, **arguments)
-    try:
-        made()
-    except Exception as error:
-        why = f"{type(error).__name__}: {error}"
-        raise EnvError(f"agent {agent_name(settings.env)} cannot be made: {why}") from error
-    return made

@@ -100,6 +100,10 @@ def _check(run: RunConfig, name: str, topology: str) -> None:
             f"--num_workers {run.num_workers}: each session of a game is a lane of its own; leave --num_workers out, "
             "and give --num_envs"
         )
+    if run.port and run.port == run.tcp_port:
+        raise ConfigError(f"--port and --tcp_port are both {run.port}; give each a port of its own")
+    if run.eval_episodes not in {0, RunConfig.eval_episodes}:
+        raise ConfigError("--eval_episodes is not for games: games cannot be asked for episodes")
     instead = {
         "wrap": "change state.obs and state.reward in Agent.on_tick",
         "reward": "set state.reward in Agent.on_tick",

@@ -102,7 +102,8 @@ def unseal(content: bytes, newest: int) -> dict[str, Any]:
     number = body.get("format")
     # The format is checked before the hash, because another format may hash in another way.
     if isinstance(number, int) and number > newest:
-        raise Damage(f"it has format {number}, which a newer penstock wrote; this one reads formats 1 to {newest}")
+        read = "format 1" if newest == 1 else f"formats 1 to {newest}"
+        raise Damage(f"it has format {number}, which a newer penstock wrote; this one reads {read}")
     if body.pop("manifest_sha256", None) != _fingerprint(body) or number not in range(1, newest + 1):
         raise Damage(f"{MANIFEST} has been altered")
     return body

@@ -189,6 +189,8 @@ def clone(folder: RunFolder, name: str | None = None) -> RunFolder:
 
 def table(run: Path) -> str:
     """The versions and the lineage of a run as text."""
+    if not list_checkpoints(run):
+        raise CheckpointError(f"run {run} has no checkpoint")
     lines = [("version", "steps", "created", "training return", "evaluation", "final evaluation", "")]
     for one in versions(run):
         marks = " ".join(mark for mark, is_on in (("best", one.is_best), ("pinned", one.is_pinned)) if is_on)

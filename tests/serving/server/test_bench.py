@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from penstock.clients.session import trust
@@ -49,3 +50,8 @@ def test_a_server_that_answers_no_tick_is_an_error_with_its_reason(tcp: bool, wh
         with pytest.raises(ResourceError, match=f"has answered no tick: .*{why}"):
             measured(server, "raw", tcp=tcp)
         assert not len(server.endpoint.sessions)
+
+
+def test_the_line_of_a_measurement_has_the_reason_of_the_first_failure() -> None:
+    found = Measured(2, 1.0, 3, np.array([0.001, 0.002]), "the server has closed the connection", [0])
+    assert found.line().endswith("p99 1.990 ms, 3 failures, the first: the server has closed the connection")

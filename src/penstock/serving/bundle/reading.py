@@ -69,6 +69,8 @@ def read_bundle(folder: Path) -> Bundle:
     if _is_run(folder):
         run = shlex.quote(str(folder))
         raise BundleError(f"{folder} is a run, not a bundle; make one: penstock export {run} --out policy")
+    if not folder.is_dir():
+        raise BundleError(f"there is no folder {folder}")
     try:
         return _read(folder)
     except Damage as damage:

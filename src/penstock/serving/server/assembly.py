@@ -14,7 +14,7 @@ from typing import NamedTuple
 import uvloop
 
 from penstock.config.commands import ServeOptions
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, UsageError
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.scratch import scratch_folder
 from penstock.serving.server.acceptance import accepted
@@ -38,18 +38,22 @@ from penstock.serving.server.tokens import Tokens
 from penstock.serving.server.versions import Version
 from penstock.serving.server.workers import Workers
 
-__all__ = ["Assembly", "open_endpoint", "start_engine"]
+__all__ = ["Assembly", "Origin", "first_endpoint", "open_endpoint", "start_engine"]
 
 
+_TRIES = 10
+"""How often a policy whose checkpoint is removed while it is loaded is loaded anew, from the newest one."""
 _LINES_A_SECOND = 20
 _ENDINGS = (signal.SIGTERM, signal.SIGINT)
 
 
-class _Origin(NamedTuple):
+class Origin(NamedTuple):
     """Where the versions of one policy come from."""
 
     first: Source
     newest: Callable[[], Source]
+    is_newest: bool = False
+    """``first`` is only the newest one of this moment: a later one does as well."""
 
 
 class Assembly:
@@ -79,7 +83,7 @@ class Assembly:
             origins = {name: self._origin(source, stack) for name, source in self._sources.items()}
             runner.run(self._serve(say, origins))
 
-    async def _serve(self, say: Callable[[str], object], origins: Mapping[str, _Origin]) -> None:
+    async def _serve(self, say: Callable[[str], object], origins: Mapping[str, Origin]) -> None:
         options = self._options
         tokens = Tokens.read(options.token_file, "--token_file")
         flag = "--admin_token_file"
@@ -104,7 +108,7 @@ class Assembly:
         self,
         server: Server,
         endpoints: Endpoints,
-        origins: Mapping[str, _Origin],
+        origins: Mapping[str, Origin],
         start: StartEngine,
         say: Callable[[str], object],
     ) -> None:
@@ -130,34 +134,49 @@ class Assembly:
                 loop.add_signal_handler(number, _nothing)
             gc.unfreeze()
 
-    async def _follow(self, endpoint: Endpoint, origin: _Origin, start: StartEngine) -> None:
+    async def _follow(self, endpoint: Endpoint, origin: Origin, start: StartEngine) -> None:
         share = self._options.canary
         introduce: Callable[[Version], None] = endpoint.switch
         if share is not None:
             introduce = partial(endpoint.begin_canary, share=share)
         await Follower(endpoint, origin.newest, start, introduce).run()
 
-    def _origin(self, source: Source, stack: contextlib.ExitStack) -> _Origin:
+    def _origin(self, source: Source, stack: contextlib.ExitStack) -> Origin:
         if source.checkpoint is not None or not self._options.follow:
-            return _Origin(source, partial(_newest_checkpoint, source))
+            is_newest = self._options.checkpoint in {None, "latest"} and source.checkpoint is not None
+            return Origin(source, partial(_newest_checkpoint, source), is_newest)
         folder = stack.enter_context(scratch_folder("penstock-serve-"))
         copies = BundleCopies(source.loader, Path(source.path), folder)
-        return _Origin(copies.newest(), copies.newest)
+        return Origin(copies.newest(), copies.newest)
 
 
 def _newest_checkpoint(source: Source) -> Source:
     return Source.of_checkpoint(source.loader, source.path, find_checkpoint(Path(source.path)).name)
 
 
-async def _opened(origins: Mapping[str, _Origin], limits: Limits, start: StartEngine) -> list[Endpoint]:
+async def _opened(origins: Mapping[str, Origin], limits: Limits, start: StartEngine) -> list[Endpoint]:
     opened: list[Endpoint] = []
     try:
         for name, origin in origins.items():
-            opened.append(await open_endpoint(name, origin.first, limits, start))
+            opened.append(await first_endpoint(name, origin, limits, start))
     except BaseException:
         await asyncio.gather(*(endpoint.close() for endpoint in opened))
         raise
     return opened
+
+
+async def first_endpoint(name: str, origin: Origin, limits: Limits, start: StartEngine) -> Endpoint:
+    """As `open_endpoint`. A run that trains may have removed the checkpoint meanwhile: then the newest one is taken."""
+    source = origin.first
+    for _ in range(_TRIES if origin.is_newest else 0):
+        try:
+            return await open_endpoint(name, source, limits, start)
+        except UsageError:
+            newest = origin.newest()
+            if newest == source:
+                raise
+            source = newest
+    return await open_endpoint(name, source, limits, start)
 
 
 async def open_endpoint(name: str, source: Source, limits: Limits, start: StartEngine) -> Endpoint:

@@ -89,8 +89,11 @@ def _source(place: str, options: ServeOptions, loader: str) -> Source:
     return Source.of_checkpoint(loader, str(folder), find_checkpoint(folder, options.checkpoint).name)
 
 
-def bench(options: BenchServeOptions) -> str:
-    """Measure a server, and say what was found in one line.
+def bench(options: BenchServeOptions) -> tuple[str, bool]:
+    """Measure a server.
+
+    Returns:
+        What was found, in one line; and whether every request was answered.
 
     Raises:
         UsageError: the URL, the policy's name or the token cannot be used.
@@ -106,7 +109,7 @@ def bench(options: BenchServeOptions) -> str:
         )
     )
     way = "HTTP" if options.tcp_port is None else "TCP"
-    return f"{options.clients} clients over {way} for {found.seconds:.1f} s: {found.line()}"
+    return f"{options.clients} clients over {way} for {found.seconds:.1f} s: {found.line()}", not found.failures
 
 
 def _check_installed(packages: tuple[str, ...]) -> None:

@@ -132,7 +132,8 @@ class Endpoint:
                 such version (404).
         """
         if self.has_memory:
-            raise Refusal(HTTPStatus.BAD_REQUEST, f"policy {self.name} has a memory: it answers in sessions only")
+            how = "answers in sessions only (Open Inference: sequence_id, and sequence_start in its first request)"
+            raise Refusal(HTTPStatus.BAD_REQUEST, f"policy {self.name} has a memory: it {how}")
         version = self._chosen(number, self._of_others)
         version.ask(fields, len(next(iter(fields.values()))), asker)
 

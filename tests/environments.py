@@ -3,7 +3,9 @@
 They are not written for speed, and are no examples of good style: some of them misbehave on purpose.
 """
 
+import random
 import time
+from collections import deque
 
 import gymnasium
 import numpy as np
@@ -20,6 +22,7 @@ __all__ = [
     "EyeEnv",
     "FilmEnv",
     "IdentityEnv",
+    "PlantEnv",
     "SlowPendulum",
     "SteeredEyeEnv",
     "TargetEnv",
@@ -93,6 +96,46 @@ class TargetEnv(gymnasium.Env):
     def _show(self):
         self.target = self.np_random.uniform(-1, 1, 1).astype(np.float32)
         return self.target
+
+
+class Tank:
+    """A part of `PlantEnv`: a level, and the flows that are on their way to it."""
+
+    def __init__(self):
+        self.level = 0.0
+        self.pipe = deque([0.0] * 5, maxlen=5)
+
+
+class PlantEnv(gymnasium.Env):
+    """An industrial process that never ends. Its state is in objects, arrays and random numbers of two kinds."""
+
+    observation_space = Box(-np.inf, np.inf, (3,), np.float32)
+    action_space = Box(-1.0, 1.0, (1,), np.float32)
+
+    def __init__(self):
+        self.tanks = [Tank(), Tank()]
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.noise = random.Random(int(self.np_random.integers(1 << 30)))
+        self.drift = self.np_random.normal(size=4)
+        self.alarms = {"low": 0, "high": 0}
+        for tank in self.tanks:
+            tank.__init__()
+        return self._measured(), {}
+
+    def step(self, action):
+        self.drift = 0.99 * self.drift + 0.1 * self.np_random.normal(size=4)
+        first, second = self.tanks
+        first.pipe.append(float(action[0]))
+        second.pipe.append(first.level)
+        for tank, drift in zip(self.tanks, self.drift[:2], strict=True):
+            tank.level = 0.9 * tank.level + 0.1 * tank.pipe[0] + 0.05 * float(drift) + self.noise.gauss(0.0, 0.01)
+        self.alarms["low" if second.level < 0 else "high"] += 1
+        return self._measured(), -abs(second.level - 0.2), False, False, {}
+
+    def _measured(self):
+        return np.array([*(tank.level for tank in self.tanks), self.alarms["high"] / 1000], np.float32)
 
 
 class CorridorEnv(gymnasium.Env):

@@ -14,6 +14,7 @@ PenstockError
 ├── FencedError           an owner used a slot that it does not hold
 ├── DamagedError          shared memory does not hold what was stored there
 ├── BadDataError          an environment gave data that cannot be learned from
+├── SnapshotError         the state of an environment cannot be copied, or a copy does not fit
 └── ResourceError         a limit of this machine or of a structure was reached
 """
 
@@ -37,6 +38,7 @@ __all__ = [
     "PenstockError",
     "ResourceError",
     "RunFolderError",
+    "SnapshotError",
     "SpaceError",
     "UsageError",
     "either",
@@ -141,6 +143,10 @@ class DamagedError(PenstockError):
 
 class BadDataError(PenstockError):
     """An environment gave data that cannot be learned from (shape, dtype, NaN)."""
+
+
+class SnapshotError(PenstockError):
+    """The state of an environment cannot be copied, or a copy of it does not fit. The text names the object."""
 
 
 class ResourceError(PenstockError):

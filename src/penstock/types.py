@@ -402,12 +402,31 @@ class EnvSource(Protocol):
         """
         ...
 
-    def replay(self, lane: int, seed: int, action: Array) -> Iterator[tuple[Arrays, float]] | None:
+    def replay(
+        self, lane: int, seed: int, action: Array, base: bytes | None = None
+    ) -> Iterator[tuple[Arrays, float]] | None:
         """Restore one lane's episode: reset the lane with ``seed``, then take each ``action`` of ``[n, ...]`` in order.
 
+        Args:
+            lane: to restore.
+            seed: of its episode.
+            action: the actions, in the environment's own units.
+            base: a `snapshot` of the lane, which is laid on it after the reset. The actions go on from there.
+
         Returns:
-            After the reset, and after each action: the observations (field -> ``[B, ...]``; only element ``lane``
+            Before the first action, and after each: the observations (field -> ``[B, ...]``; only element ``lane``
             counts) and the reward. Stops early if the episode ends. ``None``: this source cannot reset a single lane.
+
+        Raises:
+            SnapshotError: at the first element: ``base`` does not fit.
+        """
+        ...
+
+    def snapshot(self, lane: int) -> bytes | None:
+        """The whole state of one lane, in the middle of its episode; ``None``: this source cannot tell lanes apart.
+
+        Raises:
+            SnapshotError: the environment holds something that cannot be copied.
         """
         ...
 

@@ -145,9 +145,11 @@ class ScalarSource(EnvSource):
             raise
         return self._result
 
-    def replay(self, lane: int, seed: int, action: Array) -> Iterator[tuple[Arrays, float]]:
-        """Restore one lane's episode by its seed and actions; see ``types.EnvSource``."""
+    def replay(self, lane: int, seed: int, action: Array, base: bytes | None = None) -> Iterator[tuple[Arrays, float]]:
+        """Restore one lane's episode by its seed, a snapshot and actions; see ``types.EnvSource``."""
         self._begin(lane, seed)
+        if base is not None:
+            self._lay(lane, base)
         yield self._obs, 0.0
         _, step, store = self._lanes[lane]
         staged = np.zeros((self.num_lanes, *action.shape[1:]), action.dtype)
@@ -160,12 +162,26 @@ class ScalarSource(EnvSource):
             if terminated or truncated:
                 return
 
+    def snapshot(self, lane: int) -> bytes:
+        """The lane's environment with its wrappers, and its latest observation; see ``types.EnvSource``."""
+        from penstock.envs.snapshots import capture  # noqa: PLC0415  # only long episodes need it
+
+        obs = {name: values[lane].copy() for name, values in self._obs.items()}
+        return capture({"env": self._envs[lane], "obs": obs})
+
     def close(self) -> None:
         """Close the environments."""
         envs, self._envs = self._envs, []
         with contextlib.ExitStack() as stack:  # closes all others even if closing one fails
             for env in envs:
                 stack.callback(env.close)
+
+    def _lay(self, lane: int, base: bytes) -> None:
+        from penstock.envs.snapshots import lay  # noqa: PLC0415  # only long episodes need it
+
+        found = lay(base, {"env": self._envs[lane], "obs": {}})["obs"]
+        for name, values in self._obs.items():
+            values[lane] = found[name]
 
     def _stepped(self, lane: int) -> tuple[int, Callable[[Any], Any], Store]:
         """A lane, the function that steps its environment, and the function that stores its observation."""

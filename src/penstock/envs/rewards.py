@@ -20,7 +20,7 @@ from penstock.envs.actions import cutter
 from penstock.envs.fields import one_line
 from penstock.envs.imports import find_callable, name_of
 from penstock.envs.rows import as_number
-from penstock.errors import BadDataError, EnvError
+from penstock.errors import BadDataError, EnvError, SnapshotError
 from penstock.types import Array, Arrays, Discrete, EnvSource, StepResult
 
 __all__ = ["KNOWN", "OwnReward", "RewardedSource", "find_reward", "no_infos"]
@@ -199,20 +199,42 @@ class RewardedSource(EnvSource):
                     self._begin(lane, result.obs)
         return result
 
-    def replay(self, lane: int, seed: int, action: Array) -> Iterator[tuple[Arrays, float]] | None:
+    def replay(
+        self, lane: int, seed: int, action: Array, base: bytes | None = None
+    ) -> Iterator[tuple[Arrays, float]] | None:
         """As the source; also restores the lane's own rewards."""
-        replayed = self._source.replay(lane, seed, action)
-        return None if replayed is None else self._replayed(lane, action, replayed)
+        of_source, of_reward = (None, None) if base is None else _parts(base)
+        replayed = self._source.replay(lane, seed, action, of_source)
+        return None if replayed is None else self._replayed(lane, action, replayed, of_reward)
+
+    def snapshot(self, lane: int) -> bytes | None:
+        """As the source, with the reward's object of the lane's episode."""
+        from penstock.envs.snapshots import capture, joined  # noqa: PLC0415  # only long episodes need it
+
+        of_source = self._source.snapshot(lane)
+        if of_source is None:
+            return None
+        own = {"episode": self._object(lane), "return": self._returns[lane], "seen": self._seen[lane]}
+        return joined([of_source, capture(own)])
+
+    def own_return(self, lane: int) -> float:
+        """The sum of own rewards over the lane's episode so far."""
+        return self._returns[lane]
 
     def close(self) -> None:
         """As the source."""
         self._source.close()
 
     def _replayed(
-        self, lane: int, action: Array, steps: Iterator[tuple[Arrays, float]]
+        self, lane: int, action: Array, steps: Iterator[tuple[Arrays, float]], base: bytes | None
     ) -> Iterator[tuple[Arrays, float]]:
         obs, reward = next(steps)
         self._begin(lane, obs)
+        if base is not None:
+            from penstock.envs.snapshots import lay  # noqa: PLC0415  # only long episodes need it
+
+            found = lay(base, {"episode": self._object(lane)})
+            self._returns[lane], self._seen[lane] = found["return"], found["seen"]
         yield obs, reward
         staged = np.zeros((self.num_lanes, *action.shape[1:]), action.dtype)
         for one, (obs, reward) in zip(action, steps, strict=False):
@@ -221,6 +243,10 @@ class RewardedSource(EnvSource):
             # A restored episode continues after these steps, so none of them ended it.
             self._value(lane, taken, reward, _of_lane(obs, lane, self.spaces.obs), (False, False))
             yield obs, reward
+
+    def _object(self, lane: int) -> Any:
+        """The object that a reward's class has made for the lane's episode; ``None`` for a function."""
+        return getattr(self._episodes[lane][0].call, "__self__", None) if inspect.isclass(self._reward.given) else None
 
     def _begin(self, lane: int, obs: Arrays) -> None:
         """Begin an episode in ``lane`` with the observation ``obs``."""
@@ -264,6 +290,16 @@ class RewardedSource(EnvSource):
         except BadDataError:
             given = one_line(repr(value))
             raise BadDataError(f"{part.name} returned {given} for {self._lane_names[lane]}; return a number") from None
+
+
+def _parts(base: bytes) -> list[bytes]:
+    """The snapshots of the source and of the reward."""
+    from penstock.envs.snapshots import parted  # noqa: PLC0415  # only long episodes need it
+
+    parts = parted(base)
+    if len(parts) != 2:
+        raise SnapshotError("this is no snapshot of an environment with a reward of the user's own")
+    return parts
 
 
 def _infos(source: EnvSource, reward: OwnReward, name: str) -> Sequence[Any] | None:

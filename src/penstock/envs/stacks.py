@@ -111,10 +111,16 @@ class NewestFrames(EnvSource):
             self._result = result._replace(obs=self._newest(result.obs), final_obs=final_obs)
         return self._result
 
-    def replay(self, lane: int, seed: int, action: Array) -> Iterator[tuple[Arrays, float]] | None:
+    def replay(
+        self, lane: int, seed: int, action: Array, base: bytes | None = None
+    ) -> Iterator[tuple[Arrays, float]] | None:
         """As the source; also puts the lane's latest whole observation into the stacks."""
-        replayed = self._source.replay(lane, seed, action)
+        replayed = self._source.replay(lane, seed, action, base)
         return None if replayed is None else self._replayed(lane, replayed)
+
+    def snapshot(self, lane: int) -> bytes | None:
+        """As the source, whose observations are whole."""
+        return self._source.snapshot(lane)
 
     def close(self) -> None:
         """As the source."""

@@ -151,8 +151,12 @@ class VectorSource(EnvSource):
                 obs = self._begin_next(self._observed(obs), seeds)
         return StepResult(self._observed(obs), reward, terminated, truncated, self._reset, self._final.arrays)
 
-    def replay(self, lane: int, seed: int, action: Array) -> None:  # noqa: ARG002 - of the contract
+    def replay(self, lane: int, seed: int, action: Array, base: bytes | None = None) -> None:  # noqa: ARG002 - of the contract
         """None: a vector environment cannot step a single lane."""
+        return
+
+    def snapshot(self, lane: int) -> None:  # noqa: ARG002 - of the contract
+        """None: the lanes of a vector environment have one state together."""
         return
 
     def close(self) -> None:

@@ -1,12 +1,16 @@
 """The action log: the last actions of each lane, its episode and its position there. Holds no observation.
 
+A long episode has snapshots of its environment beside its actions. The latest one that is not behind a position is the
+*base* of that position. Without a snapshot, the base is the episode's reset.
+
 To restore an environment:
 
-1. Read ``content(lane, position)``: the actions of the episode so far.
+1. Read ``past(lane, position)``: the base, and the actions from there to the position.
 2. In the log of a dead writer, ``rewind`` to the start of the episode. The same actions are then written over
    themselves and stay readable. A new log needs no rewind.
 3. Reset the environment with the episode's seed, and call ``begin_episode``.
-4. Give it the actions again, with ``append_lane`` after each. Compare the hashes of the two positions.
+4. If there is a snapshot, lay it on the environment, and call ``begin_at``. Otherwise call ``forget_snapshots``.
+5. Give it the actions again, with ``append_lane`` after each. Compare the hashes of the two positions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,28 +20,27 @@ import numpy as np
 
 from penstock.errors import ResourceError
 from penstock.memory import _native
+from penstock.memory.layout import aligned
+from penstock.memory.position import Position
+from penstock.memory.snapshots import Snapshot, Snapshots
 from penstock.types import Array, ArraySpec
 
-__all__ = ["CAPACITY", "ActionLog", "Position", "RolloutLog"]
+__all__ = ["CAPACITY", "ActionLog", "Past", "Position", "RolloutLog"]
 
 RolloutLog = _native.RolloutLog
 """An action log and the arrays of one rollout. See `ActionLog.bind`."""
 
 CAPACITY = 10_000
-"""Actions that the ring of a lane holds. A longer episode is not restorable."""
+"""Actions that the ring of a lane holds. A position that is further from its base is not restorable."""
 
 
-class Position(NamedTuple):
-    """Position of a lane: four int64, so an array of positions is ``[lanes, 4]``."""
+class Past(NamedTuple):
+    """What restores a lane to a position of its episode."""
 
-    episode: int
-    """Number of the episode."""
-    first_step: int
-    """Number of its first action among all of the lane's actions."""
-    steps: int
-    """Actions since its reset."""
-    hash: int
-    """Rolling hash of its observations, the first included."""
+    base: Snapshot | None
+    """``None``: the episode's reset."""
+    actions: Array
+    """``[n, ...]``: the lane's actions from the base to the position, in the policy's units."""
 
 
 class ActionLog:
@@ -55,8 +58,10 @@ class ActionLog:
         action: ArraySpec,
         fields: Sequence[str],
         capacity: int = CAPACITY,
+        *,
+        snapshot_bytes: int = 0,
     ) -> None:
-        """Attach to ``required(lanes, action, capacity)`` bytes, uint8, aligned to 64, that were zero at first.
+        """Attach to ``required(lanes, action, capacity, snapshot_bytes)`` bytes, uint8, aligned to 64, zero at first.
 
         Args:
             bytes: the memory.
@@ -64,6 +69,7 @@ class ActionLog:
             action: one lane's action.
             fields: the observation fields to hash, in order.
             capacity: number of actions that each lane holds.
+            snapshot_bytes: bytes that a snapshot may have. 0: the log keeps no snapshots.
         """
         if lanes < 1 or capacity < 1:
             raise ResourceError(f"an action log needs at least 1 lane and 1 action, not {lanes} and {capacity}")
@@ -72,11 +78,16 @@ class ActionLog:
         self._action = action
         self._fields = tuple(fields)
         self._log = _native.ActionLog(bytes, lanes, action.nbytes, capacity)
+        self._snapshots: Snapshots | None = None
+        if snapshot_bytes:
+            behind = aligned(_native.ActionLog.required(lanes, action.nbytes, capacity))
+            self._snapshots = Snapshots(bytes[behind:], lanes, snapshot_bytes)
 
     @staticmethod
-    def required(lanes: int, action: ArraySpec, capacity: int = CAPACITY) -> int:
+    def required(lanes: int, action: ArraySpec, capacity: int = CAPACITY, snapshot_bytes: int = 0) -> int:
         """Bytes that such a log takes. Pages that are never written cost no memory."""
-        return _native.ActionLog.required(lanes, action.nbytes, capacity)
+        actions: int = _native.ActionLog.required(lanes, action.nbytes, capacity)
+        return actions if not snapshot_bytes else aligned(actions) + Snapshots.required(lanes, snapshot_bytes)
 
     def begin_episode(self, lane: int, episode: int, obs: Mapping[str, Array]) -> None:
         """Start an episode in one lane.
@@ -122,12 +133,45 @@ class ActionLog:
             into[lane] = self._log.position(lane)
 
     def restorable(self, lane: int) -> bool:
-        """False if the lane's episode has more actions than the ring holds."""
+        """False if the lane's episode has more actions than the ring holds. Snapshots are not looked at."""
         return self._log.position(lane)[2] <= self.capacity
 
     def rewind(self, lane: int, position: Position) -> None:
         """Go back to an earlier position of this log, as its new writer. Later actions will be overwritten."""
         self._log.rewind(lane, position)
+
+    @property
+    def snapshot_every(self) -> int:
+        """Actions of an episode after which a snapshot is due.
+
+        Half the ring: so the ring has all actions from the snapshot before the latest one on.
+        """
+        return max(1, self.capacity // 2)
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """Bytes that a snapshot may have. 0: the log keeps no snapshots."""
+        return 0 if self._snapshots is None else self._snapshots.nbytes
+
+    def add_snapshot(self, lane: int, snapshot: Snapshot) -> None:
+        """Keep a snapshot of the lane's environment. An earlier one stays as well, the oldest ones do not.
+
+        Raises:
+            ResourceError: it has more than ``snapshot_bytes`` bytes.
+        """
+        if self._snapshots is None:
+            raise ResourceError("this action log keeps no snapshots")
+        self._snapshots.add(lane, snapshot)
+
+    def begin_at(self, lane: int, base: Snapshot) -> None:
+        """Go on from a snapshot that was laid on the lane's environment, as the lane's new writer."""
+        self.add_snapshot(lane, base)
+        self._log.rewind(lane, base.position)
+
+    def forget_snapshots(self, lane: int, position: Position) -> None:
+        """Let no snapshot from after ``position`` be a base: the lane goes on from there, as by its new writer."""
+        if self._snapshots is not None:
+            self._snapshots.forget_after(lane, position)
 
     def content(self, lane: int, position: Position) -> Array | None:
         """The actions from the start of the episode up to ``position``: ``[steps, ...]``.
@@ -142,6 +186,26 @@ class ActionLog:
             return None
         actions = np.empty((position.steps, *self._action.shape), self._action.dtype)
         return actions if self._log.content(lane, position, actions) else None
+
+    def past(self, lane: int, position: Position) -> Past | None:
+        """The base of ``position``, and the actions from there on.
+
+        Another process may append meanwhile.
+
+        Returns:
+            Both. ``None`` if the ring no longer holds all of the actions.
+        """
+        base = None if self._snapshots is None else self._snapshots.base(lane, position)
+        actions = self.content(lane, position) if base is None else self.since(lane, base.position, position)
+        return None if actions is None else Past(base, actions)
+
+    def since(self, lane: int, before: Position, position: Position) -> Array | None:
+        """The actions from one position to a later one of the same episode; ``None`` as for ``content``."""
+        # A log that goes on from a base may hold no action before it, and so not even know its number.
+        if before.steps == position.steps:
+            return np.empty((0, *self._action.shape), self._action.dtype)
+        as_if_begun = position.first_step + before.steps, position.steps - before.steps
+        return self.content(lane, Position(position.episode, *as_if_begun, position.hash))
 
     def _hashed(self, obs: Mapping[str, Array]) -> tuple[Array, ...]:
         return tuple([obs[name] for name in self._fields])

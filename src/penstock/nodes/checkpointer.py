@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from penstock.nodes.contract import Ports
 from penstock.replay.contents import contents
 from penstock.replay.resumed import MARK, marked
 from penstock.saved_runs.best import prune_checkpoints
 from penstock.saved_runs.checkpoints import save_checkpoint
+from penstock.saved_runs.pasts import without_room
 from penstock.types import Arrays
 
 __all__ = ["CheckpointerNode", "CheckpointerSettings"]
@@ -90,8 +89,5 @@ class CheckpointerNode:
 
 
 def packed(slot: Arrays) -> Arrays:
-    """The arrays that continue a run. The lanes' actions stand one after the other, without unused space."""
-    arrays = {name: values for name, values in slot.items() if name not in {"actions", *_TOLD}}
-    counts = np.maximum(slot["actions_count"], 0)
-    arrays["actions"] = np.concatenate([slot["actions"][lane, :count] for lane, count in enumerate(counts)])
-    return arrays
+    """The arrays that continue a run, without unused space."""
+    return without_room({name: values for name, values in slot.items() if name not in _TOLD})

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from penstock.memory.action_log import Position
+from penstock.memory.snapshots import Snapshot
 from penstock.memory.table import Table
 from penstock.nodes.ports import (
     ActionLogPort,
@@ -198,6 +199,8 @@ class LaneStart:
     spoilt: int = 0
     """How many of them were dropped because of NaN or infinity."""
     actions: Array | None = None
-    """``[n, ...]``: the lane's actions from the episode's reset to that position, in the policy's units."""
+    """``[n, ...]``: the lane's actions from ``base`` to that position, in the policy's units."""
+    base: Snapshot | None = None
+    """The snapshot from which those actions go on; ``None``: the episode's reset."""
     carry: Arrays = field(default_factory=dict)
     """Name -> the lane's carry at that position; empty for a policy without memory."""

@@ -6,9 +6,10 @@ Tables have no port of their own: a node gets those of `penstock.memory`.
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from penstock.memory.action_log import Position, RolloutLog
+from penstock.memory.action_log import Past, Position, RolloutLog
 from penstock.memory.record import Committed
 from penstock.memory.rounds import Joined
+from penstock.memory.snapshots import Snapshot
 from penstock.types import Array, Arrays, Question
 
 __all__ = [
@@ -329,6 +330,32 @@ class ActionLogPort(Protocol):
         """Go back to a position that an earlier life logged. Later steps will be logged again."""
         ...
 
-    def content(self, lane: int, position: Position) -> Array | None:
-        """The actions of the episode up to that position; ``None`` if the log does not have all of them."""
+    def past(self, lane: int, position: Position) -> Past | None:
+        """What restores the lane to that position; ``None`` if the log does not have all of it."""
+        ...
+
+    @property
+    def snapshot_every(self) -> int:
+        """Actions of an episode after which a snapshot is due."""
+        ...
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """Bytes that a snapshot may have. 0: the log keeps no snapshots."""
+        ...
+
+    def add_snapshot(self, lane: int, snapshot: Snapshot) -> None:
+        """Keep a snapshot of a lane's environment. Raises ResourceError if it is too large."""
+        ...
+
+    def begin_at(self, lane: int, base: Snapshot) -> None:
+        """Go on from a snapshot that was laid on the lane's environment."""
+        ...
+
+    def forget_snapshots(self, lane: int, position: Position) -> None:
+        """Let no snapshot from after ``position`` be a base: the lane goes on from there."""
+        ...
+
+    def since(self, lane: int, before: Position, position: Position) -> Array | None:
+        """The actions from one position to a later one of the same episode; ``None`` if the log lacks some."""
         ...

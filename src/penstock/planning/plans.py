@@ -16,6 +16,7 @@ from penstock.program.plan import LearningPlan, Plan
 from penstock.registry import UPDATES
 from penstock.saved_runs.checkpoints import Checkpoint
 from penstock.saved_runs.demonstrations import Demonstrations, find_demonstrations
+from penstock.saved_runs.pasts import read_pasts
 from penstock.types import Arrays
 
 __all__ = ["check_fits", "plan"]
@@ -109,11 +110,11 @@ def _demonstrations(prepared: Prepared) -> Demonstrations | None:
 
 def _starts(arrays: Arrays, num_steps: int, *, restorable: bool) -> tuple[LaneStart, ...]:
     """Where each lane continues: in the episode where it stopped, or with its next one if that cannot be restored."""
-    ends = np.cumsum(np.maximum(arrays["actions_count"], 0))
+    pasts = read_pasts(arrays)
     carried = [name for name in arrays if name.startswith("lane_carry.")]
     starts = []
     for lane, rollout in enumerate(arrays["lane_rollout"]):
-        position, count = Position(*map(int, arrays["lane_position"][lane])), int(arrays["actions_count"][lane])
+        position, past = Position(*map(int, arrays["lane_position"][lane])), pasts[lane]
         start = LaneStart(
             position.episode,
             int(rollout) * num_steps,
@@ -121,10 +122,9 @@ def _starts(arrays: Arrays, num_steps: int, *, restorable: bool) -> tuple[LaneSt
             collected=int(arrays["lane_collected"][lane]),
             spoilt=int(arrays["lane_spoilt"][lane]),
         )
-        if restorable and count >= 0:
-            actions = arrays["actions"][ends[lane] - count : ends[lane]]
+        if restorable and past is not None:
             carry = {name.removeprefix("lane_"): arrays[name][lane] for name in carried}
-            starts.append(replace(start, position=position, actions=actions, carry=carry))
+            starts.append(replace(start, position=position, actions=past.actions, base=past.base, carry=carry))
         else:
             starts.append(replace(start, episode=position.episode + 1))
     return tuple(starts)

@@ -193,7 +193,7 @@ class Record:
 
 @dataclass(frozen=True)
 class ActionLog:
-    """For each lane of a node, what restores its episode: its number, its actions, a hash of its observations."""
+    """For each lane of a node, what restores its episode: number, actions, snapshots, a hash of the observations."""
 
     name: str
     writer: str
@@ -203,6 +203,8 @@ class ActionLog:
     """The observation fields to hash."""
     action: ArraySpec
     capacity: int
+    snapshot_bytes: int = 0
+    """Bytes that a snapshot of a lane's environment may have. 0: the log keeps none."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from penstock.algorithm import ReplaySchedule
 from penstock.algorithm_package import find_algorithm
 from penstock.config.schema import RunConfig
 from penstock.kernels.actions import environment_array
+from penstock.memory.snapshots import SNAPSHOT_BYTES
 from penstock.metrics.report import RETURN_WINDOW, report_specs
 from penstock.nodes.checkpointer import CheckpointerSettings
 from penstock.nodes.contract import LaneStart
@@ -41,6 +42,7 @@ from penstock.program.graph import (
     Table,
 )
 from penstock.program.plan import Plan
+from penstock.saved_runs.pasts import past_specs
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.types import ArraySpec, BackendSpec
 
@@ -55,7 +57,7 @@ __all__ = [
 ]
 
 ACTION_LOG_CAPACITY = 10_000
-"""Longest episode, in steps, that seed and actions restore."""
+"""Longest episode, in steps, that seed and actions restore. A longer one needs snapshots of its environment."""
 OPEN_LIMIT_S = 300.0
 """Longest time for work that a node announces: compiling an update, opening environments, writing a checkpoint."""
 GAMES = "games"
@@ -98,10 +100,9 @@ def wire(plan: Plan, pattern: Pattern) -> Program:
     action = plan.spaces.action_spec()
     fields = tuple(name for name, _ in plan.spaces.obs)
     stacks = _stacks(plan, pattern.rollouts)
-    restores = (
-        ArraySpec("actions", (run.num_envs, ACTION_LOG_CAPACITY, *action.shape), action.dtype),
-        ArraySpec("actions_count", (run.num_envs,), "int64"),
-    )
+    # A vector environment cannot step a lane by itself, so nothing can be laid on a lane of it.
+    snapshot_bytes = SNAPSHOT_BYTES if plan.kind == "scalar" else 0
+    restores = past_specs(run.num_envs, action, ACTION_LOG_CAPACITY, snapshot_bytes)
     told_of = tuple(ArraySpec(name, (), "bool") for name in ("evaluation_asked", "passing"))
     # A report holds the return of each of its episodes.
     told = max(RETURN_WINDOW, run.eval_episodes if evaluators else 0)
@@ -117,7 +118,10 @@ def wire(plan: Plan, pattern: Pattern) -> Program:
         pattern.rollouts,
         *pattern.together,
         # Actions that restore each lane's episode. The learner copies them into checkpoints.
-        *(ActionLog(f"actions.{env}", env, ("learner",), lanes, fields, action, ACTION_LOG_CAPACITY) for env in envs),
+        *(
+            ActionLog(f"actions.{env}", env, ("learner",), lanes, fields, action, ACTION_LOG_CAPACITY, snapshot_bytes)
+            for env in envs
+        ),
         # The commit record. A new learner continues from it, and new environment nodes read the state of their lanes.
         Record("learner", "learner", record, envs),
         # Parameters and statistics, to all nodes that act.

@@ -199,7 +199,9 @@ class Wiring:
         edge = self._edges[name]
         if not isinstance(edge, ActionLog):
             raise TypeError(f"edge {name} is no action log")
-        return ActionLogMemory(self.bytes_of(name), edge.lanes, edge.action, edge.fields, edge.capacity)
+        return ActionLogMemory(
+            self.bytes_of(name), edge.lanes, edge.action, edge.fields, edge.capacity, snapshot_bytes=edge.snapshot_bytes
+        )
 
     def rounds(self, name: str, member: str) -> RoundsMemory:
         """One member's end of rounds."""
@@ -263,7 +265,7 @@ def _required(edge: Edge) -> int:
         case Rounds():
             return RoundsMemory.required(len(edge.members), edge.state)
         case ActionLog():
-            return ActionLogMemory.required(edge.lanes, edge.action, edge.capacity)
+            return ActionLogMemory.required(edge.lanes, edge.action, edge.capacity, edge.snapshot_bytes)
         case Ask():
             return Questions.required(edge)
         case SharedArrays():

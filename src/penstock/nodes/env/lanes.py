@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from penstock.errors import SnapshotError
 from penstock.kernels.actions import environment_array, to_environment
 from penstock.nodes.contract import LaneStart
 from penstock.nodes.env.settings import EnvSettings
@@ -54,13 +55,24 @@ class Lanes:
         """Bring a lane back to its position in an earlier life. If it observes something else there, it begins anew."""
         actions = np.empty(0) if start.actions is None else start.actions
         space = self._settings.spaces.action
-        replay = self._source.replay(
-            lane, self.seed(lane), to_environment(actions, space, environment_array(space, len(actions)))
-        )
-        if replay is None:
+        base = start.base
+        given = to_environment(actions, space, environment_array(space, len(actions)))
+        try:
+            content = None if base is None else base.content.tobytes()
+            replay = self._source.replay(lane, self.seed(lane), given, content)
+            if replay is None:
+                return False
+            obs, _ = next(replay)
+        except SnapshotError:
+            self._begin_anew(lane, start)
             return False
-        obs, _ = next(replay)
         self.begin_episode(lane, obs)
+        if base is not None:
+            self._log.begin_at(lane, base)
+            self.returns[lane] = base.episode_return
+            self.lengths[lane] = base.position.steps
+        elif start.position is not None:
+            self._log.forget_snapshots(lane, start.position)
         for action, (obs, reward) in zip(actions, replay, strict=False):
             self._log.append_lane(lane, action, obs)
             self.returns[lane] += reward
@@ -68,8 +80,7 @@ class Lanes:
         here, there = self._log.position(lane), start.position
         self.continues[lane] = there is not None and (here.steps, here.hash) == (there.steps, there.hash)
         if not self.continues[lane]:
-            for obs, _ in self._source.replay(lane, self.seed(lane), actions[:0]) or ():
-                self.begin_episode(lane, obs)
+            self._begin_anew(lane, start)
         return bool(self.continues[lane])
 
     def begin_episode(self, lane: int, obs: Arrays) -> None:
@@ -78,6 +89,15 @@ class Lanes:
         self.lengths[lane] = 0
         self.continues[lane] = False
         self._log.begin_episode(lane, self.episodes[lane], obs)
+
+    def _begin_anew(self, lane: int, start: LaneStart) -> None:
+        """Begin the episode from its reset, because it cannot be restored."""
+        if start.position is not None:
+            self._log.forget_snapshots(lane, start.position._replace(steps=0))
+        for obs, _ in (
+            self._source.replay(lane, self.seed(lane), environment_array(self._settings.spaces.action, 0)) or ()
+        ):
+            self.begin_episode(lane, obs)
 
     def seed(self, lane: int) -> int:
         """The seed of the lane's episode."""

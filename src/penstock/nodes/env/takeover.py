@@ -45,15 +45,15 @@ def lane_starts(
             collected=int(handed_over.collected[lane]),
             spoilt=int(handed_over.spoilt[lane]),
         )
-        actions = log.content(lane, position) if restorable else None
-        if actions is None:
+        past = log.past(lane, position) if restorable else None
+        if past is None:
             ports.count("not_restored")
             starts.append(replace(start, episode=position.episode + 1))
         else:
             # Restoring logs the same actions again.
             log.rewind(lane, position._replace(steps=0))
             carry = {name: values[lane] for name, values in handed_over.carry.items()}
-            starts.append(replace(start, position=position, actions=actions, carry=carry))
+            starts.append(replace(start, position=position, actions=past.actions, base=past.base, carry=carry))
     return tuple(starts)
 
 

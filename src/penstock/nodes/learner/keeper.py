@@ -30,6 +30,7 @@ from penstock.nodes.learner.record import VERDICT, begin_anew, carry_over, why_d
 from penstock.nodes.learner.work import Work
 from penstock.registry import load
 from penstock.saved_runs.checkpoints import load_checkpoint
+from penstock.saved_runs.pasts import write_past
 from penstock.types import Array, Arrays, Spaces
 
 __all__ = ["Keeper", "KeeperSettings"]
@@ -264,7 +265,7 @@ class Keeper:
         return found
 
     def checkpoint(self, *, passing: bool = False) -> Work:
-        """Hand the committed record, with the actions that restore each lane, to the checkpointer.
+        """Hand the committed record, with what restores each lane, to the checkpointer.
 
         Args:
             passing: it was asked for, and need not be kept once there is a newer one.
@@ -281,10 +282,7 @@ class Keeper:
         lanes = num_envs // len(self._logs)
         for lane in range(num_envs):
             position = Position(*map(int, committed["lane_position"][lane]))
-            actions = self._logs[lane // lanes].content(lane % lanes, position)
-            slot["actions_count"][lane] = -1 if actions is None else len(actions)
-            if actions is not None:
-                slot["actions"][lane, : len(actions)] = actions
+            write_past(slot, lane, self._logs[lane // lanes].past(lane % lanes, position))
         slot["evaluation_asked"][...] = self._asked == int(committed["update"])
         slot["passing"][...] = passing
         self._checkpoints.push(index)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         PenstockError,
         ResourceError,
         RunFolderError,
+        SnapshotError,
         SpaceError,
         UsageError,
     )
@@ -62,6 +63,7 @@ __all__ = [
     "Retrained",
     "RunConfig",
     "RunFolderError",
+    "SnapshotError",
     "SpaceError",
     "State",
     "UsageError",

@@ -163,6 +163,16 @@ class ActionLog:
             raise ResourceError("this action log keeps no snapshots")
         self._snapshots.add(lane, snapshot)
 
+    def new_base(self, lane: int, position: Position, told: int) -> Snapshot | None:
+        """The base of ``position``, if it is later than the lane's action number ``told``; ``None`` otherwise.
+
+        Takes a microsecond where there is no new snapshot.
+        """
+        if self._snapshots is None or self._snapshots.latest(lane) <= told:
+            return None
+        base = self._snapshots.base(lane, position)
+        return base if base is not None and base.position.first_step + base.position.steps > told else None
+
     def begin_at(self, lane: int, base: Snapshot) -> None:
         """Go on from a snapshot that was laid on the lane's environment, as the lane's new writer."""
         self.add_snapshot(lane, base)

@@ -84,6 +84,11 @@ class Snapshots:
                 return found
         return None
 
+    def latest(self, lane: int) -> int:
+        """The number of the first action after the lane's latest snapshot; -1 if it has none."""
+        sequence = self._table.written(lane) - 1
+        return -1 if sequence < 0 else _number(self._position(lane, sequence))
+
     def _valid(self, lane: int) -> Iterator[Snapshot]:
         """Copies of the snapshots that were not forgotten, the latest first."""
         limit = math.inf
@@ -106,14 +111,16 @@ class Snapshots:
         slot["content"][: len(snapshot.content)] = snapshot.content
         table.push(lane, sequence)
 
+    def _position(self, lane: int, sequence: int) -> Position:
+        return Position(*map(int, self._table.arrays["position"][self._table.index(lane, sequence)]))
+
     def _read(self, lane: int, sequence: int) -> Snapshot | None:
         """A copy of one entry; ``None`` if there is none, or if it is overwritten before the copy has ended."""
         if sequence < 0:
             return None
         slot = self._table.slot(self._table.index(lane, sequence))
         size = min(int(slot["size"]), self.nbytes)
-        position = Position(*map(int, slot["position"]))
-        found = Snapshot(position, float(slot["episode_return"]), slot["content"][:size].copy())
+        found = Snapshot(self._position(lane, sequence), float(slot["episode_return"]), slot["content"][:size].copy())
         return found if sequence >= self._table.oldest(lane) else None
 
 

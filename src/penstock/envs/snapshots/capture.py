@@ -75,14 +75,15 @@ class _Capture:
         if kind in _SEQUENCES:
             return [_SEQUENCES[kind], self._values(found, path)]
         if kind in _MAPPINGS:
-            pairs = [[self.value(key, path), self.value(value, f"{path}[{key!r}]")] for key, value in found.items()]
+            pairs = [
+                [self.value(key, path), self.value(value, f"{path}[{key!r}]" if path else str(key))]
+                for key, value in found.items()
+            ]
             return ["dict", _MAPPINGS[kind], pairs]
         for is_kind, node in _NODES:
             if is_kind(found):
                 return node(self, found, path)
-        raise SnapshotError(
-            f"{path.lstrip('.')} is a {kind.__module__}.{kind.__qualname__}, whose state cannot be copied"
-        )
+        raise SnapshotError(f"{path} is a {kind.__module__}.{kind.__qualname__}, whose state cannot be copied")
 
     def _values(self, found: Any, path: str) -> list[Any]:
         return [self.value(value, f"{path}[{place}]") for place, value in enumerate(found)]
@@ -99,7 +100,7 @@ class _Capture:
 
     def _array(self, found: Array, path: str) -> list[Any]:
         if found.dtype.hasobject or found.dtype.names is not None:
-            raise SnapshotError(f"{path.lstrip('.')} is an array of {found.dtype}, which cannot be copied")
+            raise SnapshotError(f"{path} is an array of {found.dtype}, which cannot be copied")
         owner = found.base
         while isinstance(owner, np.ndarray) and owner.base is not None:
             owner = owner.base
@@ -112,7 +113,7 @@ class _Capture:
 
     def _number(self, found: np.generic, path: str) -> list[Any]:
         if found.dtype.hasobject or found.dtype.names is not None:
-            raise SnapshotError(f"{path.lstrip('.')} is a number of {found.dtype}, which cannot be copied")
+            raise SnapshotError(f"{path} is a number of {found.dtype}, which cannot be copied")
         return ["number", found.dtype.str, self._blob(found.tobytes())]
 
     def _bytes(self, found: bytes | bytearray, _: str) -> list[Any]:
@@ -123,7 +124,7 @@ class _Capture:
 
     def _enum(self, found: enum.Enum, path: str) -> list[Any]:
         if found.name is None:
-            raise SnapshotError(f"{path.lstrip('.')} is {found!r}, a member without a name")
+            raise SnapshotError(f"{path} is {found!r}, a member without a name")
         return ["enum", name_of_class(type(found)), found.name]
 
     def _generator(self, found: np.random.Generator, path: str) -> list[Any]:

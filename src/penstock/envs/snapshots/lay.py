@@ -123,7 +123,9 @@ class _Laid:
 
     def _array(self, _: int, target: Any, dtype: str, shape: list[int], blob: int, writeable: bool) -> Any:
         values = np.frombuffer(self.graph.blobs[blob], dtype).reshape(shape)
-        if _is_foreign(target) and target.shape == values.shape and target.dtype == values.dtype:
+        is_alike = _is_foreign(target) and target.shape == values.shape and target.dtype == values.dtype
+        if is_alike and self._own_object(target, np.ndarray) is target:
+            # Its memory belongs to the simulator, which reads it there.
             self.changes.append(lambda: np.copyto(target, values))
             return target
         made = values.copy()

@@ -13,8 +13,12 @@ from penstock.cluster.claims import Claims, release_claims
 from penstock.cluster.machines import joined
 from penstock.errors import ConfigError
 from penstock.run import Result
-from tests.children import newest_checkpoint, of_group
+from penstock.saved_runs.best import find_checkpoint
+from penstock.saved_runs.checkpoints import load_checkpoint
+from penstock.topologies import training
+from tests.children import killing, newest_checkpoint, of_group
 from tests.cluster.conftest import HOST
+from tests.end_to_end.test_long_episodes import learned
 from tests.end_to_end.test_same_answer import fingerprint
 from tests.runtime.nodes import wait_until
 
@@ -49,6 +53,34 @@ def test_learning_from_a_table_does_not_change_a_bit(cluster, tmp_path: Path, se
     alone = train(tmp_path / "alone", **settings, runtime="local", num_workers=4)
     spread = train(tmp_path / "spread", **settings, runtime="ray", address=cluster.address, num_workers=4)
     assert fingerprint(spread) == fingerprint(alone)
+
+
+PLANT = {"env": "tests.environments:PlantEnv", "num_steps": 24, "num_envs": 8, "eval_episodes": 0, "save_interval": 4}
+
+
+def test_long_episodes_go_on_from_snapshots_wherever_they_are_stepped(cluster, tmp_path: Path, monkeypatch) -> None:
+    # A snapshot is due at the end of every second rollout.
+    monkeypatch.setattr(training, "ACTION_LOG_CAPACITY", 60)
+    settings = {**PPO, **PLANT, "num_workers": 4, "timesteps": 24 * 8 * 30}
+    whole = train(tmp_path / "whole", **settings, runtime="inline")
+    with killing([f"env.{worker}" for worker in (1, 2)], tmp_path / "spread") as killed:
+        spread = train(tmp_path / "spread", **settings, runtime="ray", address=cluster.address)
+    assert killed
+    assert spread.not_restored == 0
+    assert learned(spread) == learned(whole)
+    # The checkpoint holds the snapshots of lanes that other machines have stepped.
+    assert load_checkpoint(find_checkpoint(spread.run_folder)).arrays["snapshots_size"].all()
+    config = spread.run_folder / "config.toml"
+    config.write_text(
+        config.read_text()
+        .replace('runtime = "ray"', 'runtime = "inline"')
+        .replace(f'address = "{cluster.address}"\n', "")
+    )
+    more = 24 * 8 * 32
+    longer = train(tmp_path / "longer", **{**settings, "timesteps": more}, runtime="inline")
+    resumed = penstock.resume(spread.run_folder, timesteps=more, quiet=True)
+    assert resumed.not_restored == 0
+    assert learned(resumed) == learned(longer)
 
 
 class Launcher:

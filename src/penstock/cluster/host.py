@@ -19,9 +19,11 @@ from penstock.cluster.followers import Followers
 from penstock.cluster.messages import Batch, Facts, FilledSlot, Publication, SlotCopy, Task, Vitals, facts
 from penstock.cluster.parcels import packed, unpack
 from penstock.cluster.rings import PART_BYTES, News, take_news
-from penstock.memory.action_log import Position
+from penstock.memory.action_log import Past, Position
 from penstock.memory.segment import Segment
+from penstock.memory.snapshots import Snapshot
 from penstock.memory.stream import Stream as StreamMemory
+from penstock.nodes.contract import LaneStart
 from penstock.processes.starts import Processes
 from penstock.processes.supervised import START_LIMIT_S
 from penstock.processes.worker import WorkerSpec
@@ -74,6 +76,8 @@ class Host:
         self._tasks: dict[str, Task] = {}
         self._told: dict[str, list[int]] = {}
         """Group -> for each lane, how many of its actions home knows."""
+        self._based: dict[str, list[int]] = {}
+        """Group -> for each lane, how many actions came before the latest snapshot that home knows."""
         self._lives: dict[str, int] = {}
         """Group -> its latest life that was started or stopped here. Calls may come in another order than they left."""
         self._killed: list[tuple[int, Exit]] = []
@@ -123,9 +127,14 @@ class Host:
         log = self._wiring.action_log(self._logs[task.node.name].name)
         for lane, position in enumerate(task.positions):
             log.rewind(lane, position)
+        starts: tuple[LaneStart, ...] = task.node.settings.starts
+        self._based[group] = [
+            position.first_step + position.steps + (0 if start.base is None else start.base.position.steps)
+            for position, start in zip(task.positions, starts, strict=True)
+        ]
         self._told[group] = [
-            position.first_step + position.steps + (0 if start.actions is None else len(start.actions))
-            for position, start in zip(task.positions, task.node.settings.starts, strict=True)
+            based + (0 if start.actions is None else len(start.actions))
+            for based, start in zip(self._based[group], starts, strict=True)
         ]
 
     async def stop(self, group: str, life: int) -> None:
@@ -245,23 +254,30 @@ class Host:
             stream = self._streams.get(task.node.name)
             while left > 0 and stream is not None and (slot := stream.take(OWNER)) is not None:
                 arrays = stream.slot(slot)
-                episodes = self._unknown(group, task.node, arrays) if task.positions else {}
-                found.append(FilledSlot(group, task.life, slot, stream.sequence(slot), packed(arrays), episodes))
+                pasts, bases = self._unknown(group, task.node, arrays) if task.positions else ({}, {})
+                found.append(FilledSlot(group, task.life, slot, stream.sequence(slot), packed(arrays), pasts, bases))
                 left -= found[-1].parcel.nbytes
         return found, left > 0
 
-    def _unknown(self, group: str, node: NodeSpec, rollout: Arrays) -> dict[int, Array]:
-        """For each lane whose last actions before this rollout went into a dropped one: its episode's actions."""
-        found, told = {}, self._told[group]
+    def _unknown(self, group: str, node: NodeSpec, rollout: Arrays) -> tuple[dict[int, Past], dict[int, Snapshot]]:
+        """What home lacks of each lane's past besides the rollout's actions.
+
+        Returns:
+            Lane -> its past, if its last actions before this rollout went into a dropped one. Lane -> a new snapshot.
+        """
+        pasts, bases, told, based = {}, {}, self._told[group], self._based[group]
         steps, log = node.settings.num_steps, self._wiring.action_log(self._logs[node.name].name)
         for lane, row in enumerate(rollout["lane_position"]):
             end = Position(*map(int, row))
             total = end.first_step + end.steps
             # A rollout is dropped together with its actions, which are those of an episode that may go on.
-            if total - steps != told[lane] and (actions := log.content(lane, end)) is not None:
-                found[lane] = actions
+            if total - steps != told[lane] and (past := log.past(lane, end)) is not None:
+                pasts[lane] = past
+            if (base := log.new_base(lane, end, based[lane])) is not None:
+                bases[lane] = base
+                based[lane] = base.position.first_step + base.position.steps
             told[lane] = total
-        return found
+        return pasts, bases
 
     def _exits(self) -> list[tuple[int, Exit]]:
         killed, self._killed = self._killed, []

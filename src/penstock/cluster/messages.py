@@ -6,7 +6,8 @@ from typing import NamedTuple
 from penstock import __version__
 from penstock.cluster.rings import News
 from penstock.kernels.level import instruction_set
-from penstock.memory.action_log import Position
+from penstock.memory.action_log import Past, Position
+from penstock.memory.snapshots import Snapshot
 from penstock.program.graph import NodeSpec
 from penstock.supervision.lives import Exit
 from penstock.types import Array
@@ -72,8 +73,11 @@ class FilledSlot(NamedTuple):
     slot: int
     sequence: int
     parcel: Array
-    episodes: dict[int, Array]
-    """Lane -> all actions of its episode, where a rollout before this one was dropped: home lacks those actions."""
+    pasts: dict[int, Past]
+    """Lane -> what restores it to the end of the rollout, where a rollout before this one was dropped: home lacks the
+    actions of that one."""
+    bases: dict[int, Snapshot]
+    """Lane -> a snapshot that home has not got yet."""
 
 
 class Vitals(NamedTuple):

@@ -14,7 +14,7 @@ from penstock.cluster.cut import RELAY, handing_on, watched
 from penstock.cluster.messages import FilledSlot, SlotCopy, Task, Vitals
 from penstock.cluster.parcels import packed, unpack
 from penstock.errors import PenstockError
-from penstock.memory.action_log import ActionLog, Position, RolloutLog
+from penstock.memory.action_log import ActionLog, Past, Position, RolloutLog
 from penstock.nodes.contract import LaneStart
 from penstock.nodes.env import EnvSettings
 from penstock.nodes.env.takeover import lane_starts
@@ -99,7 +99,9 @@ class EnvStandIn(StandIn):
         if not isinstance(edge, ActionLogEdge):
             raise TypeError(f"edge {edge.name} is no action log")
         # Without observations: a host hashes them, and its positions hold the hashes.
-        self._log = ActionLog(wiring.bytes_of(edge.name), edge.lanes, edge.action, (), edge.capacity)
+        self._log = ActionLog(
+            wiring.bytes_of(edge.name), edge.lanes, edge.action, (), edge.capacity, snapshot_bytes=edge.snapshot_bytes
+        )
         self._bound: dict[int, RolloutLog] = {}
 
     def task(self, threads: int, imports: tuple[str, ...]) -> Task:
@@ -115,9 +117,13 @@ class EnvStandIn(StandIn):
         return Task(node, self.life, positions, threads, imports)
 
     def _restore(self, lane: int, start: LaneStart) -> None:
-        """Log the actions that the host will play again: a checkpoint needs them from the episode's reset on."""
+        """Log the actions that the host will play again: a checkpoint needs them from their base on."""
         if start.position is None or start.actions is None:
             return
+        if start.base is not None:
+            self._log.begin_at(lane, start.base)
+        else:
+            self._log.forget_snapshots(lane, start.position)
         for action in start.actions:
             self._log.append_lane(lane, action, {})
         self._log.rewind(lane, start.position)
@@ -138,14 +144,22 @@ class EnvStandIn(StandIn):
         for t in range(steps):
             self._bound[index].append(t)
         for lane, end in enumerate(ends):
-            if lane in rollout.episodes:
-                self._log.rewind(lane, end._replace(steps=0))
-                for action in rollout.episodes[lane]:
-                    self._log.append_lane(lane, action, {})
+            if lane in rollout.pasts:
+                self._enter(lane, rollout.pasts[lane], end)
+            elif lane in rollout.bases:
+                self._log.add_snapshot(lane, rollout.bases[lane])
             self._log.rewind(lane, end)
         self._ports.note("collected", int((slot["lane_collected"] - slot["lane_spoilt"]).sum()))
         self._stream.push(index)
         return True
+
+    def _enter(self, lane: int, past: Past, end: Position) -> None:
+        """Log what restores a lane to ``end``: its last actions went into a rollout that was dropped."""
+        self._log.rewind(lane, end._replace(steps=0))
+        if past.base is not None:
+            self._log.begin_at(lane, past.base)
+        for action in past.actions:
+            self._log.append_lane(lane, action, {})
 
 
 class FollowerStandIn(StandIn):

@@ -372,7 +372,8 @@ class EnvSource(Protocol):
     """True: after an episode's end, ``obs`` holds the next episode's first observation and ``final_obs`` the last one.
     False: the next step of that lane is its reset, which ``StepResult.reset`` marks."""
     restorable: bool
-    """True: penstock resets each episode itself, with a seed. So seed and actions can restore the episode."""
+    """True: penstock resets each episode itself, with a seed. So seed and actions can restore the episode, and a long
+    one a `snapshot` and actions."""
 
     def watch(self, sign: memoryview) -> None:
         """Store the lane that is being stepped or reset in ``sign[0]``, an int64, if lanes are stepped one by one.

@@ -73,6 +73,23 @@ def test_a_kill_of_the_environments_changes_no_bit(tmp_path) -> None:
     assert learned(result) == learned(whole)
 
 
+def test_an_episode_of_more_than_ten_thousand_steps_goes_on(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(training, "ACTION_LOG_CAPACITY", 10_000)
+    settings = {"num_envs": 2, "num_steps": 1024, "epochs": 1, "mini_batch_size": 512, "runtime": "inline", "env": PLANT}
+
+    def play(log_dir: Path, updates: int) -> Result:
+        given = {**settings, "eval_episodes": 0, "log_dir": str(log_dir), "timesteps": updates * 2048}
+        return penstock.train(given, quiet=True)
+
+    whole, first = play(tmp_path / "whole", 13), play(tmp_path / "parts", 12)
+    # Taken after 5 and 10 rollouts; the last two are played again.
+    assert saved(first)["snapshots_position"][:, 2].tolist() == [10 * 1024] * 2
+    assert saved(first)["actions_count"].tolist() == [2 * 1024] * 2
+    second = penstock.resume(first.run_folder, timesteps=13 * 2048, quiet=True)
+    assert second.not_restored == 0
+    assert learned(second) == learned(whole)
+
+
 class Progress:
     """A reward with a state of its own."""
 

@@ -26,7 +26,8 @@ def conclude(result: Any, env: str) -> int:  # noqa: ANN401
         most = load("penstock.topologies.training:ACTION_LOG_CAPACITY")
         say(
             f"{result.not_restored} lanes could not be restored and began a new episode: seed and actions do not "
-            f"repeat theirs, or it was longer than {most:,} steps; all else continued exactly"
+            f"repeat theirs, or it was longer than {most:,} steps and has no snapshot (docs/environments.md); "
+            "all else continued exactly"
         )
     if result.interrupted:
         say(f"stopped after {result.steps:,} steps; continue with: {program()} resume {run}")

@@ -15,6 +15,7 @@ from penstock.program.graph import Program
 from penstock.run import Result
 from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint
 from penstock.supervision.outcome import Outcome
+from penstock.topologies import training
 from tests.chaos import oracle
 from tests.chaos.test_kills import find, fingerprint, lines, train
 from tests.lasting import LastingProcesses, lasting
@@ -115,6 +116,21 @@ def judged(result: Result, dropped: int = 0) -> None:
 def test_an_environment_node_dies_inside_the_writing_of_a_rollout(tmp_path, doom, undisturbed, fate: str) -> None:
     doom("env.0", fate)
     ends_right(train(tmp_path, 0, **SETTINGS), undisturbed, "env.0")
+
+
+# The trial of a snapshot writes one, then each lane of the node: the fourth is the second one of the first lane.
+@pytest.mark.parametrize(
+    "fate", ["table.claim.before:4", "table.claim.after:4", "table.push.before:4", "table.push.after:4"]
+)
+def test_an_environment_node_dies_inside_the_writing_of_a_snapshot(tmp_path, doom, monkeypatch, fate: str) -> None:
+    monkeypatch.setattr(training, "ACTION_LOG_CAPACITY", 40)
+    settings = {**SETTINGS, "env": "tests.environments:PlantEnv", "eval_interval": 0, "eval_episodes": 0}
+    whole = fingerprint(train(tmp_path / "whole", 0, **settings, runtime="inline"))
+    assert "snapshots" in whole
+    doom("env.0", fate)
+    result = train(tmp_path / "killed", 0, **settings)
+    ends_right(result, whole, "env.0")
+    assert result.not_restored == 0
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,14 @@ def test_a_kill_of_the_environments_changes_no_bit(tmp_path) -> None:
 
 def test_an_episode_of_more_than_ten_thousand_steps_goes_on(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(training, "ACTION_LOG_CAPACITY", 10_000)
-    settings = {"num_envs": 2, "num_steps": 1024, "epochs": 1, "mini_batch_size": 512, "runtime": "inline", "env": PLANT}
+    settings = {
+        "num_envs": 2,
+        "num_steps": 1024,
+        "epochs": 1,
+        "mini_batch_size": 512,
+        "runtime": "inline",
+        "env": PLANT,
+    }
 
     def play(log_dir: Path, updates: int) -> Result:
         given = {**settings, "eval_episodes": 0, "log_dir": str(log_dir), "timesteps": updates * 2048}

@@ -16,9 +16,9 @@ from penstock.types import Array, ArraySpec
 
 __all__ = ["GENERATIONS", "SNAPSHOT_BYTES", "Snapshot", "Snapshots"]
 
-SNAPSHOT_BYTES = 1 << 20
-"""Bytes that a snapshot may have. Pong's has 0.12 MB, one of MuJoCo some KB. Pages that are never written cost no
-memory."""
+SNAPSHOT_BYTES = 1 << 21
+"""Bytes that a snapshot may have. One of Pong with four whole frames has 0.5 MB, one of Humanoid 0.05. Pages that are
+never written cost no memory."""
 GENERATIONS = 3
 """Snapshots that each lane keeps. While one is written, the latest and the one before it can be read: a position that
 was committed before the latest one is restored from the one before it."""

@@ -152,6 +152,8 @@ class LaneSnapshots:
             return
         actions = self._log.since(trial.lane, before, here)
         if actions is None:
+            # The log does not even hold one rollout.
+            self._give_up()
             return
         start = LaneStart(here.episode, position=here, actions=actions, base=trial.snapshot)
         with self._ports.busy("try a snapshot", self._settings.open_limit_s), _same_random_numbers():

@@ -135,6 +135,7 @@ class State:
         self.tuple, self.pair, self.sets = (1, (2, number)), Pair(number, [2]), [{1, number}, frozenset({"a"})]
         self.array = np.arange(6, dtype=np.float32).reshape(2, 3) + number
         self.view, self.turned = self.array[1, ::2], self.array.T
+        self.columns = np.asfortranarray(np.arange(6.0).reshape(2, 3) * number)
         self.scalar, self.empty = np.float32(number), np.empty((0, 3), np.int8)
         self.queue, self.ordered = deque([number, 2], maxlen=3), OrderedDict([("b", 1), ("a", number)])
         self.counted, self.lists = Counter("aab"), defaultdict(list, {number: [number]})
@@ -173,8 +174,9 @@ def test_everything_that_is_plain_comes_back_and_what_is_shared_stays_shared() -
         assert type(getattr(other, name)) is type(getattr(one, name)), name
     assert (other.queue.maxlen, other.frozen.number, other.slotted.kept) == (3, 7, 7)
     assert not hasattr(other.slotted, "left_out")
-    for name in ("array", "view", "turned", "scalar", "empty"):
+    for name in ("array", "view", "turned", "columns", "scalar", "empty"):
         np.testing.assert_array_equal(getattr(other, name), getattr(one, name), strict=True)
+    assert other.columns.flags.f_contiguous
     other.array[...] = 0
     assert not other.view.any()
     assert not other.turned.any()

@@ -1,9 +1,12 @@
 """When snapshots of lanes are taken, and what a trial changes."""
 
 import contextlib
+import os
 import random
+import sys
 import threading
 from collections.abc import Iterator
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -14,8 +17,9 @@ from penstock.memory.segment import Segment
 from penstock.nodes.contract import LaneStart
 from penstock.nodes.env import EnvSettings
 from penstock.nodes.env.lanes import Lanes
-from penstock.nodes.env.snapshots import LaneSnapshots, Opened
-from penstock.types import EnvSource
+from penstock.nodes.env.opened import Opened
+from penstock.nodes.env.snapshots import LaneSnapshots
+from penstock.nodes.env.trial import Trial, repeats
 from tests.environments import PlantEnv
 
 LANES, STEPS, CAPACITY = 2, 4, 16
@@ -58,7 +62,7 @@ class Played:
     """Lanes that are stepped by hand, rollout after rollout."""
 
     def __init__(self, kind: type, snapshot_bytes: int = 1 << 16) -> None:
-        self.kind, self.twins = kind, 0
+        self.trials = 0
         self.source = ScalarSource("plant", [kind() for _ in range(LANES)])
         spaces = self.source.spaces
         action = spaces.action_spec()
@@ -66,7 +70,7 @@ class Played:
         memory = Segment.create(needed, "test").bytes
         self.log = ActionLog(memory, LANES, action, ["obs"], CAPACITY, snapshot_bytes=snapshot_bytes)
         settings = EnvSettings(
-            env="tests.environments:PlantEnv",
+            env=f"{__name__}:{kind.__name__}",
             vector=False,
             ignore_obs=(),
             spaces=spaces,
@@ -82,14 +86,13 @@ class Played:
         )
         self.lanes = Lanes(settings, self.source, self.log, settings.starts)
         opened = Opened(self.source, None)
-        self.snapshots = LaneSnapshots(settings, Ports(), self.log, opened, self.lanes, open_twin=self._twin)  # type: ignore[arg-type]
+        self.snapshots = LaneSnapshots(settings, Ports(), self.log, opened, self.lanes, stacks={}, try_out=self._try)  # type: ignore[arg-type]
         self.lanes.reset()
         self.step = 0
 
-    def _twin(self, lane: int) -> Opened:
-        self.twins += 1
-        twin: EnvSource = ScalarSource("plant", [self.kind()])
-        return Opened(twin, None)
+    def _try(self, trial: Trial, limit_s: float) -> bool:
+        self.trials += 1
+        return repeats(trial, limit_s)
 
     def rollout(self) -> list[float]:
         """Play a rollout, and let snapshots be taken. Returns the rewards of lane 0."""
@@ -121,16 +124,16 @@ def test_a_snapshot_is_due_after_half_of_the_log_and_is_tried_once() -> None:
     # Taken at 4 to be tried, tried at 8: the first one that is kept.
     assert seen == [None, 8, 8, 16, 16, 24, 24, 32, 32]
     assert played.bases() == [32, 32]
-    assert played.twins == 1
+    assert played.trials == 1
 
 
-@pytest.mark.parametrize(("kind", "twins"), [(ManyNumbersEnv, 0), (LockedEnv, 0), (SharedNumbersEnv, 1)])
-def test_an_environment_without_snapshots_is_not_tried_again(kind: type, twins: int) -> None:
+@pytest.mark.parametrize(("kind", "trials"), [(ManyNumbersEnv, 0), (LockedEnv, 0), (SharedNumbersEnv, 1)])
+def test_an_environment_without_snapshots_is_not_tried_again(kind: type, trials: int) -> None:
     played = Played(kind)
     for _ in range(8):
         played.rollout()
     assert played.bases() == [None, None]
-    assert played.twins == twins
+    assert played.trials == trials
 
 
 def test_a_trial_does_not_change_the_random_numbers_of_the_process() -> None:
@@ -138,16 +141,55 @@ def test_a_trial_does_not_change_the_random_numbers_of_the_process() -> None:
     with_trial = [tried.rollout() for _ in range(6)]
     never = Played(SharedNumbersEnv, snapshot_bytes=0)
     assert [never.rollout() for _ in range(6)] == with_trial
-    assert (tried.twins, never.twins) == (1, 0)
+    assert (tried.trials, never.trials) == (1, 0)
 
 
-def test_an_environment_that_cannot_be_made_again_goes_on_without_snapshots() -> None:
-    played = Played(PlantEnv)
+class Simulators:
+    """What a library of C would keep: simulations, each with a number that its environment holds."""
 
-    def refuse(lane: int) -> Opened:
-        raise OSError("the port is in use")
+    levels: ClassVar[dict[int, float]] = {}
 
-    played.snapshots._open_twin = refuse
+
+class NumberedEnv(PlantEnv):
+    """Holds the number of its simulation. To go on from it elsewhere means to go on with another simulation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.number = len(Simulators.levels)
+        Simulators.levels[self.number] = 0.0
+
+    def step(self, action):
+        Simulators.levels[self.number] += float(action[0])
+        obs, *rest = super().step(action)
+        obs[2] = Simulators.levels[self.number]
+        return obs, *rest
+
+    def close(self):
+        del Simulators.levels[self.number]
+
+
+def test_a_trial_touches_nothing_that_an_attribute_names() -> None:
+    Simulators.levels.clear()
+    played = Played(NumberedEnv)
     for _ in range(8):
         played.rollout()
+    assert played.trials == 1
+    assert played.bases() == [None, None]
+    assert list(Simulators.levels) == [0, 1]
+
+
+class DyingEnv(PlantEnv):
+    """Ends its process where it is played by no test."""
+
+    def step(self, action):
+        if "pytest" not in sys.modules:
+            os._exit(0)
+        return super().step(action)
+
+
+def test_an_environment_that_fails_elsewhere_goes_on_without_snapshots() -> None:
+    played = Played(DyingEnv)
+    for _ in range(8):
+        played.rollout()
+    assert played.trials == 1
     assert played.bases() == [None, None]

@@ -4,7 +4,8 @@ Follows attributes and the elements of containers, each object once. Kinds of no
 
 - ``list``, ``tuple``, ``set``, ``frozenset``: values. ``named``: the class of a named tuple, values.
 - ``deque``: its longest length, values. ``dict``: its class, pairs of values.
-- ``array``: dtype, shape, blob, whether it can be written. ``view``: the array it shows, dtype, shape, strides, offset.
+- ``array``: dtype, shape, blob, order in memory, whether it can be written.
+- ``view``: the array it shows, dtype, shape, strides, offset.
 - ``number``: dtype, blob: a NumPy number. ``bytes``, ``bytearray``: blob. ``complex``: real, imaginary.
 - ``enum``: class, name.
 - ``generator``, ``bits``: the state of a NumPy generator. ``randomstate``, ``random``: theirs.
@@ -16,7 +17,7 @@ import enum
 import random
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -109,7 +110,10 @@ class _Capture:
             offset = found.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
             shown = self.value(owner, path)
             return ["view", shown, found.dtype.str, list(found.shape), list(found.strides), offset]
-        return ["array", found.dtype.str, list(found.shape), self._blob(found.tobytes()), bool(found.flags.writeable)]
+        # A sum over an array depends on the order of its elements in memory.
+        order: Literal["F", "C"] = "F" if found.flags.f_contiguous and not found.flags.c_contiguous else "C"
+        blob = self._blob(found.tobytes(order))
+        return ["array", found.dtype.str, list(found.shape), blob, order, bool(found.flags.writeable)]
 
     def _number(self, found: np.generic, path: str) -> list[Any]:
         if found.dtype.hasobject or found.dtype.names is not None:

@@ -121,14 +121,15 @@ class _Laid:
             made[found] = self.value(value, target.get(found, _NOTHING) if isinstance(target, dict) else _NOTHING)
         return made
 
-    def _array(self, _: int, target: Any, dtype: str, shape: list[int], blob: int, writeable: bool) -> Any:
-        values = np.frombuffer(self.graph.blobs[blob], dtype).reshape(shape)
+    def _array(self, _: int, target: Any, *form: Any) -> Any:
+        dtype, shape, blob, order, writeable = form
+        values = np.frombuffer(self.graph.blobs[blob], dtype).reshape(shape, order=order)
         is_alike = _is_foreign(target) and target.shape == values.shape and target.dtype == values.dtype
         if is_alike and self._own_object(target, np.ndarray) is target:
             # Its memory belongs to the simulator, which reads it there.
             self.changes.append(lambda: np.copyto(target, values))
             return target
-        made = values.copy()
+        made = values.copy("K")
         made.flags.writeable = writeable
         return made
 

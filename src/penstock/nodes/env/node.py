@@ -8,13 +8,8 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from penstock.envs.finite import BadNumber, earliest, spoilt_lanes
-from penstock.envs.rewards import RewardedSource, find_reward
-from penstock.envs.sources import display_name, open_source
-from penstock.envs.spaces import check_same_arrays
-from penstock.envs.stacks import newest_frames
+from penstock.envs.sources import display_name
 from penstock.errors import BadDataError
 from penstock.kernels.actions import environment_array
 from penstock.kernels.rollout import rollout_writer
@@ -22,9 +17,10 @@ from penstock.memory.action_log import RolloutLog
 from penstock.nodes.contract import Ports
 from penstock.nodes.env.lanes import Lanes
 from penstock.nodes.env.memory import LaneMemory
+from penstock.nodes.env.opened import open_lanes
 from penstock.nodes.env.rewards import OwnRewards
 from penstock.nodes.env.settings import EnvSettings
-from penstock.nodes.env.snapshots import LaneSnapshots, Opened
+from penstock.nodes.env.snapshots import LaneSnapshots
 from penstock.nodes.env.takeover import lane_starts
 from penstock.nodes.ports import PolicyPort, StreamWriter
 from penstock.types import Arrays, EnvSource, StepResult
@@ -78,7 +74,7 @@ class EnvNode:
             # may release a row as soon as it is counted.
             ports.note("collected", sum(start.collected - start.spoilt for start in settings.starts))
         with ports.busy("open environment", settings.open_limit_s):
-            opened = self._opened(settings.first_lane, settings.lanes, self._policy.stacks)
+            opened = open_lanes(settings, self._policy.stacks)
             self._source = opened.source
             if opened.rewarded is not None:
                 self._rewards = OwnRewards(opened.rewarded, settings.num_steps)
@@ -86,7 +82,7 @@ class EnvNode:
         starts = lane_starts(settings, ports, self._stream, self._log, restorable=self._source.restorable)
         self._rollout, self._step = starts[0].rollout, starts[0].step
         self._lanes = Lanes(settings, self._source, self._log, starts)
-        self._snapshots = LaneSnapshots(settings, ports, self._log, opened, self._lanes, open_twin=self._open_twin)
+        self._snapshots = LaneSnapshots(settings, ports, self._log, opened, self._lanes, stacks=self._policy.stacks)
         self._memory = LaneMemory(self._policy.carry, settings.lanes)
         obs = self._lanes.reset()
         for lane, start in enumerate(starts):
@@ -126,33 +122,6 @@ class EnvNode:
             # What it has done is saved. A simulator that cannot close must not make that a failure.
             with contextlib.suppress(Exception):
                 self._source.close()
-
-    def _opened(self, first_lane: int, lanes: int, stacks: Arrays) -> Opened:
-        """Make the source of some lanes. ``stacks`` (``[lanes, frames, ...]``) receives their whole observations."""
-        settings, name = self._settings, display_name(self._settings.env)
-        source: EnvSource = open_source(
-            settings.env,
-            settings.vector,
-            lanes,
-            first_lane,
-            settings.seed + first_lane,
-            ignore_obs=settings.ignore_obs,
-            mask=settings.spaces.mask,
-            masks=settings.masks,
-        )
-        # It is closed with the node, also if what follows fails.
-        self._source = source if self._source is None else self._source
-        check_same_arrays(name, source.spaces, settings.spaces)
-        rewarded: RewardedSource | None = None
-        if settings.reward is not None:
-            source = rewarded = RewardedSource(source, find_reward(settings.reward), name, first_lane)
-        # Stacks go to the policy port. Rows get only the newest frame.
-        return Opened(newest_frames(source, stacks, name, first_lane), rewarded)
-
-    def _open_twin(self, lane: int) -> Opened:
-        """Make the source of one more lane, with the number of that lane."""
-        stacks = {name: np.zeros_like(values[:1]) for name, values in self._policy.stacks.items()}
-        return self._opened(self._settings.first_lane + lane, 1, stacks)
 
     def _bound(self, index: int, same_step: bool) -> "_Slot":
         """A slot with all that is bound to its arrays. At most ``BOUND_SLOTS`` stay bound."""

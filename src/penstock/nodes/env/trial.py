@@ -1,0 +1,84 @@
+"""Tries a snapshot: in a process of its own, on another environment.
+
+In its own process, because attributes may name something outside of the objects: the number of a connection, an address
+in memory. There they name nothing. In the process of the lanes a second environment could go on with the state of the
+first one, and close it.
+"""
+
+import pickle
+import subprocess
+import sys
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.memory.action_log import ActionLog
+from penstock.nodes.contract import LaneStart
+from penstock.nodes.env.lanes import Lanes
+from penstock.nodes.env.opened import open_lanes
+from penstock.nodes.env.settings import EnvSettings
+from penstock.types import ArraySpec
+
+__all__ = ["Trial", "main", "repeats"]
+
+_LINE = 64
+"""Bytes to which the memory of an action log is aligned."""
+_REPEATS = 73
+"""The status of a process whose environment went the same way. An environment may end its process with others."""
+_PROGRAM = "from penstock.nodes.env.trial import main; main()"
+
+
+class Trial(NamedTuple):
+    """A snapshot, and how its lane has gone on."""
+
+    settings: EnvSettings
+    """Of the lane alone."""
+    start: LaneStart
+    """The snapshot is its base. Its actions lead to its position."""
+    stacks: tuple[ArraySpec, ...]
+    """The stacks of frames that the policy sees, ``[frames, ...]``."""
+    snapshot_bytes: int
+    """Bytes that a snapshot may have."""
+    episode_return: float
+    """Of the lane, at that position."""
+    own_return: float
+    """The sum of the user's own rewards there."""
+
+
+def repeats(trial: Trial, limit_s: float) -> bool:
+    """True if an environment on which the snapshot is laid goes the same way, bit for bit.
+
+    False also if its process fails, or takes longer than ``limit_s`` seconds: a run goes on without snapshots.
+    """
+    told = pickle.dumps(sys.path) + pickle.dumps(trial)
+    command, nothing = [sys.executable, "-c", _PROGRAM], subprocess.DEVNULL
+    try:
+        done = subprocess.run(command, input=told, stdout=nothing, stderr=nothing, timeout=limit_s, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == _REPEATS
+
+
+def main() -> None:
+    """Try the snapshot that standard input holds."""
+    sys.path[:] = pickle.load(sys.stdin.buffer)
+    trial: Trial = pickle.load(sys.stdin.buffer)
+    sys.exit(_REPEATS if _goes_the_same_way(trial) else 1)
+
+
+def _goes_the_same_way(trial: Trial) -> bool:
+    settings = replace(trial.settings, lanes=1, starts=(trial.start,))
+    action, fields = settings.spaces.action_spec(), [name for name, _ in settings.spaces.obs]
+    memory = np.zeros(ActionLog.required(1, action, 1, trial.snapshot_bytes) + _LINE, np.uint8)
+    aligned = memory[-memory.ctypes.data % _LINE :]
+    log = ActionLog(aligned, 1, action, fields, 1, snapshot_bytes=trial.snapshot_bytes)
+    opened = open_lanes(settings, {spec.name: np.zeros((1, *spec.shape), spec.dtype) for spec in trial.stacks})
+    lanes = Lanes(settings, opened.source, log, settings.starts)
+    found = (
+        lanes.restore(0, trial.start),
+        float(lanes.returns[0]) == trial.episode_return,
+        opened.own_return(0) == trial.own_return,
+    )
+    opened.source.close()
+    return all(found)

@@ -10,8 +10,13 @@ import pytest
 import penstock
 from penstock.cli import main
 from penstock.errors import ResourceError
+from penstock.memory.snapshots import SNAPSHOT_BYTES
+from penstock.planning import plan
 from penstock.processes import machine
-from penstock.processes.machine import available_memory
+from penstock.processes.machine import available_memory, shared_memory
+from penstock.topologies import on_policy
+from penstock.wiring.edges import Wiring
+from tests.planned import prepared
 
 pytestmark = pytest.mark.usefixtures("shared_templates")
 
@@ -131,3 +136,12 @@ def test_a_containers_limit_counts(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "none").write_text("max\n")
     monkeypatch.setattr(machine, "_CGROUP_LIMITS", (str(tmp_path / "max"), str(tmp_path / "none")))
     assert available_memory(tmp_path / "meminfo") == 1000
+
+
+def test_room_for_snapshots_is_not_counted(tmp_path: Path) -> None:
+    many = on_policy.build(plan(prepared(num_envs=1000, num_workers=1), tmp_path, quiet=True))
+    nbytes = Wiring(many.edges, [(node.name, node.group) for node in many.nodes]).nbytes
+    # Three snapshots a lane, and two more in the slots of the checkpointer.
+    room = 5 * 1000 * SNAPSHOT_BYTES
+    assert nbytes > room
+    assert shared_memory(many) < nbytes - room

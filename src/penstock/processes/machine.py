@@ -10,7 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from penstock.errors import ResourceError
-from penstock.program.graph import Program, Table
+from penstock.memory.snapshots import Snapshots
+from penstock.program.graph import ActionLog, Program, Stream, Table
+from penstock.saved_runs.pasts import SNAPSHOTS
 from penstock.types import ArraySpec
 from penstock.wiring.edges import Wiring
 
@@ -76,12 +78,19 @@ def _check_memory(program: Program, processes: int) -> None:
 
 
 def _untouched(program: Program) -> int:
-    """Bytes of tables for the last observations of truncated episodes. Pages that are never written cost no memory.
+    """Bytes that a run may never write. Pages that are never written cost no memory.
 
-    A slot can hold one for each of its rows. To count them all would double the memory of images.
+    - Tables have room for the last observation of a truncated episode in each of their rows. To count it would double
+      the memory of images.
+    - Each lane has room for snapshots. Only those with long episodes have any.
     """
     tables = (edge for edge in program.edges if isinstance(edge, Table) and edge.file is None)
-    return sum(_slot_bytes(table, lambda spec: not _is_touched(spec)) * table.slots for table in tables)
+    finals = sum(_slot_bytes(table, lambda spec: not _is_touched(spec)) * table.slots for table in tables)
+    logs = (edge for edge in program.edges if isinstance(edge, ActionLog) and edge.snapshot_bytes)
+    kept = sum(Snapshots.required(log.lanes, log.snapshot_bytes) for log in logs)
+    streams = (edge for edge in program.edges if isinstance(edge, Stream))
+    handed_on = sum(spec.nbytes * edge.slots for edge in streams for spec in edge.arrays if spec.name == SNAPSHOTS)
+    return finals + kept + handed_on
 
 
 def _slot_bytes(table: Table, counts: Callable[[ArraySpec], bool]) -> int:

@@ -13,9 +13,11 @@ from penstock.memory.position import Position
 from penstock.memory.snapshots import Snapshot
 from penstock.types import Array, Arrays, ArraySpec
 
-__all__ = ["past_specs", "read_pasts", "without_room", "write_past"]
+__all__ = ["SNAPSHOTS", "past_specs", "read_pasts", "without_room", "write_past"]
 
-_OF_SNAPSHOTS = {"snapshots", "snapshots_size", "snapshots_position", "snapshots_return"}
+SNAPSHOTS = "snapshots"
+"""The array of a slot that holds their bytes."""
+_OF_SNAPSHOTS = {SNAPSHOTS, "snapshots_size", "snapshots_position", "snapshots_return"}
 
 
 def past_specs(num_envs: int, action: ArraySpec, capacity: int, snapshot_bytes: int) -> tuple[ArraySpec, ...]:
@@ -35,7 +37,7 @@ def past_specs(num_envs: int, action: ArraySpec, capacity: int, snapshot_bytes: 
         return actions
     return (
         *actions,
-        ArraySpec("snapshots", (num_envs, snapshot_bytes), "uint8"),
+        ArraySpec(SNAPSHOTS, (num_envs, snapshot_bytes), "uint8"),
         ArraySpec("snapshots_size", (num_envs,), "int64"),
         ArraySpec("snapshots_position", (num_envs, 4), "int64"),
         ArraySpec("snapshots_return", (num_envs,), "float64"),

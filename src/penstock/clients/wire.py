@@ -149,9 +149,8 @@ class TcpWire:
 class HttpWire:
     """``POST /step`` over HTTP/1.1 with one connection that is kept."""
 
-    hint = "; a server with TLS wants https://"
-
     def __init__(self, address: Address, token: str, policy: str) -> None:
+        self.hint = "" if address.is_secure else "; a server with TLS wants https://"
         named = {"token": token, "policy": policy}
         headers = "".join(f"{name}: {value}\r\n" for name, value in named.items() if value)
         self._head = f"POST /step HTTP/1.1\r\nhost: {address.host}:{address.port}\r\n{headers}"

@@ -51,7 +51,7 @@ class Snapshots:
 
     @staticmethod
     def required(lanes: int, nbytes: int) -> int:
-        """Bytes that the snapshots of so many lanes take."""
+        """Bytes that the snapshots of ``lanes`` lanes take, of at most ``nbytes`` bytes each."""
         return Table.required(_specs(nbytes), lanes, GENERATIONS)
 
     def add(self, lane: int, snapshot: Snapshot) -> None:

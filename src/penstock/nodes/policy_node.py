@@ -33,8 +33,6 @@ class PolicyNodeSettings:
 
 MOST_BOUND = 1024
 """Slots that stay bound to a version of the policy. Each takes some KB, and binding takes as long as some answers."""
-
-
 APART_BYTES = 256 * 1024
 """Size of the parameters up to which a native policy answers the questions of a batch one by one, in place.
 
@@ -113,7 +111,7 @@ class PolicyNode:
         """Nothing is held beyond memory."""
 
     def _answer(self, batch: Sequence[Question]) -> None:
-        """Answer a batch: for each version one call of the backend for rows, and one for values."""
+        """Answer a batch, for each version first its rows, then its values: by one call each, or rows one by one."""
         calls: dict[tuple[_Model, bool], list[Question]] = {}
         for question in batch:
             if question.refresh or question.asker not in self._answering:
@@ -121,9 +119,11 @@ class PolicyNode:
             key = self._answering[question.asker], question.wanted == Wanted.ROW
             calls.setdefault(key, []).append(question)
         for (model, rows), questions in calls.items():
-            for together in [[question] for question in questions] if rows and self._apart else [questions]:
-                (self._answer_rows if rows else self._answer_values)(model, together)
-                for question in together:
+            answer = self._answer_rows if rows else self._answer_values
+            parts = [[question] for question in questions] if rows and self._apart else [questions]
+            for part in parts:
+                answer(model, part)
+                for question in part:
                     self._questions.answer(question.asker, model.version)
 
     def _make(self) -> _Model:
@@ -157,6 +157,7 @@ class PolicyNode:
             versions[question.slot, question.row] = model.version
 
     def _answer_together(self, model: _Model, questions: Sequence[Question]) -> None:
+        """Answer questions about rows by one call of the backend."""
         calls = []
         for question in questions:
             outputs = self._row(question, self._policy.outputs)

@@ -23,7 +23,7 @@ CMAKE_FLAGS = -G Ninja -DCMAKE_MAKE_PROGRAM="$(CURDIR)/$(BIN)/ninja" -DCMAKE_CXX
 FIXED_LAYOUT := $(shell setarch $$(uname -m) -R true 2>/dev/null && echo setarch $$(uname -m) -R)
 
 .DEFAULT_GOAL := help
-.PHONY: help install train test test-native test-python test-clients test-nightly fuzz fuzz-frames soak faults check format learn learn-broad bench bench-quick clean
+.PHONY: help install train test test-native test-python test-clients test-nightly test-gpu fuzz fuzz-frames soak faults check format learn learn-broad bench bench-quick clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -45,13 +45,16 @@ test-native: $(SANITIZERS:%=build/native-tests/%/.built)
 	done
 
 test-python: install
-	$(PYTEST) -m 'not nightly' $(PYTEST_FLAGS)
+	$(PYTEST) -m 'not nightly and not gpu' $(PYTEST_FLAGS)
 
 test-clients: build/clients/go/.built install build/clients/cpp/.built  ## build the C++ and Go clients with warnings as errors, and run them against servers and runs
 	$(BIN)/python -m pytest clients $(PYTEST_FLAGS)
 
 test-nightly: install  ## the Python tests that are long by nature: test leaves them out, .ci/run runs them
 	$(PYTEST) -m nightly $(PYTEST_FLAGS)
+
+test-gpu: install  ## the tests that need a GPU and a torch with CUDA: no other target runs them
+	$(PYTEST) -m gpu tests/gpu $(PYTEST_FLAGS)
 
 fuzz: install  ## feed altered files of a run folder to their readers, for some minutes (FUZZ_EXAMPLES each)
 	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest --timeout 0 tests/saved_runs/test_fuzz.py $(PYTEST_FLAGS)

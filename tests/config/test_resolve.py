@@ -28,7 +28,13 @@ NARROW, WIDE = 300_000, 17_000_000
 def test_fused_where_it_applies_else_compiling_has_to_pay_and_to_be_possible(
     timesteps, gradient_steps, fused, compiler, backend
 ):
-    assert auto_backend(timesteps, Demand(fused, NARROW, gradient_steps), compiler=compiler) == backend
+    assert auto_backend(timesteps, Demand(fused, NARROW, gradient_steps), compiler=compiler, gpu=False) == backend
+
+
+@pytest.mark.parametrize(("eager", "backend"), [(False, "compiled"), (True, "eager")])
+def test_on_a_gpu_the_update_is_captured_which_needs_no_compiler_and_pays_at_once(eager: bool, backend: str) -> None:
+    demand = Demand(fused=False, multiplications=NARROW, eager=eager)
+    assert auto_backend(1_000, demand, compiler=False, gpu=True) == backend
 
 
 @pytest.mark.parametrize(

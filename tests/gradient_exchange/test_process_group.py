@@ -47,9 +47,9 @@ class Notices:
 class Group:
     """Makes the members of one process group."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, device: str = "cpu") -> None:
         members = tuple(f"learner.{number}" for number in range(count))
-        self._edge = ProcessGroup("gradients", members, STATE, "127.0.0.1", "team")
+        self._edge = ProcessGroup("gradients", members, STATE, "127.0.0.1", "team", device)
         self._board = Notices()
 
     def member(self, me: int) -> AllReduce:

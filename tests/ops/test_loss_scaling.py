@@ -1,6 +1,7 @@
 """The scale of a loss in float16: by hand, beside torch's own, and in PPO's step."""
 
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from penstock.algorithms.ppo import learn
 from penstock.algorithms.ppo.spec import PPOConfig, init_state, policy_graph, spec
 from penstock.errors import ConfigError
 from penstock.ops.loss_scaling import GROWTH_STEPS, LossScale, finite, finite_or_zero
+from penstock.planning import plan
 from penstock.torch_networks.gradients import gradients_of
 from penstock.types import Box, Discrete, Spaces
 from tests.planned import prepared
@@ -104,6 +106,7 @@ def test_ppo_skips_the_step_of_an_overflow_and_takes_the_others() -> None:
     assert {name: float(value) for name, value in metrics.items()} == {"grad_norm": 0.0, "lr": 3e-4, "scale": 65536.0}
 
 
-def test_float16_is_refused_where_it_does_not_run() -> None:
+def test_float16_is_refused_where_nothing_learns_in_it_and_what_has_learned_acts_there(tmp_path: Path) -> None:
+    able_to_act = prepared(env="tests.environments:EyeEnv", precision="float16")
     with pytest.raises(ConfigError, match="--precision float16 is for GPUs: give --device cuda, or --precision bf"):
-        prepared(env="tests.environments:EyeEnv", precision="float16")
+        plan(able_to_act, tmp_path, quiet=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from penstock.config.resolve import available_cores
+from penstock.config.schema import Config
 from penstock.envs.rewards import find_reward, no_infos
 from penstock.errors import CheckpointError, ConfigError
 from penstock.memory.action_log import Position
@@ -42,9 +43,14 @@ def check_fits(prepared: Prepared, checkpoint: Checkpoint) -> None:
 
 
 def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | None = None) -> Plan:
-    """The plan of a run in ``folder``, from the beginning or from a checkpoint."""
+    """The plan of a run in ``folder``, from the beginning or from a checkpoint.
+
+    Raises:
+        ConfigError: nothing can learn so here, although a policy that has learned so can act here.
+    """
     config, profile = prepared.config, prepared.profile
     run = config.run
+    _check_precision(config)
     if not isinstance(run.num_workers, int) or not isinstance(run.threads, int):
         raise ConfigError("a plan needs a config that is resolved")
     fresh = Plan(
@@ -128,3 +134,21 @@ def _starts(arrays: Arrays, num_steps: int, *, restorable: bool) -> tuple[LaneSt
         else:
             starts.append(replace(start, episode=position.episode + 1))
     return tuple(starts)
+
+
+def _check_precision(config: Config) -> None:
+    """Check that float16 learns on a GPU, and that no compression is asked to encode infinite gradients.
+
+    Raises:
+        ConfigError: it does not, or one is.
+    """
+    run = config.run
+    if getattr(config.algorithm, "precision", None) != "float16":
+        return
+    if run.device == "cpu":
+        raise ConfigError("--precision float16 is for GPUs: give --device cuda, or --precision bfloat16")
+    if run.compress != "none":
+        raise ConfigError(
+            f"--compress {run.compress} cannot encode the infinite gradients by which float16 finds its scale; try "
+            "--precision bfloat16"
+        )

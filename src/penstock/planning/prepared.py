@@ -139,7 +139,6 @@ def prepare(config: Config, processes: Processes, given: Given | None = None) ->
     config, of_games = with_games(config, profile, spec.topology)
     wanted = run.threads
     _check_own_rule(config.run, spec)
-    _check_precision(config)
     config = _agreed(resolve(config, demand(config, algorithm, spec, profile.spaces, processes)), spec)
     if spec.table is not None:
         spec = with_checked_table(config, spec, profile)
@@ -162,24 +161,6 @@ def _check_own_rule(run: RunConfig, spec: AlgorithmSpec) -> None:
         raise ConfigError(
             f"{given[0]} is for --learners, and --algo {run.algo} has a learner in each environment process, whose "
             "gradients one node applies as they come; leave it out"
-        )
-
-
-def _check_precision(config: Config) -> None:
-    """Check that float16 runs on a GPU, and that no compression is asked to encode infinite gradients.
-
-    Raises:
-        ConfigError: it does not, or one is.
-    """
-    run = config.run
-    if getattr(config.algorithm, "precision", None) != "float16":
-        return
-    if run.device == "cpu":
-        raise ConfigError("--precision float16 is for GPUs: give --device cuda, or --precision bfloat16")
-    if run.compress != "none":
-        raise ConfigError(
-            f"--compress {run.compress} cannot encode the infinite gradients by which float16 finds its scale; try "
-            "--precision bfloat16"
         )
 
 

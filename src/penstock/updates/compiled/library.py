@@ -1,4 +1,4 @@
-"""Compiles a function over tensors to a native library: traces it, lowers it to C++ by torch's ahead-of-time compiler.
+"""Compiles a function over tensors of the CPU to a native library: traces it, lowers it to C++ by torch's own compiler.
 
 A library that was built once is in the user's cache at the next start. Knows no algorithm.
 """
@@ -36,7 +36,7 @@ def _dot(a: Tensor, b: Tensor) -> Tensor:
     return (a * b).sum()
 
 
-CPU_REWRITES: dict[Any, Callable[..., Tensor]] = {
+REWRITES: dict[Any, Callable[..., Tensor]] = {
     torch.ops.aten.addmm.default: thin_addmm,
     torch.ops.aten.dot.default: _dot,
     torch.ops.aten.mm.default: _mm,
@@ -52,9 +52,7 @@ def library(
     Returns:
         The function that runs it, and the inputs for it: the given ones, then the tensors that ``function`` holds.
     """
-    device = inputs[0].device
-    rewrites = CPU_REWRITES if device.type == "cpu" else {}
-    graph, inputs = trace(function, inputs, rewrites, tuned)
+    graph, inputs = trace(function, inputs, REWRITES, tuned)
     path = _cache() / f"{_key(graph, inputs)}.so"
     if not path.exists():
         # Several learners may need the same library at once. Only one of them compiles it.
@@ -63,9 +61,7 @@ def library(
             if not path.exists():
                 _compile(graph, inputs, path)
     runners = torch._C._aoti  # noqa: SLF001 - the loaders of torch's own ahead-of-time libraries have no public name
-    if device.type == "cpu":
-        return runners.AOTIModelContainerRunnerCpu(str(path), 1).run, inputs
-    return runners.AOTIModelContainerRunnerCuda(str(path), 1, str(device)).run, inputs
+    return runners.AOTIModelContainerRunnerCpu(str(path), 1).run, inputs
 
 
 def _compile(graph: GraphModule, inputs: Sequence[Tensor], path: Path) -> None:
@@ -98,7 +94,7 @@ def _key(graph: GraphModule, inputs: Sequence[Tensor]) -> str:
         str(sorted(torch.cpu.get_capabilities().items())),
         str(torch.get_num_threads()),
         str(sorted(OPTIONS.items())),
-        *(f"{value.device}{value.dtype}{tuple(value.shape)}" for value in inputs),
+        *(f"{value.dtype}{tuple(value.shape)}" for value in inputs),
         graph.code,
     ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]

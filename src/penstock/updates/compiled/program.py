@@ -1,10 +1,12 @@
-"""The libraries of an algorithm: whole gradient steps, or gradients of phases and the step of each phase apart.
+"""The programs of an algorithm: whole gradient steps, or gradients of phases and the step of each phase apart.
 
-Each library works on fixed buffers, so that calls need no arguments. Decides neither what is due nor what is sampled.
+A program is a native library, or on a GPU a CUDA graph. It works on fixed buffers, so that calls need no arguments.
+Decides neither what is due nor what is sampled.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeAlias
 
 import torch
@@ -12,6 +14,7 @@ from torch import Tensor
 
 from penstock.algorithm import Gradients, Phase
 from penstock.ops.losses import mean_by
+from penstock.updates.compiled.capture import captured
 from penstock.updates.compiled.library import library
 from penstock.updates.inbox import Whole
 from penstock.updates.meter import Meter
@@ -20,7 +23,7 @@ __all__ = ["Apply", "Buffers", "FindGradients", "Step", "Take", "whole_of"]
 
 Named: TypeAlias = Mapping[str, Tensor]
 Take: TypeAlias = Callable[[dict[str, Tensor]], dict[str, Tensor]]
-"""Takes the minibatch from the rows of a library. It is traced with the library and may change the rows in place."""
+"""Takes the minibatch from the rows of a program. It is part of the program and may change the rows in place."""
 
 
 def whole_of(take: Take, whole: Whole) -> Take:
@@ -35,7 +38,7 @@ def whole_of(take: Take, whole: Whole) -> Take:
 
 @dataclass(frozen=True)
 class Buffers:
-    """The inputs and outputs of libraries."""
+    """The inputs and outputs of programs."""
 
     state: dict[str, Tensor]
     rows: dict[str, Tensor]
@@ -48,9 +51,9 @@ class Buffers:
     share: Tensor
     """Weight of a part's gradient in its minibatch: float32 scalar."""
     tuned: Collection[float]
-    """The algorithm's hyper-parameters. One library serves all their values."""
+    """The algorithm's hyper-parameters. One native library serves all their values."""
     gradients: dict[str, Tensor] = field(default_factory=dict)
-    """``<number of the phase>.<network>`` -> ``[n]``, if computing and applying them are two libraries."""
+    """``<number of the phase>.<network>`` -> ``[n]``, if computing and applying them are two programs."""
     per_row: dict[str, Tensor] = field(default_factory=dict)
     """What phases compute for each row, ``[m, ...]`` each."""
 
@@ -64,7 +67,7 @@ class Buffers:
 
 
 class Program:
-    """A library with its inputs and outputs, and the sums of its metrics."""
+    """A function of fixed buffers in one call, and the sums of its metrics."""
 
     def __init__(
         self,
@@ -73,7 +76,7 @@ class Program:
         metrics: Sequence[str],
         tuned: Collection[float],
     ) -> None:
-        """Compile ``function``, or take it from the cache.
+        """Compile ``function``, or take it from the cache; on a GPU, capture it.
 
         Args:
             function: of the groups' tensors. It changes some of them in place and returns the metrics.
@@ -94,11 +97,17 @@ class Program:
                 sums.add_(torch.stack([found[name].to(torch.float64) for name in self._names]))
             return (sums,)
 
-        self._run, self._inputs = library(flat, [*tensors, self._sums], tuned)
+        inputs = [*tensors, self._sums]
+        self._run: Callable[[], object]
+        if self._sums.is_cuda:
+            self._run = captured(flat, inputs)
+        else:
+            run, inputs = library(flat, inputs, tuned)
+            self._run = partial(run, inputs)
 
     def run(self, count: int = 1) -> None:
-        """Run the library once. Its metrics count as those of ``count`` gradient steps."""
-        self._run(self._inputs)
+        """Run the function once. Its metrics count as those of ``count`` gradient steps."""
+        self._run()
         self._count += count
 
     def drain(self, meter: Meter) -> None:
@@ -112,7 +121,7 @@ class Program:
 
 
 class Step(Program):
-    """One gradient step of some phases, as one library."""
+    """One gradient step of some phases, as one program."""
 
     def __init__(self, phases: Sequence[tuple[int, Phase]], buffers: Buffers) -> None:
         """Compile the step of these phases, each with its number."""

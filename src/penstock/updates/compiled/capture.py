@@ -1,0 +1,52 @@
+"""Captures a function over tensors of a GPU as a CUDA graph: one call starts all its kernels. Needs no compiler.
+
+A kernel takes less time than Python takes to start it, so an update of a small network is mostly starts. Knows no
+algorithm.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from penstock.errors import DeviceError
+
+__all__ = ["captured"]
+
+WARM_UP = 2
+"""Runs before the capture. Meanwhile libraries of CUDA load kernels and reserve memory, which a capture forbids."""
+
+
+def captured(function: Callable[..., Any], inputs: Sequence[Tensor]) -> Callable[[], None]:
+    """A call that does to ``inputs``, always these tensors, what ``function`` does to them in place.
+
+    Nothing that the function computes may depend on the values of tensors by way of the CPU. The inputs have their
+    values of before once this returns.
+
+    Raises:
+        DeviceError: the function waits for the GPU, or brings arrays to it, so it cannot be captured.
+    """
+    before = [values.clone() for values in inputs]
+    recording = torch.cuda.CUDAGraph()
+    with torch.cuda.device(inputs[0].device):
+        # On a stream of its own, as the capture will be.
+        main, apart = torch.cuda.current_stream(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        apart.wait_stream(main)
+        with torch.cuda.stream(apart):
+            for _ in range(WARM_UP):
+                function(*inputs)
+                _put(before, inputs)
+        main.wait_stream(apart)
+        try:
+            with torch.cuda.graph(recording, capture_error_mode="thread_local"):
+                function(*inputs)
+        except RuntimeError as error:
+            reason = str(error).strip().splitlines()[0]
+            raise DeviceError(f"the update cannot become a CUDA graph ({reason}); try --backend eager") from error
+    return recording.replay
+
+
+def _put(values: Sequence[Tensor], into: Sequence[Tensor]) -> None:
+    for source, target in zip(values, into, strict=True):
+        target.copy_(source)

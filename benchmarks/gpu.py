@@ -23,7 +23,7 @@ from benchmarks.measured import parser
 from benchmarks.record import write
 from penstock.algorithm import UpdaterSettings
 from penstock.algorithm_package import find_algorithm
-from penstock.config.resolve import available_cores
+from penstock.config.resolve import available_cores, most_threads
 from penstock.envs.sources import probe
 from penstock.program.rollout import rollout_specs
 from penstock.registry import UPDATES, load
@@ -81,8 +81,8 @@ def ways(case: Case, spaces: Spaces) -> Iterator[Way]:
     for precision in case.precisions:
         for backend, what in (("compiled", "captured"), ("eager", "eager")):
             yield _way(case, spaces, f"GPU, {what}, {precision}", backend, "cuda", precision)
-    cores = available_cores()
-    yield _way(case, spaces, f"CPU, {case.on_cpu}, {cores} cores", case.on_cpu, "cpu", "float32", cores)
+    threads = most_threads(case.on_cpu, available_cores())
+    yield _way(case, spaces, f"CPU, {case.on_cpu}, {threads} threads", case.on_cpu, "cpu", "float32", threads)
 
 
 def _way(case: Case, spaces: Spaces, what: str, backend: str, device: str, precision: str, threads: int = 1) -> Way:

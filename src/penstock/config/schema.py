@@ -111,8 +111,8 @@ class RunConfig:
     backend: str = _setting(
         AUTO,
         "how an update runs; auto: fused (native, without torch) if it can run the algorithm and model; else compiled "
-        "if a C++ compiler is installed and the run has at least 300,000 steps, or 20,000 gradient steps from a table; "
-        "else eager",
+        "on a GPU, and on the CPU if a C++ compiler is installed and the run has at least 300,000 steps, or 20,000 "
+        "gradient steps from a table; else eager",
         choices=(AUTO, *UPDATES.names()),
     )
     inference: str = _setting(

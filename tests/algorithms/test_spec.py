@@ -7,13 +7,14 @@ import sys
 import numpy as np
 import pytest
 
+from penstock.algorithm_package import find_algorithm
 from penstock.algorithms.a2c import learn as a2c_learn
 from penstock.algorithms.a2c import spec as a2c_spec
 from penstock.algorithms.ppo import learn as ppo_learn
 from penstock.algorithms.ppo import spec as ppo_spec
 from penstock.algorithms.ppo.rollouts import targets
-from penstock.errors import SpaceError
 from penstock.policies import Categorical
+from penstock.registry import load
 from penstock.types import Box, Discrete, NoiseSpec, Spaces
 
 VECTOR = Box((3,), "float32", (-1.0,), (1.0,))
@@ -135,6 +136,10 @@ def test_rewards_are_cut_only_for_the_targets():
     assert rollout["reward"][0, 0] == 7.0
 
 
-def test_bfloat16_without_an_image_is_refused():
-    with pytest.raises(SpaceError, match="--precision bfloat16 is for networks that see an image"):
-        ppo_spec.spec(CARTPOLE, ppo_spec.PPOConfig(precision="bfloat16"))
+@pytest.mark.parametrize("name", ["ppo", "impala", "sac", "dqn"])
+def test_the_native_update_computes_in_float32_only(name):
+    package = find_algorithm(name)
+    spaces = PENDULUM if name == "sac" else CARTPOLE
+    for precision, native in (("float32", True), ("bfloat16", False)):
+        config = package.config(precision=precision)
+        assert load(package.supports)(load(package.spec)(spaces, config).policy, config) == native

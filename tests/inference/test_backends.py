@@ -278,7 +278,7 @@ def test_an_exported_actor_gives_its_greedy_action_alone(kind, name):
 def test_exported_action_values_give_the_best_action(name):
     graph, generator = EVERY[name], np.random.default_rng(1)
     image = Box((36, 36, 2), "uint8", (0.0,), (255.0,))
-    space = image if graph.sees_image else Box((3,), "float32", (-1.0,), (1.0,))
+    space = image if graph.encoding[0].kind == "image" else Box((3,), "float32", (-1.0,), (1.0,))
     spaces = Spaces((("obs", space),), Discrete(graph.head.n, 10))
     published = reference.record(graph, generator)
     obs = reference.observations(graph, generator, 6)

@@ -202,6 +202,7 @@ _OF_NETWORKS = (
     "init",
     "memory_size",
     "share_memory",
+    "precision",
 )
 """Settings that a module of one's own does not see."""
 _OF_MEMORY = ("memory_size", "share_memory", "burn_in", "learned_steps")

@@ -87,11 +87,6 @@ class PolicyGraph:
         return (self.actor,) if self.critic is None else (self.actor, self.critic)
 
     @property
-    def sees_image(self) -> bool:
-        """True if a field of the observation is an image, for convolutions."""
-        return any(part.kind == "image" for part in self.encoding)
-
-    @property
     def features(self) -> int:
         """Width of the concatenated vector fields."""
         return width_of(self.encoding)

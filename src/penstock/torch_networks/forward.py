@@ -84,7 +84,8 @@ class Forward:
         x = layers.through(network.layers[: self._last], x)
         if self._last < len(network.layers):
             x = layers.through(network.layers[self._last :], x.to(flat.dtype), first=self._last)
-        return Outputs(x, dict(zip(self._free, layers.rest(), strict=True)), layers.carry)
+        carry = {name: values.to(flat.dtype) for name, values in layers.carry.items()}
+        return Outputs(x, dict(zip(self._free, layers.rest(), strict=True)), carry)
 
 
 class Ensemble:

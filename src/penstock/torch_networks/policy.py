@@ -76,7 +76,7 @@ class Policy:
     def features(self, published: Mapping[str, Tensor], obs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The inputs of the networks: encoded observations, normalised if the graph says so."""
         graph = self.graph
-        return self.encoded(graph.encoding, published, obs, self._compute or published[graph.actor.name].dtype)
+        return self.encoded(graph.encoding, published, obs, published[graph.actor.name].dtype)
 
     def encoded(
         self,
@@ -85,11 +85,18 @@ class Policy:
         obs: Mapping[str, Tensor],
         dtype: torch.dtype,
     ) -> dict[str, Tensor]:
-        """Observations as a network with this encoding sees them, normalised if the graph says so."""
-        x = encode(encoding, obs, dtype)
+        """Observations as a network with this encoding sees them, normalised if the graph says so.
+
+        ``dtype`` is that of the network's parameters.
+        """
+        x = encode(encoding, obs, self.compute_dtype(dtype))
         if self.graph.normalize_obs and VECTOR in x:
             x[VECTOR] = normalise(x[VECTOR], published["obs_mean"], published["obs_var"])
         return x
+
+    def compute_dtype(self, dtype: torch.dtype) -> torch.dtype:
+        """In which all layers but the last compute if their parameters have ``dtype``."""
+        return self._compute or dtype
 
     def output(self, published: Mapping[str, Tensor], obs: Mapping[str, Tensor]) -> Tensor:
         """The head's outputs ``[n, head.outputs]`` of a policy without value. See `squashed` and `action_values`."""

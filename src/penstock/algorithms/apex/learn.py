@@ -36,5 +36,5 @@ __all__ = ["build"]
 
 def build(spaces: Spaces, config: ApexConfig) -> Algorithm:
     """Ape-X on ``spaces`` as pure functions."""
-    policy = Policy(policy_graph(spaces, config, "apex"))
+    policy = Policy(policy_graph(spaces, config, "apex"), config.precision)
     return algorithm_of(policy, spaces, partial(init_state, spaces, config), *phases(policy, config))

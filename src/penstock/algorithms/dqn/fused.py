@@ -19,7 +19,7 @@ __all__ = ["build", "supports", "update"]
 
 def supports(graph: PolicyGraph, config: QConfig) -> bool:
     """True if the native update can train ``graph`` with ``config``."""
-    return steps_natively(config) and supports_learning(graph)
+    return config.precision == "float32" and steps_natively(config) and supports_learning(graph)
 
 
 def build(spaces: Spaces, config: DQNConfig) -> FusedReplay:

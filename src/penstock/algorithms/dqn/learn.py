@@ -58,7 +58,7 @@ class Judgement(NamedTuple):
 
 def build(spaces: Spaces, config: DQNConfig) -> Algorithm:
     """DQN on ``spaces`` as pure functions."""
-    policy = Policy(policy_graph(spaces, config, "dqn"))
+    policy = Policy(policy_graph(spaces, config, "dqn"), config.precision)
     return algorithm_of(policy, spaces, partial(init_state, spaces, config), *phases(policy, config))
 
 

@@ -57,7 +57,7 @@ class Networks(NamedTuple):
 
 def networks_of(graph: PolicyGraph, config: ContinuousConfig, critic: Network, count: int) -> Networks:
     """The actor of ``graph``, and ``count`` critics of the shape of ``critic``."""
-    return Networks(Policy(graph), Ensemble(critic, count, critic_encoding(graph, config)))
+    return Networks(Policy(graph, config.precision), Ensemble(critic, count, critic_encoding(graph, config)))
 
 
 def algorithm_of(policy: Policy, spaces: Spaces, init_state: Callable[[int], Arrays], *phases: Phase) -> Algorithm:
@@ -83,7 +83,8 @@ def next_obs(policy: Policy, minibatch: Tensors) -> dict[str, Tensor]:
 
 def critic_input(of: Networks, state: Tensors, obs: Tensors, action: Tensor) -> dict[str, Tensor]:
     """Observations as critics see them beside actions, by name; an action is ``[n, size]``."""
-    return {**of.policy.encoded(of.critics.encoding, state, obs, action.dtype), ACTION: action.reshape(len(action), -1)}
+    seen = of.policy.encoded(of.critics.encoding, state, obs, action.dtype)
+    return {**seen, ACTION: action.reshape(len(action), -1).to(of.policy.compute_dtype(action.dtype))}
 
 
 def stepped(  # noqa: PLR0917 - as the mathematics reads

@@ -26,7 +26,7 @@ __all__ = ["ScheduledUpdate", "build", "fused", "learning_rate", "objective", "p
 
 def supports(graph: PolicyGraph, config: ActorCriticConfig) -> bool:
     """True if the native update can train ``graph`` with ``config``."""
-    return supports_update(graph) and steps_natively(config)
+    return config.precision == "float32" and supports_update(graph) and steps_natively(config)
 
 
 def build(spaces: Spaces, config: PPOConfig) -> Fused:

@@ -16,7 +16,6 @@ from penstock.algorithms.optimizer.spec import (
 )
 from penstock.config.fields import BY_LANES, BY_NETWORKS, tunable
 from penstock.envs.imports import find_callable
-from penstock.errors import SpaceError
 from penstock.policies import PolicyGraph
 from penstock.policies.architecture import ActivationName, Body, PrecisionName, actor_critic, check_network_settings
 from penstock.policies.description import names_memory, names_module
@@ -164,9 +163,9 @@ class ActorCriticConfig(OptimizerConfig):
     )
     precision: PrecisionName = tunable(  # noqa: RUF009
         "float32",
-        "number type of an image network's layers while learning; bfloat16: up to twice as fast on GPUs and on "
-        "processors with avx512_bf16 or amx_bf16, slower on others; float16: for GPUs without bfloat16, with a scaled "
-        "loss",
+        "number type of the networks' layers while learning, the last one left out; bfloat16: up to twice as fast for "
+        "images and wide layers, on GPUs and on processors with avx512_bf16 or amx_bf16, slower on others; float16: "
+        "for GPUs without bfloat16, with a scaled loss",
         choices=get_args(PrecisionName),
     )
 
@@ -231,7 +230,7 @@ def policy_graph(spaces: Spaces, config: ActorCriticConfig) -> PolicyGraph:
     """The networks of ``config`` for ``spaces``.
 
     Raises:
-        SpaceError: penstock has no model for a space, or bfloat16 without an image.
+        SpaceError: penstock has no model for a space.
     """
     graph = actor_critic(
         spaces,
@@ -250,8 +249,6 @@ def policy_graph(spaces: Spaces, config: ActorCriticConfig) -> PolicyGraph:
         normalize_value=config.normalize_value,
     )
     check_network_settings(graph, config)
-    if config.precision != "float32" and not graph.sees_image:
-        raise SpaceError(f"--precision {config.precision} is for networks that see an image: leave it out")
     return graph
 
 

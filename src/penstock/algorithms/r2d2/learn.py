@@ -61,7 +61,7 @@ class Judgement(NamedTuple):
 
 def build(spaces: Spaces, config: R2D2Config) -> Algorithm:
     """R2D2 on ``spaces`` as pure functions."""
-    policy = Policy(policy_graph(spaces, config))
+    policy = Policy(policy_graph(spaces, config), config.precision)
     update = Phase("update", partial(gradients, policy, config), partial(apply, layout_of(policy.graph.actor), config))
     return algorithm_of(policy, spaces, partial(init_state, spaces, config), update, copies(config.target_every))
 

@@ -89,7 +89,7 @@ def networks_of(graph: PolicyGraph, config: SACConfig) -> Networks:
     """The networks of ``config`` around the actor of ``graph``."""
     memory, encoding = memory_network(graph, config), critic_encoding(graph, config)
     return Networks(
-        Policy(graph),
+        Policy(graph, config.precision),
         Forward(memory, encoding),
         Ensemble(critic_of_features(graph, config), config.critics),
         encoding,

@@ -9,7 +9,16 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
-__all__ = ["AimEnv", "BitsEnv", "DigitsEnv", "MaskedAimEnv", "RanksEnv", "RanksInObservationEnv", "RecalledRanksEnv"]
+__all__ = [
+    "AimEnv",
+    "BitsEnv",
+    "DigitsEnv",
+    "MaskedAimEnv",
+    "PictureEnv",
+    "RanksEnv",
+    "RanksInObservationEnv",
+    "RecalledRanksEnv",
+]
 
 LENGTH = 10
 
@@ -161,3 +170,22 @@ class MaskedAimEnv(AimEnv):
         if tool == (self.tool + 1) % self.TOOLS:
             raise ValueError(f"tool {tool} is not possible")
         return self._aimed(int(tool), place)
+
+
+class PictureEnv(_Task):
+    """Shows a noisy picture with a bright square in one of its quarters. The reward for naming the quarter is 1."""
+
+    SIDE, SQUARE = 36, 6
+    observation_space = Box(0, 255, (SIDE, SIDE, 1), np.uint8)
+    action_space = Discrete(4)
+
+    def _show(self) -> Any:
+        self.quarter = int(self.np_random.integers(4))
+        picture = self.np_random.integers(0, 100, (self.SIDE, self.SIDE, 1), np.uint8)
+        half = self.SIDE // 2
+        row, column = self.np_random.integers(0, half - self.SQUARE, 2) + np.array(divmod(self.quarter, 2)) * half
+        picture[row : row + self.SQUARE, column : column + self.SQUARE] += 100
+        return picture
+
+    def _quality(self, action: Any) -> float:
+        return float(action == self.quarter)

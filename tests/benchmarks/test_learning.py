@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.learning.backends import at_places, overlap
+from benchmarks.learning.alike import at_places, overlap
 from benchmarks.learning.run import HERE, draw, in_both_modes, preset_of, verdict
 from benchmarks.runs import Curve
 from penstock.algorithms.appo.spec import APPOConfig
@@ -35,6 +35,7 @@ def test_the_table_holds_every_promise() -> None:
         ("ppo", "auto", "benchmarks.learning.tasks:BitsEnv", 20_000, 9.8, None),
         ("ppo", "auto", "benchmarks.learning.tasks:AimEnv", 30_000, 9.8, None),
         ("ppo", "auto", "benchmarks.learning.tasks:MaskedAimEnv", 30_000, 9.8, None),
+        ("ppo", "auto", "benchmarks.learning.tasks:PictureEnv", 20_000, 9.8, None),
         ("ppo", "auto", "benchmarks.learning.tasks:RecalledRanksEnv", 100_000, 9.8, None),
         ("ppo", "auto", "benchmarks.peers.stateless_cartpole:make_env", 500_000, 450, None),
         ("ppo", "auto", "benchmarks.peers.stateless_cartpole:make_env", 500_000, None, None),
@@ -58,7 +59,7 @@ def test_the_table_holds_every_promise() -> None:
 def test_a_row_is_of_a_preset_or_of_the_defaults_or_of_a_task_of_its_own() -> None:
     table = tomllib.loads((HERE / "thresholds.toml").read_text())
     plain = [name for name, row in table.items() if preset_of(row) is None]
-    of_actions = ["masked-choice", "several-choices", "bits", "parameterised", "parameterised-masked"]
+    of_actions = ["masked-choice", "several-choices", "bits", "parameterised", "parameterised-masked", "picture"]
     of_memory = ["recalled-choice", "cartpole-without-memory", "cartpole-lstm", "cartpole-gru", "repeat-previous-gru"]
     of_memory += ["repeat-previous-r2d2"]
     lagging = [f"{algo}-{task}" for algo in ("impala", "appo") for task in ("cartpole", "acrobot", "lstm")]

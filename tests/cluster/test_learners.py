@@ -64,11 +64,12 @@ STREAM = {**EAGER, "learners": 2, "mini_batch_size": 128}
 TABLE = {**APEX, "learners": 2, "num_steps": 32, "num_envs": 8}
 
 
-# The last test of this module: it leaves the head alone.
+# The last test of this module: it leaves the head alone. Shorter: ``test_hosts.py`` kills hosts.
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("settings", "everywhere"),
-    [pytest.param(STREAM, False, marks=pytest.mark.nightly), (TABLE, True)],
+    [(STREAM, False), (TABLE, True)],
     ids=["stream, one host", "table, all hosts at once"],
 )
 def test_hosts_that_are_lost_with_a_learner_change_no_bit(cluster, tmp_path: Path, settings, everywhere: bool) -> None:

@@ -49,11 +49,11 @@ def train(log_dir: Path, task: str, **settings: object) -> Result:
 @pytest.mark.parametrize(
     ("task", "timesteps"),
     [
-        # Ten seconds and more. Shorter: ``MaskedAimEnv`` below has a mask, and a choice with its numbers.
+        # Five seconds and more. Shorter: ``MaskedAimEnv`` below has a mask, and a choice with its numbers.
         pytest.param("RanksEnv", 25_000, marks=pytest.mark.nightly),
         pytest.param("AimEnv", 20_000, marks=pytest.mark.nightly),
+        pytest.param("BitsEnv", 12_000, marks=pytest.mark.nightly),
         ("DigitsEnv", 12_000),
-        ("BitsEnv", 12_000),
     ],
 )
 def test_the_optimum_is_learned(tmp_path, task: str, timesteps: int) -> None:
@@ -87,8 +87,8 @@ def test_action_values_learn_among_the_possible_actions(tmp_path) -> None:
     assert result.evaluation.mean_return > 9.0
 
 
-@pytest.mark.parametrize("inference", ["native", "onnx", "torch"])
-# Shorter: both choose by the same head.
+# Shorter: both choose by the same head, and ``tests/inference/test_backends.py`` compares what backends answer.
+@pytest.mark.parametrize("inference", ["native", "onnx", pytest.param("torch", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("algo", ["dqn", pytest.param("apex", marks=pytest.mark.nightly)])
 def test_every_backend_chooses_possible_actions_by_their_values(tmp_path, algo, inference) -> None:
     short = {"timesteps": 1024, "min_rows": 256, "inference": inference, "log_dir": str(tmp_path)}

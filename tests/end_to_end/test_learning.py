@@ -72,7 +72,13 @@ def test_time_limits_are_bootstrapped(tmp_path, env: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("env", "optimum", "tolerance"), [("IdentityEnv", 10.0, 0.5), ("TargetEnv", 0.0, 0.2), ("DictEnv", 10.0, 1.0)]
+    ("env", "optimum", "tolerance"),
+    [
+        ("IdentityEnv", 10.0, 0.5),
+        ("TargetEnv", 0.0, 0.2),
+        # Five seconds. Shorter: runs of ``test_observation_fields.py`` see several fields.
+        pytest.param("DictEnv", 10.0, 1.0, marks=pytest.mark.nightly),
+    ],
 )
 def test_the_optimum_is_learned(tmp_path, env: str, optimum: float, tolerance: float) -> None:
     settings = {"lr": 2e-3, "lr_schedule": "linear", "num_steps": 64, "timesteps": 40_000, "gamma": 0.9}

@@ -54,7 +54,8 @@ def wait_for_update(process: subprocess.Popen[str], update: int) -> None:
         # Nine seconds. Shorter: the same signal, where no process imports torch.
         pytest.param(signal.SIGINT, "eager", marks=pytest.mark.nightly),
         (signal.SIGTERM, "fused"),
-        (signal.SIGHUP, "fused"),
+        # Shorter: the other signals.
+        pytest.param(signal.SIGHUP, "fused", marks=pytest.mark.nightly),
     ],
 )
 def test_an_interrupt_writes_a_checkpoint_and_leaves_nothing_running(
@@ -88,7 +89,15 @@ def test_signals_that_are_ignored_at_the_start_change_nothing_and_sigterm_ends_t
     assert load_checkpoint(find_checkpoint(folder)).manifest["update"] >= 40
 
 
-@pytest.mark.parametrize("moment", ["*", "*/config.toml", "*/metrics.jsonl"])
+# Shorter: between the other two moments.
+@pytest.mark.parametrize(
+    "moment",
+    [
+        pytest.param("*", marks=pytest.mark.nightly),
+        "*/config.toml",
+        pytest.param("*/metrics.jsonl", marks=pytest.mark.nightly),
+    ],
+)
 def test_an_interrupt_at_the_beginning_leaves_a_run_that_can_go_on_or_nothing(tmp_path, moment: str) -> None:
     run = endless(tmp_path)
     while not list(tmp_path.glob(moment)):

@@ -44,11 +44,11 @@ def trained(tmp_path, **settings):
     "settings",
     [
         {"normalize_obs": True},
-        {"model": "resnet+lstm", "memory_size": 8, "layer_norm": True},
         {"model": "mlp", "init": "he"},
-        # Five seconds. Shorter: the others see the same image.
+        # Five seconds each and more. Shorter: the others see the same image.
+        pytest.param({"model": "resnet+lstm", "memory_size": 8, "layer_norm": True}, marks=pytest.mark.nightly),
         pytest.param({"algo": "a2c", "runtime": "local"}, marks=pytest.mark.nightly),
-        {"algo": "dqn", "min_rows": 32, "num_steps": 4},
+        pytest.param({"algo": "dqn", "min_rows": 32, "num_steps": 4}, marks=pytest.mark.nightly),
     ],
 )
 def test_an_image_beside_a_vector_from_training_to_its_policy(tmp_path, settings) -> None:
@@ -111,6 +111,7 @@ def test_a_setting_that_a_table_decides_is_to_be_taken_out_of_an_old_config(tmp_
     assert penstock.resume(done.run_folder, timesteps=128, quiet=True).steps == 128
 
 
+@pytest.mark.nightly  # Six seconds. Shorter: ``tests/algorithms/test_devices.py`` takes steps of SAC on such images.
 def test_soft_actor_critics_see_images_too(tmp_path) -> None:
     settings = {"algo": "sac", "env": "tests.environments:SteeredEyeEnv", "min_rows": 32, "mini_batch_size": 8}
     assert trained(tmp_path, **settings, num_steps=4).steps == 64
@@ -124,14 +125,9 @@ def replayed(log_dir, turns, **settings):
 OWN = {"env": "CartPole-v1", "backend": "eager"}
 
 
-@pytest.mark.parametrize(
-    ("name", "runtime"),
-    [
-        # Ten seconds. Shorter: the other one is resumed, too, and this one is served below.
-        pytest.param("nets:make_policy", "local", marks=pytest.mark.nightly),
-        ("remembering:Remembering", "inline"),
-    ],
-)
+# Ten seconds each. Shorter: ``test_memory.py`` resumes policies with a memory, and own modules are served below.
+@pytest.mark.nightly
+@pytest.mark.parametrize(("name", "runtime"), [("nets:make_policy", "local"), ("remembering:Remembering", "inline")])
 def test_a_module_of_ones_own_resumed_equals_uninterrupted(tmp_path, name, runtime) -> None:
     settings = {**OWN, "model": f"examples.own_network.{name}"}
     whole = train(tmp_path / "whole", 4, **settings)

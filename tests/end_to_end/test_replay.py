@@ -67,8 +67,8 @@ def longer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("runtime", "workers"),
-    # Five seconds with torch. Shorter: two processes step environments as well.
-    [("inline", 4), pytest.param("local", 1, marks=pytest.mark.nightly), ("local", 2)],
+    # Five seconds each with torch. Shorter: two processes step environments as well.
+    [*(pytest.param(*one, marks=pytest.mark.nightly) for one in (("inline", 4), ("local", 1))), ("local", 2)],
 )
 def test_runtime_and_workers_do_not_change_a_bit(tmp_path, whole, backend: str, runtime: str, workers: int) -> None:
     result = train(tmp_path, 20, runtime=runtime, num_workers=workers, backend=backend)
@@ -76,9 +76,9 @@ def test_runtime_and_workers_do_not_change_a_bit(tmp_path, whole, backend: str, 
     assert fingerprint(result) == whole
 
 
-# Shorter: before the first gradient step, and once the ring has gone round.
+# Shorter: before the first gradient step, and once the ring has gone round; with other processes than before.
 @pytest.mark.parametrize("turns", [1, pytest.param(4, marks=pytest.mark.nightly), 11])
-@pytest.mark.parametrize(("before", "after"), [(2, 2), (1, 4)])
+@pytest.mark.parametrize(("before", "after"), [pytest.param(2, 2, marks=pytest.mark.nightly), (1, 4)])
 def test_resumed_equals_uninterrupted(tmp_path, whole, backend: str, turns: int, before: int, after: int) -> None:
     first = train(tmp_path, turns, num_workers=before, backend=backend)
     config = first.run_folder / "config.toml"

@@ -90,9 +90,11 @@ def test_on_several_processes_too(tmp_path: Path, whole: dict[str, str]) -> None
     assert answer(train(tmp_path, 20, runtime="local", num_workers=2).run_folder) == whole
 
 
-# Shorter: once the ring has gone round.
+# Shorter: once the ring has gone round; with more processes than before.
 @pytest.mark.parametrize("turns", [pytest.param(4, marks=pytest.mark.nightly), 11])
-@pytest.mark.parametrize(("before", "after"), [(2, 2), (1, 4), (4, 1)])
+@pytest.mark.parametrize(
+    ("before", "after"), [(1, 4), *(pytest.param(*one, marks=pytest.mark.nightly) for one in ((2, 2), (4, 1)))]
+)
 def test_a_run_that_ended_in_order_is_resumed_exactly(
     tmp_path: Path, whole: dict[str, str], turns: int, before: int, after: int
 ) -> None:

@@ -55,7 +55,13 @@ starter.join()
 
 @pytest.mark.parametrize(
     ("source", "how"),
-    [(OWN_CLASS, "-c"), (OWN_CLASS, "stdin"), (NOTEBOOK, "-c"), (ENDED_THREAD, "script")],
+    # Shorter: a notebook is the hardest of them.
+    [
+        pytest.param(OWN_CLASS, "-c", marks=pytest.mark.nightly),
+        pytest.param(OWN_CLASS, "stdin", marks=pytest.mark.nightly),
+        (NOTEBOOK, "-c"),
+        (ENDED_THREAD, "script"),
+    ],
     ids=["python -c", "stdin", "notebook", "ended thread"],
 )
 def test_it_trains_once(tmp_path: Path, source: str, how: str) -> None:

@@ -109,8 +109,11 @@ def test_a_table_of_another_layout_or_a_damaged_one_is_refused(first, tmp_path):
     [
         {},
         {"prioritised": True},
-        # All rows of a minibatch are demonstrations.
-        {"runtime": "local", "num_workers": 2, "learners": 2, "demonstration_share": 1.0},
+        # All rows of a minibatch are demonstrations. Six seconds. Shorter: the others.
+        pytest.param(
+            {"runtime": "local", "num_workers": 2, "learners": 2, "demonstration_share": 1.0},
+            marks=pytest.mark.nightly,
+        ),
         {"algo": "apex", "num_steps": 4},
     ],
 )

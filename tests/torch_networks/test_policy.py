@@ -67,11 +67,11 @@ def test_an_image_policy_reads_its_value_from_the_last_output():
 
 
 def test_an_image_policy_in_bfloat16_says_nearly_the_same_and_gives_float32():
-    image = Box((4, 84, 84), "uint8", (0.0,), (255.0,))
+    image = Box((4, 36, 36), "uint8", (0.0,), (255.0,))
     graph = actor_critic(Spaces((("obs", image),), Discrete(6)), BODY, 0.0, normalize_obs=False, normalize_value=False)
     published = {"actor": torch.from_numpy(graph.actor.initial(np.random.default_rng(0)))}
     published["actor"][-512 * 7 - 7 :] *= 100.0
-    pixels = torch.randint(0, 256, (16, 4, 84, 84), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    pixels = torch.randint(0, 256, (16, 4, 36, 36), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     exact, rounded = (Policy(graph, precision)(published, {"obs": pixels}) for precision in ("float32", "bfloat16"))
     assert rounded.value.dtype == rounded.distribution.logits.dtype == torch.float32
     spread = exact.distribution.logits.std()

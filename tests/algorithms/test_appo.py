@@ -9,6 +9,7 @@ from penstock.algorithms.appo import learn
 from penstock.algorithms.appo.spec import APPOConfig, spec
 from penstock.algorithms.ppo import learn as ppo
 from penstock.algorithms.ppo import spec as ppo_spec
+from penstock.ops.losses import mean_by
 from penstock.updates.eager import EagerUpdater
 from tests.algorithms.loop import Identity, Target, allocate, collect
 
@@ -93,8 +94,40 @@ def test_an_update_takes_its_targets_from_the_state_at_its_beginning():
     updater.begin([0], 0.0)
     expected = algorithm.targets({}, judged(algorithm, arrays, state))
     found = updater._batch.rollout(0)
-    for name in ("advantage", "target", "proximal_log_prob"):
+    for name in ("advantage", "importance", "target", "proximal_log_prob"):
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-5, atol=1e-6)
+
+
+def test_advantages_are_normalised_before_they_are_weighed():
+    """By hand: advantages of 1, 2, 3 and 6 have the mean 3 and the deviation sqrt(3.5)."""
+    algorithm = learn.build(Target.spaces, APPOConfig(**SMALL))
+    rows = {"advantage": torch.tensor([1.0, 2.0, 3.0, 6.0]), "importance": torch.tensor([0.0, 0.5, 1.0, 1.0])}
+    found = algorithm.whole(rows, mean_by(torch.ones(4)))["advantage"]
+    assert found.tolist() == pytest.approx([0.0, -0.5 / 3.5**0.5, 0.0, 3.0 / 3.5**0.5], abs=1e-6)
+
+
+def test_a_row_that_the_policy_would_never_choose_moves_it_nowhere():
+    """The gradient of its log-probability is the largest of all."""
+    task, config = Target(), APPOConfig(**SMALL)
+    algorithm, arrays, state = filled(task, config)
+    rollout = judged(algorithm, arrays, state)
+    # Another policy chose this action, as if by chance: far away from where the current one aims.
+    rollout["action"][3, 0] = 50.0
+    again = judged(algorithm, {name: values[None] for name, values in rollout.items()}, state)
+    found = algorithm.targets({}, again)
+    assert found["importance"][3, 0] == 0.0
+    assert np.isfinite(found["advantage"]).all()
+    tensors = {name: torch.from_numpy(values) for name, values in state.items()}
+    fields = {**{name: values[:-1] for name, values in again.items() if values.ndim > 1}, **found}
+    rows = {name: torch.from_numpy(values[:, 0]) for name, values in fields.items() if len(values) == 12}
+    rows["weight"] = torch.ones(12)
+    rows |= algorithm.whole(rows, mean_by(rows["weight"]))
+    with_it = algorithm.phases[0].gradients(tensors, rows, {}).gradients["actor"]
+    # It is as if the row had any other action.
+    for name in ("action", "proximal_log_prob"):
+        rows[name] = rows[name].clone()
+        rows[name][3] = rows[name][2]
+    torch.testing.assert_close(algorithm.phases[0].gradients(tensors, rows, {}).gradients["actor"], with_it)
 
 
 @pytest.mark.parametrize("model", ["lstm", "gru"])

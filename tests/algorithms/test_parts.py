@@ -18,7 +18,9 @@ WEIGHT = torch.tensor([1.0] * 16 + [1.0, 1.0] + [0.0] * 6, dtype=torch.float64)
 def stream_rows(spaces, spec):
     """Rows as a stream gives them, with targets."""
     generator = torch.Generator().manual_seed(3)
-    rows = {name: random(generator, SIZE) for name in ("log_prob", "proximal_log_prob", "advantage", "target")}
+    rows = {
+        name: random(generator, SIZE) for name in ("log_prob", "proximal_log_prob", "advantage", "importance", "target")
+    }
     rows["obs"] = random(generator, SIZE, 3)
     rows["action"] = random(generator, SIZE, 2) if spaces is CONTINUOUS else torch.arange(SIZE) % 3
     return {name: rows[name] for name in spec.minibatch}
@@ -71,11 +73,13 @@ def test_advantages_are_normalised_over_the_rows_that_count(name):
     """By hand: 1, 3 and 5 have the mean 3 and the deviation sqrt(8/3); the row of weight 0 counts for neither."""
     found = find_algorithm(name)
     rows = {"advantage": torch.tensor([1.0, 3.0, 5.0, 99.0]), "weight": torch.tensor([1.0, 1.0, 1.0, 0.0])}
+    # APPO's are weighed behind that.
+    rows["importance"] = torch.ones(4)
     changed = load(found.learn)(DISCRETE, found.config(normalize_advantage=True)).whole(rows, mean_by(rows["weight"]))
     assert set(changed) == {"advantage"}
     assert changed["advantage"][:3].tolist() == pytest.approx([-2 / (8 / 3) ** 0.5, 0.0, 2 / (8 / 3) ** 0.5])
     plain = load(found.learn)(DISCRETE, found.config(normalize_advantage=False))
-    assert plain.whole(rows, mean_by(rows["weight"])) == {}
+    assert {**rows, **plain.whole(rows, mean_by(rows["weight"]))}["advantage"].tolist() == [1.0, 3.0, 5.0, 99.0]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +93,7 @@ def test_parts_of_whole_lanes_average_to_the_minibatch_by_the_rows_that_count(al
     spec, built = load(found.spec)(DISCRETE, config), load(found.learn)(DISCRETE, config)
     assert spec.unit == "lane"
     generator = torch.Generator().manual_seed(3)
-    per_row = ("advantage", "target", "proximal_log_prob", "bootstrap", "size")
+    per_row = ("advantage", "importance", "target", "proximal_log_prob", "bootstrap", "size")
     rows = {name: random(generator, lanes, steps) for name in per_row}
     rows |= {name: torch.rand(lanes, steps + 1, generator=generator) < 0.1 for name in ("terminated", "truncated")}
     rows["reward"] = random(generator, lanes, steps + 1)

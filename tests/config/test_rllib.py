@@ -93,6 +93,8 @@ def test_a_file_of_our_own_has_no_note(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ('batch_mode = "complete_episodes"\n', "batch_mode complete_episodes has no counterpart"),
+        ("kl_coeff = 0.2\n", "kl_coeff of RLlib has no counterpart: .*; leave it out"),
+        ("vf_clip_param = 10.0\n", "vf_clip_param of RLlib has no counterpart: .*; leave it out"),
         ("num_env_runners = 2\nnum_workers = 2\n", "which is given as well"),
         ("num_envs_per_worker = 2\nnum_envs_per_env_runner = 2\n", "num_envs here, which is given as well"),
         ("num_env_runners = 3\ntrain_batch_size = 100\n", "no multiple of the 3 lanes"),

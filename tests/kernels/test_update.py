@@ -41,7 +41,7 @@ def minibatches(count, size, seed=0):
 
 
 def packed(graph, state, rows, config, level=None):
-    update = ActorCriticUpdate(layout_of(graph), loss_of(config), ROWS, level)
+    update = ActorCriticUpdate(layout_of(graph), loss_of(config), ROWS, level, weighed="importance" in rows)
     update.pack(state, rows, 0, ROWS)
     return update
 
@@ -63,6 +63,7 @@ def autograd(graph, state, rows, indices, weights, config):
         minibatch = {name: torch.tensor(wide(values[chosen])) for name, values in rows.items()}
         minibatch["weight"] = torch.tensor(wide(weight))
         minibatch |= learn.whole(config.normalize_advantage, minibatch, mean_by(minibatch["weight"]))
+        minibatch["advantage"] = minibatch["advantage"] * minibatch.get("importance", 1.0)
         found = learn.gradients(graph, config, partial(module.loss, policy, config), tensors, minibatch, {})
         tensors = tensors | dict(learn.update(graph, config, tensors, found.gradients))
         seen.append({name: float(value) for name, value in found.metrics.items()})
@@ -81,6 +82,29 @@ def test_agrees_with_float64_autograd(name, level):
     agree(after, expected, graph)
     assert after["adam_step"] == 14
     same_metrics(metrics, means)
+
+
+@pytest.mark.parametrize("level", levels())
+@pytest.mark.parametrize("normalized", [True, False])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_rows_are_weighed_once_their_advantages_are_normalised(name, normalized, level):
+    graph, config = GRAPHS[name], PPOConfig(lr=1e-3, normalize_advantage=normalized)
+    state, rows = batch(graph)
+    rows["importance"] = np.random.default_rng(3).uniform(0.0, 2.0, ROWS).astype(np.float32)
+    indices, weights = minibatches(4, 64)
+    after, metrics = updated(graph, state, rows, indices, weights, config, level=level)
+    expected, means = autograd(graph, state, rows, indices, weights, config)
+    agree(after, expected, graph)
+    same_metrics(metrics, means)
+
+
+def test_weights_of_importance_are_given_if_and_only_if_rows_are_weighed():
+    graph = GRAPHS["categorical"]
+    state, rows = batch(graph)
+    update = ActorCriticUpdate(layout_of(graph), loss_of(PPOConfig()), ROWS, weighed=True)
+    update._weighed = False
+    with pytest.raises(ValueError, match="weights of importance if, and only if, the loss takes them"):
+        update.pack(state, rows, 0, ROWS)
 
 
 @pytest.mark.parametrize("level", levels())

@@ -15,9 +15,14 @@ from penstock.tune.trial import TrialRun
 SMALL = {"env": "CartPole-v1", "num_steps": 32, "num_workers": 1, "save_interval": 2, "eval_episodes": 2, "epochs": 1}
 
 
-def test_a_trial_is_followed_to_its_end(tmp_path: Path):
-    trial = TrialRun(tmp_path / "a")
-    trial.train(from_mapping({**SMALL, "timesteps": 512}))
+def test_a_trial_is_followed_to_its_end_with_modules_of_the_folder_in_which_the_user_is(tmp_path: Path):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "env_of_a_trial.py").write_text(
+        "import gymnasium\n\ndef make():\n    return gymnasium.make('CartPole-v1')\n"
+    )
+    trial = TrialRun(tmp_path / "a", mine)
+    trial.train(from_mapping({**SMALL, "env": "env_of_a_trial:make", "timesteps": 512}))
     found = [trial.wait()]
     while not found[-1]["done"]:
         found.append(trial.wait())
@@ -28,7 +33,7 @@ def test_a_trial_is_followed_to_its_end(tmp_path: Path):
 
 
 def test_a_trial_goes_on_as_a_changed_copy_of_another_one(tmp_path: Path):
-    strong, weak = TrialRun(tmp_path / "strong"), TrialRun(tmp_path / "weak")
+    strong, weak = TrialRun(tmp_path / "strong", Path.cwd()), TrialRun(tmp_path / "weak", Path.cwd())
     strong.train(from_mapping({**SMALL, "timesteps": 10_000_000}))
     copies = tmp_path / "copies"
     while not strong.checkpoint(copies):
@@ -52,7 +57,7 @@ def test_a_trial_goes_on_as_a_changed_copy_of_another_one(tmp_path: Path):
 
 
 def test_a_trial_is_stopped_in_order_although_ray_blocks_sigint(tmp_path: Path):
-    trial = TrialRun(tmp_path / "a")
+    trial = TrialRun(tmp_path / "a", Path.cwd())
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         trial.train(from_mapping({**SMALL, "timesteps": 10_000_000, "save_interval": 100_000}))
@@ -65,7 +70,7 @@ def test_a_trial_is_stopped_in_order_although_ray_blocks_sigint(tmp_path: Path):
 
 
 def test_a_run_that_fails_says_why(tmp_path: Path):
-    trial = TrialRun(tmp_path / "a")
+    trial = TrialRun(tmp_path / "a", Path.cwd())
     trial.train(from_mapping({**SMALL, "env": "Nothing-v0"}))
     with pytest.raises(PenstockError, match=r"the run of this trial failed: penstock: error: .*Nothing"):
         trial.wait()

@@ -38,17 +38,19 @@ Graph graph_of(const Encodings& encoding, const Layers& actor, const Layers& cri
 }
 
 Loss loss_of(std::optional<double> clip_param, double value_coef, double entropy_coef, double max_grad_norm,
-             bool clip_apart, bool normalize_advantage, const OptimizerTuple& optimizer) {
+             bool clip_apart, bool normalize_advantage, const OptimizerTuple& optimizer, bool weighed) {
     return {clip_param.value_or(0.0), value_coef, entropy_coef, max_grad_norm, clip_apart, optimizer_of(optimizer),
-            normalize_advantage, clip_param.has_value()};
+            normalize_advantage, clip_param.has_value(), weighed};
 }
 
 void init_update(Update* self, const Encodings& encoding, const Layers& actor, const Layers& critic, bool gaussian,
                  std::int32_t size, bool normalize_obs, bool normalize_value, std::optional<double> clip_param,
                  double value_coef, double entropy_coef, double max_grad_norm, bool clip_apart, bool normalize_advantage,
-                 const OptimizerTuple& optimizer, std::int64_t rows, const std::optional<std::string>& level_name) {
+                 const OptimizerTuple& optimizer, std::int64_t rows, const std::optional<std::string>& level_name,
+                 bool weighed) {
     new (self) Update(graph_of(encoding, actor, critic, gaussian, size, normalize_obs, normalize_value),
-                      loss_of(clip_param, value_coef, entropy_coef, max_grad_norm, clip_apart, normalize_advantage, optimizer),
+                      loss_of(clip_param, value_coef, entropy_coef, max_grad_norm, clip_apart, normalize_advantage, optimizer,
+                              weighed),
                       rows, level_or_best(level_name));
 }
 
@@ -60,7 +62,7 @@ void init_corrected(CorrectedUpdate* self, const Encodings& encoding, const Laye
     const auto& [steps, stride, gamma, gae_lambda, rho_bar, c_bar, reward_limit] = lanes;
     new (self) CorrectedUpdate(
         graph_of(encoding, actor, critic, gaussian, size, normalize_obs, normalize_value),
-        loss_of(clip_param, value_coef, entropy_coef, max_grad_norm, clip_apart, normalize_advantage, optimizer),
+        loss_of(clip_param, value_coef, entropy_coef, max_grad_norm, clip_apart, normalize_advantage, optimizer, false),
         {steps, stride, gamma, gae_lambda, rho_bar, c_bar, reward_limit}, rows, level_or_best(level_name));
 }
 
@@ -80,15 +82,18 @@ void check_range(const Update& self, std::int64_t first, std::int64_t count) {
 
 void pack_rows(Update& self, const std::vector<Readable>& obs, const Readable& action, const Line<const float>& log_prob,
                const Line<const float>& advantage, const Line<const float>& target, std::int64_t first,
-               std::int64_t count, const Moments& obs_mean, const Moments& obs_var, double value_mean, double value_var) {
+               std::int64_t count, const Moments& obs_mean, const Moments& obs_var, double value_mean, double value_var,
+               const std::optional<Line<const float>>& importance) {
     const Head& head = self.graph().head;
     const std::int64_t rows = self.rows();
+    require(importance.has_value() == self.loss().weighed, "rows have weights of importance if, and only if, the loss takes them");
     const std::vector<Rows> fields = encoded_rows(obs, self.graph().encoding, rows);
     const Rows acted = rows_of(log_prob, rows, 1, "log_prob");
     check_range(self, first, count);
     // The plain policy gradient has no ratio to the policy that acted.
     self.pack({fields.data(), action_rows(action, head.gaussian(), head.size, rows), self.loss().clipped ? acted : Rows{},
-               rows_of(advantage, rows, 1, "advantage"), rows_of(target, rows, 1, "target")},
+               rows_of(advantage, rows, 1, "advantage"), rows_of(target, rows, 1, "target"),
+               importance ? rows_of(*importance, rows, 1, "importance") : Rows{}},
               statistics_of(self, obs_mean, obs_var, value_mean, value_var), first, count);
 }
 
@@ -204,9 +209,9 @@ void bind_update(nb::module_& module) {
         .def("__init__", &init_update, "encoding"_a, "actor"_a, "critic"_a, "gaussian"_a, "size"_a, "normalize_obs"_a,
              "normalize_value"_a, "clip_param"_a.none(), "value_coef"_a, "entropy_coef"_a, "max_grad_norm"_a,
              "clip_apart"_a,
-             "normalize_advantage"_a, "optimizer"_a, "rows"_a, "level"_a = nb::none())
+             "normalize_advantage"_a, "optimizer"_a, "rows"_a, "level"_a = nb::none(), "weighed"_a = false)
         .def("pack", &pack_rows, "obs"_a, "action"_a, "log_prob"_a, "advantage"_a, "target"_a, "first"_a, "count"_a,
-             "obs_mean"_a.none(), "obs_var"_a.none(), "value_mean"_a, "value_var"_a)
+             "obs_mean"_a.none(), "obs_var"_a.none(), "value_mean"_a, "value_var"_a, "importance"_a = nb::none())
         .def("run", &run_update, array("actor"), array("critic"), "indices"_a, "weights"_a, "step"_a, "lr"_a, "threads"_a)
         .def("find", &find_gradients, "actor"_a, "critic"_a, "indices"_a, "weights"_a, "whole"_a.none(), array("actor_gradient"),
              array("critic_gradient"), "threads"_a)

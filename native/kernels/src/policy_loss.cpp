@@ -61,10 +61,13 @@ void PolicyLoss::normalise(const Sample& rows, const std::optional<AdvantageMome
     const std::size_t count = rows.records.size();
     advantages_.resize(count);
     for (std::size_t i = 0; i < count; ++i) advantages_[i] = rows.records[i][columns_.advantage];
-    if (!loss_.normalize_advantage) return;
-    const AdvantageMoments by = whole ? *whole : moments(rows);
-    const double scale = 1.0 / (by.deviation + 1e-8);
-    for (float& advantage : advantages_) advantage = static_cast<float>((advantage - by.mean) * scale);
+    if (loss_.normalize_advantage) {
+        const AdvantageMoments by = whole ? *whole : moments(rows);
+        const double scale = 1.0 / (by.deviation + 1e-8);
+        for (float& advantage : advantages_) advantage = static_cast<float>((advantage - by.mean) * scale);
+    }
+    if (!loss_.weighed) return;
+    for (std::size_t i = 0; i < count; ++i) advantages_[i] *= rows.records[i][columns_.importance];
 }
 
 AdvantageMoments PolicyLoss::moments(const Sample& rows) const {

@@ -23,6 +23,7 @@ struct Loss {
     Optimizer optimizer;
     bool normalize_advantage;
     bool clipped = true;  // false: the plain policy gradient; the records' log-probabilities must be 0
+    bool weighed = false;  // true: normalised advantages are multiplied by the rows' own weights of importance
 };
 
 // Sums over minibatches.

@@ -11,18 +11,19 @@ namespace {
 // A record begins at a multiple of half a cache line, so that a small one touches one line.
 constexpr std::int32_t kRecordStep = 8;
 
-Records::Columns columns_of(const Graph& graph) {
+Records::Columns columns_of(const Graph& graph, bool weighed) {
     std::int32_t features = 0;
     for (const Encoding& part : graph.encoding) features += part.size;
     const std::int32_t actions = graph.head.gaussian() ? graph.head.size : 1;
     const std::int32_t end = features + actions + 3;
-    return {features, features + actions, features + actions + 1, features + actions + 2, round_up(end, kRecordStep)};
+    const std::int32_t size = round_up(end + (weighed ? 1 : 0), kRecordStep);
+    return {features, features + actions, features + actions + 1, features + actions + 2, weighed ? end : 0, size};
 }
 
 }  // namespace
 
-Records::Records(const Graph& graph, std::int64_t rows)
-    : graph_(graph), encoder_(graph.encoding, graph.normalize_obs), columns_(columns_of(graph)), rows_(rows),
+Records::Records(const Graph& graph, std::int64_t rows, bool weighed)
+    : graph_(graph), encoder_(graph.encoding, graph.normalize_obs), columns_(columns_of(graph, weighed)), rows_(rows),
       records_(static_cast<std::size_t>(rows * columns_.size)) {}
 
 void Records::pack(const Fields& fields, const Statistics& statistics, std::int64_t first, std::int64_t count) {
@@ -39,6 +40,7 @@ void Records::pack(const Fields& fields, const Statistics& statistics, std::int6
                 std::clamp<std::int64_t>(fields.action.at<std::int64_t>(row), 0, graph_.head.size - 1));
         record[columns_.log_prob] = fields.log_prob ? fields.log_prob.at<float>(row) : 0.0F;
         record[columns_.advantage] = fields.advantage ? fields.advantage.at<float>(row) : 0.0F;
+        if (columns_.importance) record[columns_.importance] = fields.importance.at<float>(row);
         const float target = fields.target ? fields.target.at<float>(row) : 0.0F;
         record[columns_.target] = graph_.normalize_value ? static_cast<float>((target - statistics.value_mean) * scale) : target;
     }

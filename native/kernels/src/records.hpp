@@ -23,6 +23,7 @@ struct Minibatches {
 struct Fields {
     const Rows* obs;
     Rows action, log_prob, advantage, target;
+    Rows importance{};
 };
 
 // The working memory of one thread for one minibatch.
@@ -50,10 +51,12 @@ class Records {
 public:
     // The columns behind the encoded features in a record.
     struct Columns {
-        std::int32_t action, log_prob, advantage, target, size;
+        std::int32_t action, log_prob, advantage, target;
+        std::int32_t importance;  // 0: the records have no such column
+        std::int32_t size;
     };
 
-    Records(const Graph& graph, std::int64_t rows);
+    Records(const Graph& graph, std::int64_t rows, bool weighed);
 
     std::int64_t rows() const { return rows_; }
     std::size_t statistics() const { return encoder_.statistics(); }

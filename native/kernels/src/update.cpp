@@ -18,7 +18,7 @@ std::size_t chunk_floats(std::int32_t columns) {
 
 Update::Update(const Graph& graph, const Loss& loss, std::int64_t rows, const Level& level)
     : graph_(graph), loss_(loss), actor_(graph.actor, graph.head.gaussian() ? graph.head.size : 0, level),
-      critic_(graph.critic, 0, level), records_(graph, rows),
+      critic_(graph.critic, 0, level), records_(graph, rows, loss.weighed),
       policy_loss_(graph.head, loss, records_.columns(), actor_.output_stride(), level, metrics_),
       actor_features_(chunk_floats(actor_.input_stride())), critic_features_(chunk_floats(critic_.input_stride())) {}
 

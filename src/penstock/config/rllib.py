@@ -35,9 +35,16 @@ _NOT_USED = {
     "num_gpus_per_learner": _GPUS,
     "remote_worker_envs": _PROCESSES,
     "remote_env_runner_envs": _PROCESSES,
+    "framework": "an update runs natively or on torch, as --backend says",
 }
 """Name -> why this setting changes nothing here."""
-NAMES = frozenset({*_SAME, *_LANES, *_BATCH, *_NOT_USED, "rollout_fragment_length", "batch_mode"})
+_NO_COUNTERPART = {
+    "kl_coeff": "no penalty on the divergence is in the loss; --target_kl ends the epochs of a batch",
+    "kl_target": "no penalty on the divergence is in the loss; --target_kl ends the epochs of a batch",
+    "vf_clip_param": "the loss of the value is not clipped",
+}
+"""Name -> why a run cannot be what this setting asks for."""
+NAMES = frozenset({*_SAME, *_LANES, *_BATCH, *_NOT_USED, *_NO_COUNTERPART, "rollout_fragment_length", "batch_mode"})
 """All names of RLlib that are understood."""
 
 
@@ -65,6 +72,8 @@ def renamed(given: Mapping[str, Any], known: Collection[str]) -> Renamed:
     theirs = {name: value for name, value in given.items() if name in NAMES and name not in known}
     if not theirs:
         return Renamed({}, frozenset(), "")
+    for name in sorted(theirs.keys() & _NO_COUNTERPART.keys()):
+        raise ConfigError(f"{name} of RLlib has no counterpart: {_NO_COUNTERPART[name]}; leave it out")
     values: dict[str, Any] = {}
     said: list[str] = []
 

@@ -194,6 +194,7 @@ class Update(_Runs):
         optimizer: tuple[str, float, float, float],
         rows: int,
         level: str | None = None,
+        weighed: bool = False,
     ) -> None: ...
     def pack(
         self,
@@ -208,6 +209,7 @@ class Update(_Runs):
         obs_var: Array | None,
         value_mean: float,
         value_var: float,
+        importance: Array | None = None,
     ) -> None: ...
 
 class CorrectedUpdate(_Runs):

@@ -191,21 +191,26 @@ class ActorCriticUpdate(_StreamUpdate):
         loss: the loss and the optimizer's numbers.
         rows: number of flat rows in a batch.
         level: instruction-set level; ``None``: the fastest of this processor.
+        weighed: each row has a weight ``importance``, by which its normalised advantage is multiplied.
 
     Raises:
         ValueError: the policy has no critic network, or the optimizer's epsilon is too small.
     """
 
-    def __init__(self, layout: PolicyLayout, loss: ActorCriticLoss, rows: int, level: str | None = None) -> None:
+    def __init__(
+        self, layout: PolicyLayout, loss: ActorCriticLoss, rows: int, level: str | None = None, *, weighed: bool = False
+    ) -> None:
         super().__init__(layout, loss)
-        self._update: _native.Update = _native.Update(*self._graph, *loss, rows, level)
+        self._weighed = weighed
+        self._update: _native.Update = _native.Update(*self._graph, *loss, rows, level, weighed)
 
     def pack(self, state: Mapping[str, Array], rows: Mapping[str, Array], first: int, count: int) -> None:
         """Copy rows ``first .. first + count - 1`` into records, one for each row. Minibatches are gathered from them.
 
         Args:
             state: holds the running statistics if the policy normalises.
-            rows: observation fields, ``action``, ``log_prob``, ``advantage`` and ``target``: ``[rows, ...]``.
+            rows: observation fields, ``action``, ``log_prob``, ``advantage`` and ``target``: ``[rows, ...]``; also
+                ``importance`` if rows are weighed.
             first: first flat row.
             count: number of rows. Rows that are not valid may hold anything.
         """
@@ -218,6 +223,7 @@ class ActorCriticUpdate(_StreamUpdate):
             first,
             count,
             *self._statistics(state),
+            rows["importance"] if self._weighed else None,
         )
 
 

@@ -33,10 +33,13 @@ class TrialRun:
 
     Args:
         folder: of the trial; its run folder is made in it.
+        started_in: the folder in which the user typed the command. The run starts there, where there is such a folder:
+            that is where modules of the user's own are. Ray Tune has gone to another folder.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, started_in: Path) -> None:
         self._folder = folder
+        self._started_in = started_in if started_in.is_dir() else None
         self._process: subprocess.Popen[bytes] | None = None
         self._seen = -1
         self._resumed: Path | None = None
@@ -71,6 +74,7 @@ class TrialRun:
                 stderr=output,
                 # Ctrl-C at a terminal must not end it before Tune decides what becomes of it.
                 start_new_session=True,
+                cwd=self._started_in,
             )
 
     def wait(self) -> dict[str, float]:

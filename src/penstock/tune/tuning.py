@@ -144,12 +144,13 @@ def trainable(config: Config, folder: Path) -> type:
     Returns:
         A `ray.tune.Trainable`. It reports ``return``, ``steps`` and ``update``, and ``evaluation`` at the end.
     """
+    started_in = Path.cwd()
 
     class Run(ray.tune.Trainable):  # type: ignore[misc]
         """One run."""
 
         def setup(self, settings: dict[str, Any]) -> None:
-            self._trial = TrialRun(folder / self.trial_id)
+            self._trial = TrialRun(folder / self.trial_id, started_in)
             self._settings = dict(settings)
             self._begun = False
 

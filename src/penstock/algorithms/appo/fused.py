@@ -29,7 +29,7 @@ def build(spaces: Spaces, config: APPOConfig) -> Fused:
     graph = policy_graph(spaces, config)
 
     def update(shape: StreamShape, threads: int) -> ScheduledUpdate:
-        kernel = ActorCriticUpdate(layout_of(graph), objective(config), shape.rows)
+        kernel = ActorCriticUpdate(layout_of(graph), objective(config), shape.rows, weighed=True)
         work = parameters_of(graph)
         return ProximalUpdate(kernel, config, Pace(threads), work, normalizes=config.normalize_advantage)
 

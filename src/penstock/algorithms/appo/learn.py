@@ -1,7 +1,7 @@
 """APPO: PPO's clipped surrogate on rollouts of older policies, corrected by V-trace.
 
-    L(theta) = E[ min(r A, clip(r, 1 - eps, 1 + eps) A) ],   r = pi_theta(a | s) / pi_prox(a | s)
-    A        = rho (r + gamma v' - V(s)),   rho = min(rho_bar, pi_prox(a | s) / mu(a | s))
+    L(theta) = E[ rho min(r A, clip(r, 1 - eps, 1 + eps) A) ],   r = pi_theta(a | s) / pi_prox(a | s)
+    A        = r + gamma v' - V(s), normalised,   rho = min(rho_bar, pi_prox(a | s) / mu(a | s))
 
 Three policies take part. mu acted. pi_prox is the learner's policy when it begins to learn from the batch: it plays the
 part of the target network of IMPACT (Luo et al. 2020, https://arxiv.org/abs/1912.00167). pi_theta is being learned, and
@@ -17,7 +17,7 @@ APPO adds a KL penalty to the loss, and so does IMPACT. Here each batch has its 
 Functions here know no process, environment, loop or device.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from torch import Tensor
@@ -27,6 +27,7 @@ from penstock.algorithms.appo.rollouts import corrected
 from penstock.algorithms.appo.spec import APPOConfig, init_state
 from penstock.algorithms.ppo import learn as ppo
 from penstock.algorithms.ppo.spec import policy_graph
+from penstock.ops.losses import Mean
 from penstock.torch_networks.policy import Policy, denormalised_value
 from penstock.types import Array, Arrays, Spaces
 
@@ -44,6 +45,7 @@ def build(spaces: Spaces, config: APPOConfig) -> Algorithm:
         init_state=partial(init_state, spaces, config),
         judge=partial(judge, policy),
         targets=partial(targets, config),
+        whole=partial(whole, plain.whole),
         phases=(phase._replace(gradients=partial(gradients, phase)),),
     )
 
@@ -74,6 +76,12 @@ def targets(config: APPOConfig, state: Mapping[str, Array], rollout: Mapping[str
     """Advantages, value targets and proximal log-probabilities ``[T, B]`` of one slot, from what `judge` found."""
     del state
     return corrected(config, rollout, rollout[LOG_PROB][:-1], rollout[VALUE])
+
+
+def whole(normalised: Callable[[Tensors, Mean], Tensors], minibatch: Tensors, mean: Mean) -> Tensors:
+    """The advantages of a minibatch, first ``normalised`` as PPO's, then weighed."""
+    advantage = {**minibatch, **normalised(minibatch, mean)}["advantage"]
+    return {"advantage": minibatch["importance"] * advantage}
 
 
 def gradients(phase: Phase, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:

@@ -1,9 +1,11 @@
-"""Advantages and value targets of APPO, from whole rollouts and what the current policy says of them.
+"""Advantages, their weights and value targets of APPO, from whole rollouts and what the current policy says of them.
 
 Pure functions on NumPy arrays, for all backends of the update. Imports no torch, runs no network.
 """
 
 from collections.abc import Mapping
+
+import numpy as np
 
 from penstock.algorithms.appo.spec import APPOConfig
 from penstock.ops.returns import Correction, advantages
@@ -11,9 +13,16 @@ from penstock.types import Array, Arrays
 
 __all__ = ["corrected"]
 
+LEAST = 1e-30
+"""Rows with a smaller weight count nothing; below it, what is divided by the weight would be no number."""
+
 
 def corrected(config: APPOConfig, rollout: Mapping[str, Array], log_prob: Array, value: Array) -> Arrays:
     """V-trace's advantages and value targets of one slot, and the proximal log-probabilities: ``[T, B]`` each.
+
+    V-trace multiplies an advantage by the row's weight ``rho``. Here the two come apart, as ``advantage`` and
+    ``importance``, because advantages are normalised first: a row that the current policy would never choose, with a
+    weight of 0, would otherwise get minus the mean of all, and its gradient is the largest of all.
 
     Args:
         config: the bounds and discounts.
@@ -24,5 +33,8 @@ def corrected(config: APPOConfig, rollout: Mapping[str, Array], log_prob: Array,
     if config.clip_reward:
         rollout = {**rollout, "reward": rollout["reward"].clip(-1.0, 1.0)}
     correction = Correction(log_prob - rollout["log_prob"][:-1], config.rho_bar, config.c_bar)
-    advantage, target = advantages({**rollout, "value": value}, config.gamma, config.gae_lambda, correction)
-    return {"advantage": advantage, "target": target, "proximal_log_prob": log_prob}
+    weighed, target = advantages({**rollout, "value": value}, config.gamma, config.gae_lambda, correction)
+    log_weight = np.minimum(correction.log_ratio, np.float32(np.log(config.rho_bar)))
+    importance = np.where(rollout["valid"][:-1], np.exp(log_weight), np.float32(0.0))
+    advantage = np.divide(weighed, importance, out=np.zeros_like(weighed), where=importance > LEAST)
+    return {"advantage": advantage, "importance": importance, "target": target, "proximal_log_prob": log_prob}

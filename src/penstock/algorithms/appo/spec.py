@@ -38,8 +38,8 @@ def spec(spaces: Spaces, config: APPOConfig) -> AlgorithmSpec:
     return replace(
         plain,
         topology="async_on_policy",
-        targets=(*plain.targets, ArraySpec("proximal_log_prob", (), "float32")),
-        minibatch=tuple("proximal_log_prob" if name == "log_prob" else name for name in plain.minibatch),
+        targets=(*plain.targets, *(ArraySpec(name, (), "float32") for name in ("importance", "proximal_log_prob"))),
+        minibatch=(*("proximal_log_prob" if name == "log_prob" else name for name in plain.minibatch), "importance"),
     )
 
 

@@ -45,6 +45,7 @@ def test_nodes_go_where_they_have_room(resources: str | None, learners: list[int
     [
         ("learner: {gpu: 1}", "the first learner runs on the launcher's machine, which has too little"),
         ("learner: {big: 1}", "no room for learner.1"),
+        ("env: {cpus: 1}", r"4 processes ask for it, and 0 have room; .*; did you mean cpu\?$"),
         ("env: {cpu: 3}", r"4 processes ask for it, and 1 have room; .* machine {big: 1, cpu: 2}, machine c {cpu: 4}$"),
     ],
 )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from penstock.cluster.cut import movable, movable_learners, sampled
 from penstock.cluster.shares import shares
 from penstock.config.fields import amounts_text
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, nearest
 from penstock.program.graph import NodeSpec, Program
 
 __all__ = ["HOME", "Offer", "asked_by", "env_shares", "first_places", "left_over", "rooms"]
@@ -65,7 +65,8 @@ def first_places(program: Program, offers: Sequence[Offer]) -> dict[str, int]:
     asked = program.demands.get("learner", {})
     if rooms(offers[HOME].resources, asked) < len(here):
         which = "the first learner runs" if len(here) == 1 else f"{len(here)} learners run"
-        raise _refusal(program, "learner", f"{which} on the launcher's machine, which has too little", offers)
+        why = f"{which} on the launcher's machine, which has too little: begin the run on a machine that has it"
+        raise _refusal(program, "learner", why, offers)
     found |= dict.fromkeys(here, HOME)
     # Home holds the whole table, and in it the shard of the first learner. The other shards are on other machines.
     elsewhere = sampled(program) is not None and len(offers) > 1
@@ -121,7 +122,11 @@ def _refusal(program: Program, kind: str, why: str, offers: Sequence[Offer]) -> 
     asked = program.demands[kind]
     has = [f"{offer.name} {amounts_text(_told(offer.resources, asked))}" for offer in offers[:_NAMED]]
     more = [f"{len(offers) - _NAMED} more"] if len(offers) > _NAMED else []
-    return ConfigError(f"--resources {kind}: {amounts_text(asked)}: {why}; the cluster has {', '.join(has + more)}")
+    known = sorted({name for offer in offers for name in offer.resources})
+    meant = "".join(nearest(name, known, count=1) for name in asked if name not in known)
+    return ConfigError(
+        f"--resources {kind}: {amounts_text(asked)}: {why}; the cluster has {', '.join(has + more)}{meant}"
+    )
 
 
 def _told(resources: Mapping[str, float], asked: Mapping[str, float]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Whole runs whose learner is on a GPU: every kind of learner, acting there as well, resume, playing on the CPU."""
+"""Whole runs whose learner is on a GPU: every kind of learner, acting there as well, resume, loading on the CPU."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -46,13 +46,14 @@ def learned(result: Result) -> Arrays:
 
 
 @pytest.mark.parametrize("settings", RUNS, ids=lambda settings: "-".join(map(str, settings.values())))
-def test_a_run_reaches_its_end_and_its_policy_plays_on_the_cpu(tmp_path: Path, settings: Mapping[str, object]) -> None:
+def test_a_run_reaches_its_end_and_its_policy_can_be_loaded_on_the_cpu(
+    tmp_path: Path, settings: Mapping[str, object]
+) -> None:
     result = train(tmp_path, settings)
     assert result.steps >= int(str(settings["timesteps"]))
     arrays = learned(result)
     assert all(np.isfinite(values).all() for name, values in arrays.items() if name.startswith(("actor", "critic")))
-    policy = penstock.load_policy(result.run_folder)
-    assert policy is not None
+    penstock.load_policy(result.run_folder)
 
 
 @pytest.mark.parametrize("env", ["Pendulum-v1", "tests.environments:EyeEnv"])

@@ -14,7 +14,7 @@ from penstock.types import Array, Arrays
 __all__ = ["corrected"]
 
 LEAST = 1e-30
-"""Rows with a smaller weight count nothing; below it, what is divided by the weight would be no number."""
+"""Rows with a smaller weight count nothing. Their weighed advantages may have become 0, and 0 / 0 is no number."""
 
 
 def corrected(config: APPOConfig, rollout: Mapping[str, Array], log_prob: Array, value: Array) -> Arrays:

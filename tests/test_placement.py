@@ -40,3 +40,25 @@ def test_only_what_was_measured_goes_to_a_node(monkeypatch) -> None:
     assert prepared(env="CartPole-v1").config.run.policy_placement == "node"
     for settings in ({"runtime": "inline"}, {"inference": "onnx"}):
         assert prepared(env="CartPole-v1", **settings).config.run.policy_placement == "env"
+
+
+@pytest.mark.parametrize(
+    ("settings", "place"),
+    [
+        ({"algo": "impala"}, "node"),
+        ({"algo": "impala", "num_workers": 1}, "env"),
+        ({"algo": "impala", "inference": "native"}, "env"),
+        ({"algo": "impala", "policy_placement": "env"}, "env"),
+        ({"algo": "impala", "runtime": "ray"}, "env"),
+        # The bits of a row depend on the batch in which it is answered, and that depends on time.
+        ({"algo": "ppo"}, "env"),
+        # Each environment process has a learner, and with it a context on the GPU.
+        ({"algo": "a3c"}, "env"),
+    ],
+)
+def test_on_a_gpu_a_node_answers_for_all_processes_unless_the_run_is_in_lock_step(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, object], place: str
+) -> None:
+    monkeypatch.setattr("penstock.updates.devices.check", lambda device: None)
+    run = prepared(**{"env": "CartPole-v1", "device": "cuda", "inference": "torch", "num_workers": 2, **settings})
+    assert run.config.run.policy_placement == place

@@ -123,7 +123,8 @@ class RunConfig:
     policy_placement: Literal["auto", "env", "node"] = _setting(
         "auto",
         "where actions are computed; env: in each environment process; node: in policy nodes, in batches; auto: env, "
-        "unless a table of measured speeds says that a native policy of this size is faster in a node",
+        "unless a native policy of this size was measured to be faster in a node, or torch computes it on a GPU and "
+        "the run is not in lock step",
     )
     policy_nodes: int = _setting(
         1, "number of policy nodes; each rollout is answered by the one with the shortest queue when it begins", min=1

@@ -3,13 +3,14 @@
     python -m benchmarks.central_inference
 
 measures the table: steps/s of CartPole-v1 with a policy node, at the best of its settings, over those in place. The
-policy is two native perceptrons on the CPU. Other policies were not measured, and act in place.
+policy is two native perceptrons on the CPU. Policies by torch on a GPU have a rule of their own. Others were not
+measured, and act in place.
 """
 
 import math
 from typing import Literal, NamedTuple
 
-__all__ = ["MEASURED", "Measured", "Place", "placed"]
+__all__ = ["MEASURED", "Measured", "Place", "placed", "placed_on_gpu"]
 
 Place = Literal["env", "node"]
 MARGIN = 1.1
@@ -51,3 +52,18 @@ def placed(parameters: int, lanes: int) -> Place:
         return math.hypot(math.log2(row.parameters / parameters), math.log2(row.lanes / lanes))
 
     return "node" if min(MEASURED, key=distance).ratio >= MARGIN else "env"
+
+
+def placed_on_gpu(workers: int, sync_mode: str) -> Place:
+    """Where a policy acts that torch computes on a GPU.
+
+    Processes that use one GPU take turns on it, and each holds a context of some 500 MB there. With 16 of them, 64
+    lanes of Pong and IMPALA, a policy node was 1.4 times as fast (``docs/performance/gpu.md``). In lock step a policy
+    acts in place all the same: in which batch a question is answered depends on time, and the bits of a row on its
+    batch.
+
+    Args:
+        workers: environment processes.
+        sync_mode: of the run.
+    """
+    return "node" if workers > 1 and sync_mode == "non_blocking" else "env"

@@ -27,7 +27,7 @@ from penstock.errors import ConfigError
 from penstock.kernels.level import instruction_set
 from penstock.planning.backends import EACH_COMPILES, backend_of, demand, inference_of
 from penstock.planning.games import with_games
-from penstock.planning.placement import Place, placed
+from penstock.planning.placement import Place, placed, placed_on_gpu
 from penstock.planning.remarks import remarks
 from penstock.planning.specs import spec_of
 from penstock.planning.table_size import with_checked_table
@@ -170,9 +170,13 @@ def _place(config: Config, inference: str, spec: AlgorithmSpec) -> Place:
     if run.policy_placement != "auto":
         return run.policy_placement
     runtime = RUNTIMES[run.runtime]
-    if inference != "native" or runtime.machines or not runtime.processes:
+    if runtime.machines or not runtime.processes:
         return "env"
-    return placed(sum(network.num_parameters for network in spec.policy.networks), run.num_envs)
+    if inference == "native":
+        return placed(sum(network.num_parameters for network in spec.policy.networks), run.num_envs)
+    if inference == "torch" and run.device != "cpu" and spec.topology != EACH_COMPILES:
+        return placed_on_gpu(run.num_workers, run.sync_mode)
+    return "env"
 
 
 def _agreed(config: Config, spec: AlgorithmSpec) -> Config:

@@ -54,7 +54,7 @@ def placed(parameters: int, lanes: int) -> Place:
     return "node" if min(MEASURED, key=distance).ratio >= MARGIN else "env"
 
 
-def placed_on_gpu(workers: int, sync_mode: str) -> Place:
+def placed_on_gpu(*, one_process: bool, sync_mode: str) -> Place:
     """Where a policy acts that torch computes on a GPU.
 
     Processes that use one GPU take turns on it, and each holds a context of some 500 MB there. With 16 of them, 64
@@ -63,7 +63,7 @@ def placed_on_gpu(workers: int, sync_mode: str) -> Place:
     batch.
 
     Args:
-        workers: environment processes.
+        one_process: whether a single process has all environments.
         sync_mode: of the run.
     """
-    return "node" if workers > 1 and sync_mode == "non_blocking" else "env"
+    return "env" if one_process or sync_mode == "blocking" else "node"

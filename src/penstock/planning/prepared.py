@@ -175,7 +175,7 @@ def _place(config: Config, inference: str, spec: AlgorithmSpec) -> Place:
     if inference == "native":
         return placed(sum(network.num_parameters for network in spec.policy.networks), run.num_envs)
     if inference == "torch" and run.device != "cpu" and spec.topology != EACH_COMPILES:
-        return placed_on_gpu(run.num_workers, run.sync_mode)
+        return placed_on_gpu(one_process=run.num_workers == 1, sync_mode=run.sync_mode)
     return "env"
 
 

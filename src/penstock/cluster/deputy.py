@@ -148,17 +148,24 @@ def _resume(charge: Charge, folder: RunFolder) -> int:
     if not environment.get("CUDA_VISIBLE_DEVICES"):
         # Ray hides all GPUs from an actor that asks for none.
         environment.pop("CUDA_VISIBLE_DEVICES", None)
-    directory = Path(charge.working_directory)
     with (folder.path / LOG).open("ab") as log:
         return subprocess.run(
             [sys.executable, "-P", "-m", "penstock", "resume", str(folder.path), "--address", "auto"],
             env=environment,
-            cwd=directory if directory.is_dir() else folder.path,
+            cwd=_directory(charge, folder),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
             check=False,
         ).returncode
+
+
+def _directory(charge: Charge, folder: RunFolder) -> Path:
+    """The working directory of a resume: where the user's own code was brought, else the launcher's, if it is here."""
+    if ray.get_runtime_context().runtime_env.get("working_dir"):
+        return Path.cwd()
+    directory = Path(charge.working_directory)
+    return directory if directory.is_dir() else folder.path
 
 
 def _leave() -> None:

@@ -8,7 +8,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import ray
@@ -18,6 +18,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from penstock.cluster.door import Door
 from penstock.cluster.host import Host
 from penstock.cluster.messages import Facts, Publication
+from penstock.cluster.own_code import runtime_env
 from penstock.cluster.places import Offer, rooms
 from penstock.errors import ConfigError, PenstockError
 from penstock.program.graph import Program
@@ -113,11 +114,15 @@ class Machine:
 
 
 @contextlib.contextmanager
-def joined(address: str | None) -> Iterator[None]:
+def joined(address: str | None, modules: Sequence[str] = ()) -> Iterator[None]:
     """Connect to a cluster within the ``with`` block, or start one on this machine; as the process is, if it is joined.
 
+    Args:
+        address: of the cluster, as ``--address`` takes it.
+        modules: top-level modules of the user. What of them is not installed is sent to the machines of the cluster.
+
     Raises:
-        ConfigError: there is no cluster at this address.
+        ConfigError: there is no cluster at this address, or the user's own code cannot be sent to its machines.
         PenstockError: Ray does not start here.
     """
     if ray.is_initialized():
@@ -130,14 +135,14 @@ def joined(address: str | None) -> Iterator[None]:
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)} if main else {}
     own = {} if address not in {None, "local"} else {"include_dashboard": False}
     try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        if address is None:
-            # A cluster was found on this machine, and settings of a new one do not fit it.
-            with contextlib.suppress(ConnectionError):
-                ray.init(address="auto", log_to_driver=False, logging_level=logging.ERROR)
-        if not ray.is_initialized():
-            raise _no_cluster(address, f"{line_of(error)}{_without_token(address)}") from None
+        with runtime_env(modules) as own_code:
+            _init(address, **own, runtime_env=own_code)
+    except ray.exceptions.RuntimeEnvSetupError as error:
+        why = line_of(error).partition(". ")[0]
+        raise ConfigError(
+            f"modules of your own cannot be sent to other machines: {why}; name in a file .gitignore in your package "
+            "what it does not need, or install it on every machine"
+        ) from None
     except Exception as error:
         # Ray raises this very class, and none below it, if it takes longer than half a minute to start.
         if type(error) is not Exception:
@@ -151,6 +156,24 @@ def joined(address: str | None) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def _init(address: str | None, **settings: Any) -> None:  # noqa: ANN401 - as `ray.init`
+    """Connect to a cluster, or start one.
+
+    Raises:
+        ConfigError: there is none at this address.
+    """
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **settings)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        if address is None:
+            # A cluster was found on this machine, and settings of a new one do not fit it.
+            settings.pop("include_dashboard", None)
+            with contextlib.suppress(ConnectionError):
+                ray.init(address="auto", log_to_driver=False, logging_level=logging.ERROR, **settings)
+        if not ray.is_initialized():
+            raise _no_cluster(address, f"{line_of(error)}{_without_token(address)}") from None
 
 
 def _check_address(address: str | None) -> None:

@@ -5,8 +5,6 @@ Training does not wait for it. If the deputy's machine is lost, it appoints anot
 
 import contextlib
 import secrets
-import sys
-import sysconfig
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -21,6 +19,7 @@ from penstock.cluster.copies import Original
 from penstock.cluster.deputy import SILENCE_S, Charge, Deputy
 from penstock.cluster.door import Door
 from penstock.cluster.machines import Machine, own_door, own_name
+from penstock.cluster.own_code import imported_from
 from penstock.saved_runs.run_folder import RunFolder
 
 __all__ = ["Safekeeping", "first_choice"]
@@ -157,7 +156,7 @@ class _Appointed:
             name=path.name,
             log_dir=str(path.parent),
             working_directory=str(Path.cwd()),
-            path=_imported_from(),
+            path=imported_from(),
             home=own_name(),
             door=own_door(),
             here=machine.name,
@@ -215,10 +214,3 @@ class _Appointed:
         """Have Ray end it."""
         with contextlib.suppress(ray.exceptions.RayError):
             ray.kill(self._actor)
-
-
-def _imported_from() -> tuple[str, ...]:
-    """Folders of the module search path, without those that belong to this machine's Python."""
-    own = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    entries = [Path(entry) for entry in sys.path if entry and not entry.endswith(".zip")]
-    return tuple(str(entry) for entry in entries if not any(entry.is_relative_to(folder) for folder in own))

@@ -19,6 +19,7 @@ from penstock.cluster.cut import (
     same_bits,
     with_relay,
 )
+from penstock.cluster.head import HeadWatch
 from penstock.cluster.joining import Members, takes_part
 from penstock.cluster.machines import (
     END_LIMIT_S,
@@ -55,7 +56,7 @@ def with_room(program: Program) -> Iterator[None]:
     Raises:
         ConfigError: there is no such cluster.
     """
-    with joined(program.address):
+    with joined(program.address, program.modules):
         first_places(_apart(program), offers(program))
         yield
 
@@ -78,7 +79,7 @@ def _told(program: Program) -> Program:
 
 def run(program: Program, processes: Processes) -> Outcome:
     """Run a program with movable nodes; see `penstock.cluster.launch.launch`."""
-    with joined(program.address):
+    with joined(program.address, program.modules):
         program = _apart(_told(program))
         hosted, bits = host_program(program), same_bits(program)
         far = machines(hosted, set())
@@ -99,7 +100,10 @@ def _run(program: Program, processes: Processes, cluster: Members) -> Outcome:
         with Claims() as claims:
             spread = _Spread(program, processes, relay, cluster, claims)
             folder = RunFolder(program.node("checkpointer").settings.folder)
-            with Safekeeping(folder, spread.left, wiring.want_checkpoint, relay.fail, claims.run):
+            with (
+                HeadWatch(cluster_address(), wiring.want_checkpoint, relay.fail),
+                Safekeeping(folder, spread.left, wiring.want_checkpoint, relay.fail, claims.run),
+            ):
                 return supervised(program, wiring, segment, spread)
     finally:
         relay.close()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from penstock.algorithm_package import ships
 from penstock.config.resolve import available_cores
 from penstock.config.schema import Config
 from penstock.envs.rewards import find_reward, no_infos
@@ -12,6 +13,7 @@ from penstock.errors import CheckpointError, ConfigError
 from penstock.memory.action_log import Position
 from penstock.nodes.contract import LaneStart
 from penstock.planning.games import game_settings
+from penstock.planning.own_modules import modules_named
 from penstock.planning.prepared import Prepared
 from penstock.program.plan import LearningPlan, Plan
 from penstock.registry import UPDATES
@@ -80,6 +82,7 @@ def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | N
         starts=tuple(LaneStart() for _ in range(run.num_envs)),
         quiet=quiet,
         told=prepared.told,
+        modules=_modules(prepared),
         demonstrations=_demonstrations(prepared),
         games=game_settings(run, profile, prepared.env, folder),
     )
@@ -91,6 +94,16 @@ def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | N
         checkpoint=begin.path,
         resumed_update=int(begin.arrays["update"]),
         resumed_steps=int(begin.arrays["steps"]),
+    )
+
+
+def _modules(prepared: Prepared) -> tuple[str, ...]:
+    own, algorithm = prepared.spec.policy.actor.own, prepared.algorithm
+    return modules_named(
+        prepared.env,
+        prepared.reward,
+        algo="" if ships(algorithm) else algorithm.package,
+        model=None if own is None else own.reference,
     )
 
 

@@ -273,6 +273,8 @@ class Program:
     """Seconds without progress after which a run ends."""
     address: str | None = None
     """The cluster that runs the program, for a runtime that needs one. ``None``: the runtime finds or starts one."""
+    modules: tuple[str, ...] = ()
+    """Top-level modules that the user has named. What of them is not installed, a cluster has to bring along."""
     demands: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """What a node of a kind, ``env`` or ``learner``, asks that cluster for: kind -> resource -> amount."""
 

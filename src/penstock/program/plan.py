@@ -66,6 +66,8 @@ class Plan:
     """No display, files only."""
     told: tuple[str, ...] = ()
     """First lines of the display."""
+    modules: tuple[str, ...] = ()
+    """Top-level modules that the user has named."""
 
     @property
     def shaped(self) -> bool:

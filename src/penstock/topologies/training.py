@@ -163,6 +163,7 @@ def wire(plan: Plan, pattern: Pattern) -> Program:
         max_restarts=run.max_restarts,
         stall_limit_s=run.stall_timeout,
         address=run.address,
+        modules=plan.modules,
         demands={} if run.resources is None else run.resources.asked,
         trace=RunFolder(plan.folder).trace if run.trace else None,
         deaths=RunFolder(plan.folder).deaths,

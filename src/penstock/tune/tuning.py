@@ -13,12 +13,15 @@ import ray.tune
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, PopulationBasedTraining
 from ray.tune.search.optuna import OptunaSearch
 
+from penstock.algorithm_package import find_algorithm, ships
 from penstock.cluster.machines import joined
 from penstock.config.commands import TuneOptions
 from penstock.config.fields import field_table
 from penstock.config.schema import Config, RunConfig
 from penstock.config.sources import from_mapping, shown
+from penstock.envs.given import Given
 from penstock.errors import ConfigError
+from penstock.planning.own_modules import modules_named
 from penstock.processes.interrupts import Interrupts
 from penstock.saved_runs.scratch import scratch_folder
 from penstock.tune.search import Search
@@ -107,7 +110,7 @@ def tune(
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
     # `Interrupts` counts them in place of Ray's handler, which would not tell that there was one.
     os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"
-    with joined(address):
+    with joined(address, _modules(config)):
         # The reason of a trial that fails stands in the table; Ray would show three tracebacks for each.
         logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
         with scratch_folder("penstock-tune-") as storage, Interrupts(patience=1) as interrupts:
@@ -132,6 +135,17 @@ def tune(
                 ),
             )
             return Tuned(_ranked(tuner.fit(), search), interrupts.count > 0)
+
+
+def _modules(config: Config) -> tuple[str, ...]:
+    """The modules that all trials name."""
+    run, algorithm = config.run, find_algorithm(config.run.algo)
+    return modules_named(
+        Given().environment(run),
+        run.reward,
+        algo="" if ships(algorithm) else algorithm.package,
+        model=getattr(config.algorithm, "model", None),
+    )
 
 
 def trainable(config: Config, folder: Path) -> type:

@@ -1,0 +1,65 @@
+"""HeadWatch: a thread of the launcher that ends the run in order if Ray's head is lost.
+
+Ray itself ends every process that is joined to it a minute after its head is lost, without a word to the run.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from penstock.cluster.door import Door
+
+__all__ = ["HeadWatch"]
+
+LOOK_S = 1.0
+ALARM_S = 10.0
+"""After so much silence a checkpoint is asked for."""
+SILENCE_S = 40.0
+"""After so much silence the run ends. A head with storage outside the cluster may be back by then; and of Ray's minute
+enough is left for the last checkpoint."""
+
+
+class HeadWatch:
+    """The thread, for a ``with`` block.
+
+    Args:
+        address: of the head, as ``host:port``.
+        want_checkpoint: ask the run for a checkpoint.
+        lost: called with the reason if the run must end.
+    """
+
+    def __init__(self, address: str, want_checkpoint: Callable[[], None], lost: Callable[[str], None]) -> None:
+        self._address = address
+        self._want_checkpoint = want_checkpoint
+        self._lost = lost
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="head watch", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        head, heard, alarmed = Door.at(self._address), time.monotonic(), False
+        while not self._over.wait(LOOK_S):
+            now = time.monotonic()
+            if head.opens():
+                heard, alarmed = now, False
+            elif now - heard > SILENCE_S:
+                self._lost(
+                    f"Ray's head at {self._address} has been silent for {SILENCE_S:.0f} s, so the cluster is lost; "
+                    "resume with --address none to go on with a cluster of its own, or with --address host:port on "
+                    "another one"
+                )
+                return
+            elif now - heard > ALARM_S and not alarmed:
+                self._want_checkpoint()
+                alarmed = True

@@ -1,0 +1,71 @@
+"""The user's own code, which Ray's runtime environment brings to the other machines of a cluster.
+
+What is installed with Python is expected to be there. What is not goes along: the modules that a run names, and those
+beside them in their folder, which they may import.
+"""
+
+import contextlib
+import importlib.util
+import site
+import sys
+import sysconfig
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from penstock.registry import search_working_directory
+from penstock.saved_runs.scratch import scratch_folder
+
+__all__ = ["imported_from", "runtime_env"]
+
+
+@contextlib.contextmanager
+def runtime_env(modules: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """What ``ray.init`` takes as ``runtime_env`` within the ``with`` block; empty if all modules are installed.
+
+    On other machines it is the working directory of each process: a folder of code, without any data beside it.
+
+    Args:
+        modules: top-level modules that the run names.
+    """
+    search_working_directory()
+    named = [place for module in modules for place in _places(module) if not _installed(place)]
+    if not named:
+        yield {}
+        return
+    with scratch_folder("penstock-code-") as folder:
+        for place in (*named, *(beside for parent in {place.parent for place in named} for beside in _code_in(parent))):
+            # The first one of a name is the one that Python imports.
+            with contextlib.suppress(FileExistsError):
+                (folder / place.name).symlink_to(place)
+        yield {"working_dir": str(folder)}
+
+
+def imported_from() -> tuple[str, ...]:
+    """Folders of the module search path, without those that belong to this machine's Python."""
+    entries = [Path(entry) for entry in sys.path if entry and not entry.endswith(".zip")]
+    return tuple(str(entry) for entry in entries if not _installed(entry))
+
+
+def _places(module: str) -> Iterator[Path]:
+    """The file of a module, or the folders of a package; nothing if there is no such module."""
+    found = importlib.util.find_spec(module)
+    if found is None or found.origin in {"built-in", "frozen"}:
+        return
+    if found.submodule_search_locations is None:
+        yield Path(str(found.origin)).resolve()
+    else:
+        yield from (Path(folder).resolve() for folder in found.submodule_search_locations)
+
+
+def _code_in(folder: Path) -> Iterator[Path]:
+    """The modules and packages of a folder, but not penstock, which each machine has."""
+    for path in folder.iterdir():
+        if path.suffix == ".py" or ((path / "__init__.py").is_file() and path.name != "penstock"):
+            yield path
+
+
+def _installed(path: Path) -> bool:
+    """Whether a path belongs to this machine's Python."""
+    own = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    return any(path.is_relative_to(folder) for folder in (*own, site.getusersitepackages()))

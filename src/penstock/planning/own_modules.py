@@ -1,0 +1,39 @@
+"""Which modules a run names: where its environment, wrappers, reward, algorithm and network come from. Imports none."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from penstock.types import EnvRecipe, EnvReference
+
+__all__ = ["modules_named"]
+
+
+def modules_named(
+    env: EnvReference | Callable[..., Any], reward: object = None, algo: str = "", model: object = None
+) -> tuple[str, ...]:
+    """The top-level modules of all that is given by name. They may be installed, or the user's own, or not exist.
+
+    Args:
+        env: the environment, with its wrappers.
+        reward: the own reward.
+        algo: the package of the algorithm.
+        model: the own network.
+    """
+    references = (*_of_environment(env), reward, f"{algo}:" if algo else None, model)
+    found = (_module(reference) for reference in references if isinstance(reference, str))
+    return tuple(dict.fromkeys(name for name in found if name))
+
+
+def _of_environment(env: object) -> Iterator[object]:
+    if isinstance(env, EnvRecipe):
+        yield env.env
+        yield from (wrapper.make for wrapper in env.wrap)
+    else:
+        yield env
+
+
+def _module(reference: str) -> str:
+    """The top-level module of ``module:attribute`` or ``scheme://module:attribute``; empty if it names none."""
+    module, colon, _ = reference.rpartition("://")[2].partition(":")
+    top = module.partition(".")[0]
+    return top if colon and top.isidentifier() else ""

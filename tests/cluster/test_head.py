@@ -1,0 +1,86 @@
+"""A run whose cluster has lost its head ends in order, with a checkpoint of all that it has learned."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+import penstock
+from penstock.cluster import head
+from penstock.cluster.head import HeadWatch
+from penstock.saved_runs.checkpoints import list_checkpoints
+from tests.children import newest_checkpoint
+from tests.cluster.conftest import HOST
+from tests.runtime.nodes import wait_until
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in (("LOOK_S", 0.01), ("ALARM_S", 0.1), ("SILENCE_S", 0.5)):
+        monkeypatch.setattr(head, name, seconds)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_head_that_is_silent_costs_one_checkpoint_and_then_ends_the_run() -> None:
+    said: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        watch = HeadWatch(address, lambda: said.append("checkpoint"), said.append)
+        with watch:
+            assert not wait_until(lambda: bool(said), 1.0)
+            server.close()
+            assert wait_until(lambda: len(said) == 2, 30)
+    assert said[0] == "checkpoint"
+    assert f"head at {address} has been silent" in said[1]
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_head_that_comes_back_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(head, "SILENCE_S", 30.0)
+    said: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with HeadWatch(f"127.0.0.1:{port}", lambda: said.append("checkpoint"), said.append):
+            server.close()
+            assert wait_until(lambda: said == ["checkpoint"], 30)
+            with socket.create_server(("127.0.0.1", port)) as again:
+                # Each connection is a look.
+                for _ in range(3):
+                    again.accept()[0].close()
+                monkeypatch.setattr(head, "SILENCE_S", 0.5)
+                assert not wait_until(lambda: len(said) > 1, 1.0)
+
+
+@pytest.mark.nightly  # A minute, most of it the silence that is waited for. Shorter: the two above.
+@pytest.mark.timeout(400)
+def test_a_run_whose_head_is_lost_saves_what_it_has_learned_and_can_be_resumed(tmp_path: Path) -> None:
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={**HOST, "include_dashboard": False})
+    try:
+        cluster.add_node(**HOST)
+        flags = ["--num_workers", "4", "--timesteps", "100000000", "--save_interval", "1000000", "--eval_interval", "0"]
+        where = ["--distributed", "True", "--address", cluster.address, "--log_dir", str(tmp_path)]
+        words = [sys.executable, "-m", "penstock", "train", "--env", "CartPole-v1", *flags, *where]
+        launcher = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+        # The first copy for the deputy shows that the run goes on, on both machines.
+        assert wait_until(lambda: bool(list(tmp_path.glob(".copies/*/checkpoints/*"))), 150)
+        for process in psutil.Process().children(recursive=True):
+            if "gcs_server" in process.name():
+                os.kill(process.pid, signal.SIGKILL)
+        _, errors = launcher.communicate(timeout=150)
+        assert launcher.returncode == 1
+        assert "has been silent for 40 s, so the cluster is lost; resume with --address none" in errors
+        assert "its last checkpoint, update " in errors
+    finally:
+        cluster.shutdown()
+    (run,) = tmp_path.glob("[!.]*")
+    assert [path.name for path in list_checkpoints(run)] == [newest_checkpoint(tmp_path)]
+    update = int(newest_checkpoint(tmp_path).rpartition("-")[2])
+    longer = penstock.resume(run, settings={"runtime": "local"}, timesteps=2048 * 8 * (update + 2), quiet=True)
+    assert longer.updates == update + 2

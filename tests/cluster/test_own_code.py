@@ -1,0 +1,117 @@
+"""Modules of the user that are not installed go to the other machines of a run."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.cluster.machines import joined
+from penstock.cluster.own_code import runtime_env
+from penstock.errors import ConfigError
+from penstock.planning.own_modules import modules_named
+from penstock.planning.plans import plan
+from penstock.types import EnvRecipe, Wrapper
+from tests.planned import prepared
+
+ENV = """
+import os, pathlib
+import gymnasium
+import beside, packed.deep
+
+class Env(gymnasium.Wrapper):
+    def __init__(self, told):
+        super().__init__(gymnasium.make("CartPole-v1"))
+        pathlib.Path(told, str(os.getpid())).write_text("\\n".join([__file__, beside.__file__, packed.deep.__file__]))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with an environment, a module and two packages beside it, and data."""
+    made = tmp_path / "own"
+    for package in ("packed", "penstock"):
+        (made / package).mkdir(parents=True)
+        (made / package / "__init__.py").touch()
+    (made / "packed/deep.py").touch()
+    (made / "packed/numbers.txt").write_text("1 2 3")
+    (made / "beside.py").touch()
+    (made / "own_env.py").write_text(ENV)
+    (made / "data").mkdir()
+    (made / "data/large.bin").touch()
+    monkeypatch.chdir(made)
+    monkeypatch.syspath_prepend(str(made))
+    return made
+
+
+def test_what_lies_beside_a_named_module_goes_along_but_no_data_and_not_penstock(folder: Path) -> None:
+    with runtime_env(["own_env", "gymnasium", "no_such_module", "sys"]) as found:
+        sent = Path(found["working_dir"])
+        assert sorted(path.name for path in sent.iterdir()) == ["beside.py", "own_env.py", "packed"]
+        assert (sent / "packed/numbers.txt").read_text() == "1 2 3"
+    assert not sent.exists()
+
+
+def test_packages_of_several_folders_are_sent_as_one(folder: Path, tmp_path: Path, monkeypatch) -> None:
+    other = tmp_path / "other"
+    (other / "apart").mkdir(parents=True)
+    # A package without an __init__.py is found by its name only.
+    (other / "apart/rewards.py").touch()
+    monkeypatch.syspath_prepend(str(other))
+    with runtime_env(["packed", "apart"]) as found:
+        names = {path.name for path in Path(found["working_dir"]).iterdir()}
+    assert names == {"apart", "packed", "beside.py", "own_env.py"}
+
+
+@pytest.mark.usefixtures("folder")
+def test_nothing_is_sent_if_all_that_a_run_names_is_installed() -> None:
+    with runtime_env(["gymnasium", "no_such_module"]) as found:
+        assert found == {}
+
+
+def test_a_run_names_the_modules_of_its_environment_wrappers_reward_algorithm_and_network() -> None:
+    wrappers = Wrapper("wraps.of_mine:Slow", {}), Wrapper(b"pickled", {})
+    recipe = EnvRecipe("games.car:Car-v0", {}, wrappers)
+    found = modules_named(recipe, "rewards:shaped", algo="my_package.my_algorithm", model="nets:Net")
+    assert found == ("games", "wraps", "rewards", "my_package", "nets")
+    assert modules_named("CartPole-v1", None, model='{"mlp": [64]}') == ()
+    assert modules_named("gamecore://agents:Agent") == ("agents",)
+    assert modules_named(b"pickled") == ()
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_is_too_large_to_be_sent_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    def refuse(**_: object) -> None:
+        raise ray.exceptions.RuntimeEnvSetupError(
+            "Package size (600MiB) exceeds the maximum size of 512MiB. To exclude"
+        )
+
+    monkeypatch.setattr(ray, "init", refuse)
+    what_to_do = r"maximum size of 512MiB; name in a file .gitignore in your package"
+    with pytest.raises(ConfigError, match=what_to_do), joined("local", ["own_env"]):
+        pytest.fail("it was joined")
+
+
+def test_environments_of_other_machines_import_what_was_sent(cluster, folder: Path, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    told.mkdir()
+    flags = ["--num_workers", "4", "--num_steps", "32", "--timesteps", "512", "--eval_episodes", "1"]
+    where = ["--distributed", "True", "--address", cluster.address, "--log_dir", str(tmp_path / "logs")]
+    own = ["--env", "own_env:Env", "--env_args", json.dumps({"told": str(told)})]
+    subprocess.run([sys.executable, "-P", "-m", "penstock", "train", *own, *flags, *where], check=True, cwd=folder)
+    places = [path.read_text().split() for path in told.iterdir()]
+    sent = [place for place in places if not place[0].startswith(str(folder))]
+    # Four processes on three machines with two cores each: two at home.
+    assert len(sent) == 2
+    for files in sent:
+        assert all("runtime_resources" in file for file in files)
+
+
+def test_a_plan_knows_the_modules_of_its_run(tmp_path: Path) -> None:
+    run = prepared(env="tests.environments:IdentityEnv")
+    assert plan(run, tmp_path, quiet=True).modules == ("tests",)
+    # Installed ones are named as well. An algorithm of penstock is not.
+    assert plan(prepared(env="CartPole-v1"), tmp_path, quiet=True).modules == ()

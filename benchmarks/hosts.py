@@ -17,6 +17,8 @@ from typing import IO, NamedTuple, Self
 
 import psutil
 
+from benchmarks.far_link import Far, set_carrier, switch, tap
+
 NETWORK = "10.219.0"
 PORT = 6379
 BIN = Path(sys.executable).parent
@@ -55,13 +57,19 @@ class Host:
         self._number = number
         self._resources = dict(resources)
         self._log = log
+        self.device: int | None = None
+        """The outer end of its link, if hosts are far apart."""
 
-    def link(self) -> None:
-        """Make the namespace, and join it to the bridge of all hosts."""
+    def link(self, *, far: bool) -> None:
+        """Make the namespace, and join it to all hosts: by a bridge, or by a device that `far_link` waits for."""
         outside = f"{BRIDGE}{self._number}"
         _ip("netns", "add", self.name)
-        _ip("link", "add", outside, "type", "veth", "peer", "name", "eth0", "netns", self.name)
-        _ip("link", "set", outside, "master", BRIDGE, "up")
+        if far:
+            self.device = tap(outside)
+            _ip("link", "set", outside, "netns", self.name, "name", "eth0")
+        else:
+            _ip("link", "add", outside, "type", "veth", "peer", "name", "eth0", "netns", self.name)
+            _ip("link", "set", outside, "master", BRIDGE, "up")
         _ip("-n", self.name, "addr", "add", f"{self.address}/24", "dev", "eth0")
         for device in ("lo", "eth0"):
             _ip("-n", self.name, "link", "set", device, "up")
@@ -110,13 +118,19 @@ class Host:
     def remove(self) -> None:
         """End its processes, and remove link and namespace."""
         self.end()
-        # By itself a link goes only some time after its namespace.
-        _ip("link", "del", f"{BRIDGE}{self._number}")
+        if self.device is not None:
+            os.close(self.device)
+        else:
+            # By itself a link goes only some time after its namespace.
+            _ip("link", "del", f"{BRIDGE}{self._number}")
         _ip("netns", "del", self.name)
 
     def cut(self, *, off: bool) -> None:
         """Cut the link, or join it again."""
-        _ip("link", "set", f"{BRIDGE}{self._number}", "down" if off else "up")
+        if self.device is not None:
+            set_carrier(self.device, on=not off)
+        else:
+            _ip("link", "set", f"{BRIDGE}{self._number}", "down" if off else "up")
 
     def traffic(self) -> Traffic:
         """Bytes over its link since it was made."""
@@ -130,11 +144,14 @@ class Hosts:
     Args:
         resources: of each host, the head first.
         folder: for what Ray prints.
+        far: how far apart they are; ``None``: as near as this machine can.
     """
 
     address = f"{NETWORK}.1:{PORT}"
 
-    def __init__(self, resources: Sequence[Mapping[str, float]], folder: Path) -> None:
+    def __init__(self, resources: Sequence[Mapping[str, float]], folder: Path, far: Far | None = None) -> None:
+        self._far = far
+        self._switch: subprocess.Popen[bytes] | None = None
         self._log = (folder / "hosts.txt").open("ab")
         self.all = [Host(number, own, self._log) for number, own in enumerate(resources)]
 
@@ -144,7 +161,10 @@ class Hosts:
         try:
             _ip("link", "set", BRIDGE, "up")
             for host in self.all:
-                host.link()
+                host.link(far=self._far is not None)
+            if self._far is not None:
+                self._switch = switch([host.device for host in self.all if host.device is not None], self._far)
+            for host in self.all:
                 host.begin()
                 # A host that finds no head gives up.
                 self.wait_for(host)
@@ -157,6 +177,9 @@ class Hosts:
         for host in reversed(self.all):
             with contextlib.suppress(subprocess.CalledProcessError):
                 host.remove()
+        if self._switch is not None:
+            self._switch.kill()
+            self._switch.wait()
         with contextlib.suppress(subprocess.CalledProcessError):
             _ip("link", "del", BRIDGE)
         self._log.close()

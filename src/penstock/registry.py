@@ -142,7 +142,11 @@ def search_working_directory() -> None:
 
     A script has its own folder on the path, and ``python -m`` the working directory. A console command has neither.
     """
-    here = str(Path.cwd())
+    try:
+        here = str(Path.cwd())
+    except FileNotFoundError:
+        # It was removed: where several machines of a cluster are one in truth, one that joins brings the code anew.
+        return
     if here not in sys.path and "" not in sys.path:
         sys.path.insert(0, here)
 

@@ -15,7 +15,7 @@ from typing import Any, Never
 from penstock.config.schema import Config, RunConfig
 from penstock.config.sources import from_mapping, with_changes
 from penstock.envs.given import Given, given_of, named
-from penstock.errors import BundleError, ConfigError, EnvError, NodeError, PenstockError
+from penstock.errors import BundleError, ConfigError, EnvError, NodeError, PenstockError, UsageError
 from penstock.evaluation import Asked, Evaluation, judge
 from penstock.metrics.final import log_final
 from penstock.notes import (
@@ -279,6 +279,11 @@ def _train(processes: Processes, config: Config, given: Given, *, quiet: bool) -
                 outcome = _launch(processes, prepared, folder, program)
                 cluster.close()
                 return _finish(processes, prepared, folder, outcome, quiet=quiet)
+    except UsageError:
+        # A machine of the cluster was refused, say: there is nothing to go on with.
+        if made:
+            remove_if_unbegun(folder)
+        raise
     except KeyboardInterrupt:
         if made:
             remove_if_unbegun(folder)
@@ -378,7 +383,8 @@ def _launch(processes: Processes, prepared: Prepared, folder: RunFolder, program
         if table is not None:
             settle(table[0])
     except PenstockError as error:
-        error.add_note(write_failed_card(folder, prepared.config, failure(error)))
+        if not (isinstance(error, UsageError) and is_unbegun(folder)):
+            error.add_note(write_failed_card(folder, prepared.config, failure(error)))
         raise
     return outcome
 

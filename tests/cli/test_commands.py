@@ -114,6 +114,19 @@ def test_an_interrupted_run_exits_with_130_and_says_how_to_continue(monkeypatch,
     assert f"penstock resume {tmp_path}" in capsys.readouterr().out
 
 
+def test_a_run_that_is_refused_when_it_is_launched_leaves_no_folder(monkeypatch, tmp_path, capsys):
+    def refused(program, processes):
+        raise ConfigError("machine b has penstock 0.1, and the launcher's machine has 0.2; install the same there")
+
+    monkeypatch.setattr("penstock.runtime.inline.launch", refused)
+    words = ["train", "--env", "CartPole-v1", "--runtime", "inline", "--log_dir", str(tmp_path)]
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert "install the same there" in said
+    assert "run folder" not in said
+    assert not any(path.is_dir() for path in tmp_path.glob("*"))
+
+
 def test_a_run_without_an_update_says_so_when_it_is_interrupted(monkeypatch, capsys):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt

@@ -84,7 +84,7 @@ def test_hosts_that_are_lost_with_a_learner_change_no_bit(cluster, tmp_path: Pat
         (host,) = [node for node in cluster.worker_nodes if above & set(raylets(node))]
         for lost in list(cluster.worker_nodes) if everywhere else [host]:
             cluster.remove_node(lost, allow_graceful=False)
-        assert wait_until(lambda: launcher.has(1, "learner.1 was ended by SIGKILL"), 150)
+        assert wait_until(lambda: launcher.has(1, "learner.1 was lost with its machine"), 150)
         assert launcher.next_checkpoint()
     finally:
         (tmp_path / "gate").touch()

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.cluster import spread
 from penstock.cluster.cut import apart
-from penstock.cluster.places import Offer, env_shares, first_places
+from penstock.cluster.places import FewMachinesError, Offer, env_shares, first_places
 from penstock.errors import ConfigError
 from penstock.planning import plan
 from penstock.program.graph import Program
@@ -17,8 +17,8 @@ HOME = Offer("the launcher's machine", {"cpu": 2, "big": 1, "node:10.0.0.1": 1, 
 BIG, SMALL = Offer("machine b", {"cpu": 2, "big": 1}), Offer("machine c", {"cpu": 4})
 
 
-def program(resources: str | None, learners: int = 2) -> Program:
-    settings = {"num_workers": 4, "num_envs": 4, "learners": learners, "runtime": "ray", "resources": resources}
+def program(resources: str | None, learners: int = 2, **settings: object) -> Program:
+    settings |= {"num_workers": 4, "num_envs": 4, "learners": learners, "runtime": "ray", "resources": resources}
     return on_policy.build(plan(prepared(**settings), Path("run"), quiet=True))
 
 
@@ -53,6 +53,19 @@ def test_what_no_machine_can_fulfil_is_named_with_what_there_is(resources: str, 
     with pytest.raises(ConfigError, match=f"^--resources .*{says}") as refusal:
         first_places(apart(program(resources), "10.0.0.1"), [HOME, SMALL])
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(("cores", "envs"), [(1, [0, 1, 1, 1]), (2, [0, 0, 1, 1]), (6, [0, 0, 0, 1])])
+def test_with_a_minimum_the_others_share_the_room_that_is_there(cores: int, envs: list[int]) -> None:
+    asking = program("env: {cpu: 1}", learners=1, min_workers=2)
+    places = first_places(asking, [Offer("home", {"cpu": cores}), Offer("machine b", {"cpu": 2})])
+    assert [places[f"env.{number}"] for number in range(4)] == envs
+
+
+def test_fewer_than_the_minimum_are_refused() -> None:
+    asking = program("env: {cpu: 1}", learners=1, min_workers=3)
+    with pytest.raises(FewMachinesError, match=r"3 of 4 processes need room \(--min_workers\), and 2 have room"):
+        first_places(asking, [Offer("home", {"cpu": 1}), Offer("machine b", {"cpu": 1})])
 
 
 def test_on_one_machine_all_learners_ask_it() -> None:

@@ -50,6 +50,19 @@ def test_only_a_cluster_is_asked() -> None:
         from_mapping({**RAY, "runtime": "local", "resources": DEMANDS_EXAMPLE})
 
 
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"min_workers": 2}, "counts processes with room for what they ask for; give --resources env"),
+        ({"min_workers": 2, "resources": "learner: {cpu: 1}"}, "give --resources env"),
+        ({"min_workers": 5, "num_workers": 4, "resources": "env: {cpu: 1}"}, "5 is more than --num_workers 4"),
+    ],
+)
+def test_a_minimum_is_of_processes_that_ask_for_something(settings, says: str) -> None:
+    with pytest.raises(ConfigError, match=f"^--min_workers .*{says}"):
+        from_mapping({**RAY, **settings})
+
+
 def test_a_resume_may_ask_for_something_else_and_leave_the_cluster() -> None:
     config = from_mapping({**RAY, "address": "auto", "resources": DEMANDS_EXAMPLE})
     assert "[resources.learner]\ngpu = 1.0" in to_toml(config)

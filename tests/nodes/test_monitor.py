@@ -10,10 +10,10 @@ import pytest
 from penstock.metrics.jsonl import METRICS
 from penstock.metrics.report import STEPS_PER_SECOND, Report
 from penstock.nodes.monitor import MonitorNode, MonitorSettings
-from penstock.types import Hang
+from penstock.types import Cause
 
 COUNTS = dict.fromkeys(("skipped", "busy_ns", "idle_ns"), 0)
-DEATHS = {**COUNTS, "restarts": 0, "ended_by": 0, "hang": 0, "detail_kept": 0, "uptime_ms": 0, "told_at_start": 0}
+DEATHS = {**COUNTS, "restarts": 0, "ended_by": 0, "cause": 0, "detail_kept": 0, "uptime_ms": 0, "told_at_start": 0}
 
 
 class Nothing:
@@ -96,11 +96,13 @@ def test_each_restart_is_told_of_once_over_all_lives(tmp_path) -> None:
         ({"ended_by": 3}, "ended with status 3", ""),
         ({"ended_by": 1, "detail_kept": 1}, "ended with status 1", "; its traceback stands in deaths.log"),
         (
-            {"hang": Hang.SLOW_STEP, "detail_kept": 1},
+            {"cause": Cause.SLOW_STEP, "detail_kept": 1},
             "hung (a step or reset took longer than --env_timeout allows), was ended",
             "; its stacks stand in deaths.log",
         ),
-        ({"hang": Hang.SILENT}, "hung (it gave no sign of life), was ended", ""),
+        ({"cause": Cause.SILENT}, "hung (it gave no sign of life), was ended", ""),
+        ({"cause": Cause.MOVED, "detail_kept": 1}, "moved to a machine that has joined", ""),
+        ({"cause": Cause.LOST, "detail_kept": 1}, "was lost with its machine", ""),
     ],
 )
 def test_a_restart_is_told_with_how_the_process_ended_and_what_is_kept_of_it(tmp_path, ending, how, kept) -> None:

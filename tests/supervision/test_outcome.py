@@ -7,7 +7,7 @@ from penstock.memory.segment import Segment
 from penstock.program.graph import NodeSpec, Program, Record, Stream
 from penstock.supervision import outcome
 from penstock.supervision.outcome import SharedSigns
-from penstock.types import ArraySpec, Hang
+from penstock.types import ArraySpec, Cause
 from penstock.wiring.edges import Wiring
 
 SECOND = 1_000_000_000
@@ -50,10 +50,10 @@ def test_a_group_is_silent_once_its_loop_stands_still(monkeypatch) -> None:
     assert (silence.group, silence.seconds) == ("monitor", 11.0)
 
 
-def hang(run: Run) -> Hang:
+def cause(run: Run) -> Cause:
     silence = run.signs.silent(["monitor", "learner"])
     assert silence is not None
-    return silence.hang
+    return silence.cause
 
 
 def test_a_silent_node_that_steps_environments_is_in_a_slow_step_if_it_announced_no_work(monkeypatch) -> None:
@@ -61,18 +61,18 @@ def test_a_silent_node_that_steps_environments_is_in_a_slow_step_if_it_announced
     run.at(11.0, monitor=0.0)
     # The other node of its group was silent before.
     run.wiring.counters.set("monitor", "heartbeat_ns", 1)
-    assert hang(run) is Hang.SLOW_STEP
+    assert cause(run) is Cause.SLOW_STEP
     run.wiring.counters.set("monitor", "busy_until_ns", 5 * SECOND)
-    assert hang(run) is Hang.SILENT
+    assert cause(run) is Cause.SILENT
     run.wiring.counters.set("monitor", "busy_until_ns", 0)
     run.signs.stop()
-    assert hang(run) is Hang.SILENT, "while the run stops, the limit is another one"
+    assert cause(run) is Cause.SILENT, "while the run stops, the limit is another one"
 
 
 def test_another_silent_node_is_in_no_step(monkeypatch) -> None:
     run = Run(monkeypatch)
     run.at(11.0, monitor=0.0)
-    assert hang(run) is Hang.SILENT
+    assert cause(run) is Cause.SILENT
 
 
 def test_a_run_is_saved_once_its_last_checkpoint_is_written(monkeypatch) -> None:

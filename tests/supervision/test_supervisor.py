@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from penstock.supervision.lives import HOPELESS, KILLS_IN_A_ROW, Exit, Restart, describe
 from penstock.supervision.supervisor import Limits, Silence, State, Supervisor
-from penstock.types import Hang
+from penstock.types import Cause
 
 
 class Table:
@@ -312,10 +312,10 @@ def test_what_another_life_would_meet_again_ends_the_run_at_once() -> None:
 
 def test_a_step_that_takes_too_long_is_told_with_the_setting_that_limits_it() -> None:
     supervisor, _, signs = make(max_restarts=1)
-    signs.silence = Silence("env.0", "env.0", 61.0, Hang.SLOW_STEP)
+    signs.silence = Silence("env.0", "env.0", 61.0, Cause.SLOW_STEP)
     supervisor.tick(0.0)
     (restart,) = told
-    assert restart.ended.hang is Hang.SLOW_STEP
+    assert restart.ended.cause is Cause.SLOW_STEP
     assert restart.ended.detail.startswith("no sign of life from env.0 for 61 s, longer than --env_timeout allows;")
 
 

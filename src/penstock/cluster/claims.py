@@ -35,6 +35,7 @@ class Claims:
     def __init__(self) -> None:
         self.run = f"penstock-{secrets.token_hex(8)}"
         self._held: dict[str, Any] = {}
+        self._open: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -42,7 +43,7 @@ class Claims:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for group in list(self._held):
+        for group in (*self._held, *self._open):
             self._release(group)
 
     def take(self, group: str, machine: Machine | None, asked: Mapping[str, float]) -> None:
@@ -60,8 +61,16 @@ class Claims:
             name = f"{self.run}-{group}-{secrets.token_hex(4)}"
             self._held[group] = placement_group([ray_names(asked)], name=name, bundle_label_selector=[where])
 
+    def ask(self, group: str, asked: Mapping[str, float]) -> None:
+        """Ask for a group's resources on any machine, in place of its earlier claim. Does not wait.
+
+        Ray's autoscaler starts machines for what is asked for and is not there.
+        """
+        self._release(group)
+        self._open[group] = placement_group([ray_names(asked)], name=f"{self.run}-{group}-{secrets.token_hex(4)}")
+
     def wait(self, asked: Mapping[str, Mapping[str, float]]) -> None:
-        """Wait until Ray keeps all that is claimed.
+        """Wait until Ray keeps all that is claimed on a machine.
 
         Args:
             asked: group -> what it asks for, for the error.
@@ -79,11 +88,12 @@ class Claims:
                 )
 
     def _release(self, group: str) -> None:
-        claim = self._held.pop(group, None)
-        if claim is not None:
-            # A cluster that is lost keeps nothing.
-            with contextlib.suppress(ray.exceptions.RayError):
-                remove_placement_group(claim)
+        for claims in (self._held, self._open):
+            claim = claims.pop(group, None)
+            if claim is not None:
+                # A cluster that is lost keeps nothing.
+                with contextlib.suppress(ray.exceptions.RayError):
+                    remove_placement_group(claim)
 
 
 def release_claims(run: str) -> None:

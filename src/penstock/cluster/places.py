@@ -10,13 +10,17 @@ from penstock.config.fields import amounts_text
 from penstock.errors import ConfigError, nearest
 from penstock.program.graph import NodeSpec, Program
 
-__all__ = ["HOME", "Offer", "asked_by", "env_shares", "first_places", "left_over", "rooms"]
+__all__ = ["HOME", "FewMachinesError", "Offer", "asked_by", "env_shares", "first_places", "left_over", "rooms"]
 
 HOME = 0
 """Index of the launcher's machine among the offers."""
 _ROUNDING = 1e-9
 _NAMED = 4
 """So many machines are named in an error."""
+
+
+class FewMachinesError(ConfigError):
+    """Too few environment processes have room for what they ask for. More machines would change that."""
 
 
 class Offer(NamedTuple):
@@ -57,7 +61,8 @@ def first_places(program: Program, offers: Sequence[Offer]) -> dict[str, int]:
         offers: the launcher's machine, then all others.
 
     Raises:
-        ConfigError: there is no room for what nodes ask for.
+        FewMachinesError: too few environment processes have room for what they ask for.
+        ConfigError: there is no room for what learners ask for.
     """
     found: dict[str, int] = {}
     moving = movable_learners(program)
@@ -82,7 +87,10 @@ def first_places(program: Program, offers: Sequence[Offer]) -> dict[str, int]:
     envs = movable(program)
     counts = env_shares(program, [_free(program, offers, found, index) for index in range(len(offers))])
     if sum(counts) < len(envs):
-        raise _refusal(program, "env", f"{len(envs)} processes ask for it, and {sum(counts)} have room", offers)
+        needed = f"{len(envs)} processes ask for it"
+        if program.min_workers is not None:
+            needed = f"{program.min_workers} of {len(envs)} processes need room (--min_workers)"
+        raise FewMachinesError(str(_refusal(program, "env", f"{needed}, and {sum(counts)} have room", offers)))
     places = [index for index, count in enumerate(counts) for _ in range(count)]
     return found | dict(zip(envs, places, strict=True))
 
@@ -95,14 +103,16 @@ def env_shares(program: Program, free: Sequence[Mapping[str, float]]) -> list[in
         free: resources of each machine, without what learners hold.
 
     Returns:
-        One number for each machine. Their sum is less than the number of processes if there is too little room.
+        One number for each machine. If fewer have room than must have (`Program.min_workers`), the room of each; else
+        their sum is the number of processes, of which some may share the room of others.
     """
     count, asked = len(movable(program)), program.demands.get("env")
     if asked is None:
         return shares(count, [one.get("cpu", 0.0) for one in free])
     # A machine with room for all of them counts for no more than that.
     weights = [max(0, min(rooms(one, asked), count)) for one in free]
-    return shares(count, weights) if sum(weights) >= count else [int(weight) for weight in weights]
+    needed = count if program.min_workers is None else min(count, program.min_workers)
+    return shares(count, weights) if sum(weights) >= needed else [int(weight) for weight in weights]
 
 
 def _free(program: Program, offers: Sequence[Offer], placed: Mapping[str, int], index: int) -> dict[str, float]:

@@ -20,6 +20,7 @@ from penstock.cluster.stand_in import FollowerStandIn, StandIn, stand_in
 from penstock.processes.worker import WorkerSpec
 from penstock.program.graph import Program
 from penstock.supervision.lives import HOPELESS, Exit
+from penstock.types import Cause
 from penstock.wiring.edges import Wiring
 from penstock.wiring.ports import NodePorts
 
@@ -284,6 +285,6 @@ class Relay:
             if placed.machine is machine:
                 del self._placed[group]
                 self._showing.discard(group)
-                self._ended.append(Exit(group, LOST, why))
+                self._ended.append(Exit(group, LOST, why, Cause.LOST))
         machine.end()
         self._wiring.bells.ring(0)

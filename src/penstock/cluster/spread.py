@@ -5,9 +5,12 @@ do, exactly as the local runtime does.
 """
 
 import contextlib
+import itertools
 import math
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from penstock.cluster.claims import Claims
@@ -31,7 +34,7 @@ from penstock.cluster.machines import (
     offers,
     own_address,
 )
-from penstock.cluster.places import asked_by, env_shares, first_places, left_over, rooms
+from penstock.cluster.places import FewMachinesError, asked_by, env_shares, first_places, left_over, rooms
 from penstock.cluster.relay import Relay
 from penstock.cluster.safekeeping import Safekeeping
 from penstock.config.fields import amounts_text
@@ -44,21 +47,52 @@ from penstock.program.graph import Program
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.supervision.lives import Exit
 from penstock.supervision.outcome import Outcome
+from penstock.types import Cause
 from penstock.wiring.edges import Wiring
 
 __all__ = ["run", "with_room"]
+
+MACHINES_S = 600.0
+"""So long a run with ``--min_workers`` waits for machines. Those of a cloud start within minutes."""
+LOOK_S = 1.0
 
 
 @contextlib.contextmanager
 def with_room(program: Program) -> Iterator[None]:
     """Within the ``with`` block this process is joined to a cluster that has room for what nodes ask for.
 
+    With `Program.min_workers` it waits for the cluster's autoscaler.
+
     Raises:
         ConfigError: there is no such cluster.
     """
     with joined(program.address, program.modules):
-        first_places(_apart(program), offers(program))
+        _wait_for_room(program)
         yield
+
+
+def _wait_for_room(program: Program) -> None:
+    """Wait for machines that Ray's autoscaler starts, if the run may begin with room for some of its processes.
+
+    Raises:
+        ConfigError: there is no room for what nodes ask for.
+    """
+    until = time.monotonic() + MACHINES_S
+    with Claims() as claims:
+        for look in itertools.count():
+            try:
+                first_places(_apart(program), offers(program))
+            except FewMachinesError as error:
+                if program.min_workers is None or time.monotonic() > until:
+                    raise
+                if look == 0:
+                    for group in movable(program):
+                        claims.ask(group, asked_by(program, group))
+                    if not program.node("monitor").settings.quiet:
+                        sys.stderr.write(f"waiting {MACHINES_S / 60:.0f} minutes for machines: {error}\n")
+                time.sleep(LOOK_S)
+            else:
+                return
 
 
 def _apart(program: Program) -> Program:
@@ -127,12 +161,28 @@ class _Spread:
         turns = (None, *cluster.machines)
         self._wanted: dict[str, Machine | None] = {group: turns[place] for group, place in places.items()}
         """Group -> the machine that is to run it; ``None``: home."""
-        for group in places:
-            self._claim(group)
+        self._kept: set[str] = set()
+        """Groups for which Ray keeps on their machine what they ask for. The others share it there."""
+        self._claim(places)
         claims.wait({group: asked_by(program, group) for group in places})
+        self._ask()
 
-    def _claim(self, group: str) -> None:
-        self._claims.take(group, self._wanted[group], asked_by(self._program, group))
+    def _claim(self, groups: Iterable[str]) -> None:
+        """Claim on its machine what each group asks for, if there is room."""
+        for group in groups:
+            place, asked = self._wanted[group], asked_by(self._program, group)
+            there = [other for other in self._kept - {group} if self._wanted[other] is place]
+            free = left_over(self._resources(place), [asked_by(self._program, other) for other in there])
+            if rooms(free, asked) >= 1:
+                self._kept.add(group)
+                self._claims.take(group, place, asked)
+            else:
+                self._kept.discard(group)
+
+    def _ask(self) -> None:
+        """Ask for machines for the groups that have no room. Behind all claims, whose room it would take."""
+        for group in self._wanted.keys() - self._kept:
+            self._claims.ask(group, asked_by(self._program, group))
 
     def left(self) -> list[Machine]:
         """Machines that are not lost."""
@@ -186,7 +236,8 @@ class _Spread:
         roomy = [place for place in able if rooms(self._free(place), asked) >= 1]
         others = [place for place in roomy or able if place is not None]
         self._wanted[group] = min(others, key=self._load, default=None)
-        self._claim(group)
+        self._claim([group])
+        self._ask()
         return self._wanted[group]
 
     def _load(self, machine: Machine) -> float:
@@ -221,10 +272,12 @@ class _Spread:
         places = [place for place, count in counts.items() for _ in range(count)]
         for group, place in zip(surplus, places, strict=True):
             self._wanted[group] = place
-            self._claim(group)
             if group in self.running():
                 self.kill(group)
-                self._moved.append(Exit(group, -signal.SIGTERM, "it moves to a machine that has joined"))
+                self._moved.append(Exit(group, -signal.SIGTERM, "it moves to a machine that has joined", Cause.MOVED))
+        # Those that stay and have no room may have it now.
+        self._claim((*surplus, *(group for group in self._shared if group not in self._kept)))
+        self._ask()
 
     def running(self) -> Sequence[str]:
         """Groups that run, here and elsewhere."""

@@ -107,6 +107,12 @@ class RunConfig:
             "form": 'resources such as "env: {cpu: 1}, learner: {gpu: 1}"',
         },
     )
+    min_workers: int | None = _setting(
+        None,
+        "with --resources env: begin once so many environment processes have room, and ask Ray's autoscaler for the "
+        "rest. Until its machines come, the others share the room that is there; left out: all must have room",
+        min=1,
+    )
     device: str = _setting("cpu", "device of the learner", pattern=r"cpu|cuda(:\d+)?", form="cpu, cuda or cuda:N")
     backend: str = _setting(
         AUTO,
@@ -358,6 +364,11 @@ def _check_cluster(run: RunConfig) -> None:
         raise ConfigError("--address names a Ray cluster; give --distributed True as well")
     if run.resources is not None and not machines:
         raise ConfigError("--resources is what nodes ask a Ray cluster for; give --distributed True as well")
+    if run.min_workers is not None:
+        if run.resources is None or "env" not in run.resources.asked:
+            raise ConfigError("--min_workers counts processes with room for what they ask for; give --resources env")
+        if run.num_workers != "auto" and run.min_workers > run.num_workers:
+            raise ConfigError(f"--min_workers {run.min_workers} is more than --num_workers {run.num_workers}")
     if run.policy_placement == "node" and machines:
         raise ConfigError(
             "--policy_placement node needs environments on the learner's machine; leave it out, or give --runtime local"

@@ -204,7 +204,7 @@ def _follows(changed: Mapping[str, Any]) -> dict[str, Any]:
     """What becomes of the settings of a cluster where a resumed run begins to run on one, or no longer does."""
     if "runtime" not in changed:
         return {"runtime": "ray"} if changed.get("distributed") else {}
-    of_cluster = ("distributed", "address", "resources") if changed["runtime"] != "ray" else ()
+    of_cluster = ("distributed", "address", "resources", "min_workers") if changed["runtime"] != "ray" else ()
     return {name: getattr(RunConfig, name) for name in of_cluster if name not in changed}
 
 

@@ -16,7 +16,7 @@ from penstock.metrics.report import EVAL_RETURN, RESTARTS, STEPS_PER_SECOND, Rep
 from penstock.metrics.tensorboard import TensorBoard
 from penstock.nodes.contract import Ports
 from penstock.saved_runs.run_folder import RunFolder
-from penstock.types import Hang
+from penstock.types import Cause
 
 __all__ = ["MonitorNode", "MonitorSettings"]
 
@@ -147,9 +147,9 @@ class MonitorNode:
             self._told[node] = count
             values = {f"{RESTARTS}{node}": count, "death/status": status, "death/uptime_s": uptime_s}
             values |= self._rows(self._ports.counters())
-            hang = Hang(counts["hang"])
-            note = f"{node} {_ending(status, hang)} after {uptime_s:.1f} s and was started again (restart {count})"
-            if counts["detail_kept"] and hang is not Hang.NONE:
+            cause = Cause(counts["cause"])
+            note = f"{node} {_ending(status, cause)} after {uptime_s:.1f} s and was started again (restart {count})"
+            if counts["detail_kept"] and cause.hung:
                 note += f"; its stacks stand in {self._deaths.name}"
             elif counts["detail_kept"] and status > 0:
                 note += f"; its traceback stands in {self._deaths.name}"
@@ -203,14 +203,18 @@ class MonitorNode:
         return values
 
 
-def _ending(status: int, hang: Hang) -> str:
+def _ending(status: int, cause: Cause) -> str:
     """How a process ended, as the middle of a sentence. ``status`` as in ``Exit``."""
-    match hang:
-        case Hang.SLOW_STEP:
+    match cause:
+        case Cause.SLOW_STEP:
             return "hung (a step or reset took longer than --env_timeout allows), was ended"
-        case Hang.SILENT:
+        case Cause.SILENT:
             return "hung (it gave no sign of life), was ended"
-        case Hang.NONE if status < 0:
+        case Cause.MOVED:
+            return "moved to a machine that has joined"
+        case Cause.LOST:
+            return "was lost with its machine"
+        case Cause.NONE if status < 0:
             return f"was ended by {signal_name(-status)}"
-        case Hang.NONE:
+        case Cause.NONE:
             return f"ended with status {status}"

@@ -155,7 +155,7 @@ class _Nodes:
         kept = self._keep(restart)
         for node in self._program.members(restart.ended.group):
             self._wiring.counters.set(node.name, "ended_by", restart.ended.status)
-            self._wiring.counters.set(node.name, "hang", restart.ended.hang)
+            self._wiring.counters.set(node.name, "cause", restart.ended.cause)
             self._wiring.counters.set(node.name, "detail_kept", kept)
             self._wiring.counters.set(node.name, "uptime_ms", int(restart.uptime_s * 1e3))
             self._wiring.counters.set(node.name, "restarts", restart.number)

@@ -277,6 +277,8 @@ class Program:
     """Top-level modules that the user has named. What of them is not installed, a cluster has to bring along."""
     demands: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """What a node of a kind, ``env`` or ``learner``, asks that cluster for: kind -> resource -> amount."""
+    min_workers: int | None = None
+    """So many environment nodes must have room for what they ask for; ``None``: all."""
 
     def node(self, name: str) -> NodeSpec:
         """The node with this name.

@@ -20,7 +20,7 @@ def is_unbegun(folder: RunFolder) -> bool:
 
 
 def remove_if_unbegun(folder: RunFolder) -> None:
-    """Remove the folder of a run that was interrupted before it had a checkpoint or a line in its log."""
+    """Remove the folder of a run that was interrupted or refused before it had a checkpoint or a line in its log."""
     with contextlib.suppress(OSError):
         if is_unbegun(folder):
             remove_folder(folder.path)

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from penstock.errors import signal_name
-from penstock.types import Hang
+from penstock.types import Cause
 
 __all__ = ["HOPELESS", "KILLS_IN_A_ROW", "Exit", "Lives", "Restart", "describe"]
 
@@ -22,7 +22,7 @@ class Exit(NamedTuple):
     """Exit status, or minus the signal's number."""
     detail: str
     """Its traceback, if it sent one. Of a process that hung: its stacks."""
-    hang: Hang = Hang.NONE
+    cause: Cause = Cause.NONE
 
 
 class Restart(NamedTuple):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from penstock.program.graph import ActionLog, Board, NodeSpec, Program, Record, Stream
 from penstock.supervision.supervisor import Silence
-from penstock.types import Arrays, Hang
+from penstock.types import Arrays, Cause
 from penstock.wiring.edges import SUPERVISOR, Wiring
 
 __all__ = ["Outcome", "SharedSigns", "final_record"]
@@ -158,7 +158,7 @@ class SharedSigns:
                 # No new work begins, and the user waits for the end.
                 limit, stepping = min(limit, STOPPING_SILENCE_S), False
             if now > busy_until + excused and silence > limit:
-                return Silence(latest.name, group, silence, Hang.SLOW_STEP if stepping else Hang.SILENT)
+                return Silence(latest.name, group, silence, Cause.SLOW_STEP if stepping else Cause.SILENT)
         return None
 
     def excuse(self, seconds: float) -> None:

@@ -9,7 +9,7 @@ from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
 from penstock.supervision.lives import HOPELESS, Exit, Lives, Restart
-from penstock.types import Hang
+from penstock.types import Cause
 
 __all__ = ["Limits", "ProcessTable", "Signs", "Silence", "State", "Supervisor"]
 
@@ -23,7 +23,7 @@ class Silence(NamedTuple):
     node: str
     group: str
     seconds: float
-    hang: Hang = Hang.SILENT
+    cause: Cause = Cause.SILENT
 
 
 class Limits(NamedTuple):
@@ -284,12 +284,12 @@ class Supervisor:
             return
         stacks = self._table.stacks(silence.group)
         self._table.kill(silence.group)
-        limit = ", longer than --env_timeout allows" if silence.hang is Hang.SLOW_STEP else ""
+        limit = ", longer than --env_timeout allows" if silence.cause is Cause.SLOW_STEP else ""
         seconds = f"{silence.seconds:.0f} s{limit}"
         lines = f"no sign of life from {silence.node} for {seconds}; its process was ended.\n{stacks}"
         # While the run stops, a node that the last checkpoint does not need costs nothing: all is saved without it.
         outside = self.state is State.STOPPING and not self._signs.needed(silence.group)
-        self._lose(Exit(silence.group, -signal.SIGKILL, lines, silence.hang), now, outside=outside)
+        self._lose(Exit(silence.group, -signal.SIGKILL, lines, silence.cause), now, outside=outside)
 
     def _enter(self, state: State, now: float) -> None:
         self.state, self._since = state, now

@@ -165,6 +165,7 @@ def wire(plan: Plan, pattern: Pattern) -> Program:
         address=run.address,
         modules=plan.modules,
         demands={} if run.resources is None else run.resources.asked,
+        min_workers=run.min_workers,
         trace=RunFolder(plan.folder).trace if run.trace else None,
         deaths=RunFolder(plan.folder).deaths,
     )

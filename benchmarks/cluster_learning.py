@@ -1,0 +1,132 @@
+"""PPO, APPO, SAC and Ape-X on three hosts, near and far apart: does each reach its threshold? Needs Linux and root.
+
+    python -m benchmarks.cluster_learning                     # about 15 minutes; needs penstock[ray] and iproute2
+    python -m benchmarks.cluster_learning --write FILE
+    python -m benchmarks.cluster_learning --cases ppo --links far
+
+Three hosts in network namespaces, with environment processes on each, learn a task once for each kind of link:
+
+- *near*: a bridge.
+- *far*: 20 ms of delay each way, and 1 % of frames lost.
+- *cut*: far, and from the tenth second of the run on the second host is cut off for a minute. PPO only, as all
+  algorithms lose and find their environments by the same path.
+
+A return is the mean of the final evaluation, 100 greedy episodes. Rows must add up in every report, and no process of
+penstock may be left. Times say how long these runs took here; three hosts share this machine's cores.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.bars import Bar
+from benchmarks.far_link import Far
+from benchmarks.hosts import BIN, Hosts
+from benchmarks.record import destination, write
+from benchmarks.runs import flags
+from benchmarks.soak.log import reports_of
+from penstock.metrics.jsonl import read_reports
+from penstock.metrics.report import RESTARTS
+
+RESOURCES = ({"CPU": 2}, {"CPU": 1}, {"CPU": 1})
+FAR = Far(delay_s=0.02, loss=0.01)
+LINKS = {"near": None, "far": FAR, "cut": FAR}
+CUT_AFTER_S, CUT_S = 10.0, 60.0
+LIMIT_S = 900.0
+
+
+class Case(NamedTuple):
+    """A task, and what is to be reached."""
+
+    settings: dict[str, Any]
+    threshold: float
+
+
+CASES = {
+    "ppo": Case({"preset": "cartpole"}, 475.0),
+    "appo": Case({"algo": "appo", "env": "CartPole-v1", "timesteps": 300_000}, 475.0),
+    "sac": Case({"preset": "sac-pendulum"}, -160.0),
+    "apex": Case({"preset": "apex-cartpole"}, 475.0),
+}
+
+
+def run(case: Case, link: str, folder: Path) -> dict[str, Any]:
+    """One run on three hosts.
+
+    Raises:
+        RuntimeError: it fails, or does not end.
+    """
+    with Hosts(RESOURCES, folder, LINKS[link]) as hosts:
+        where = {"runtime": "ray", "address": hosts.address, "num_workers": 4, "log_dir": folder / "logs"}
+        began = time.monotonic()
+        command = hosts.all[0].popen([str(BIN / "penstock"), "train", *flags({**case.settings, **where})])
+        if link == "cut":
+            _cut(hosts, folder)
+        status = command.wait(LIMIT_S)
+        seconds = time.monotonic() - began
+        time.sleep(2.0)
+        left = sum(1 for text in ("ray::Host", "ray::Deputy", "warden", "template") for _ in hosts.named(text))
+    if status:
+        raise RuntimeError(f"the run ended with {status}; {folder / 'hosts.txt'} has what it said")
+    (made,) = (folder / "logs").glob("[!.]*")
+    reports, lines = list(read_reports(made)), [json.loads(line) for line in (made / "metrics.jsonl").open()]
+    return {
+        "return": round(next(one.values["eval/return_mean"] for one in reports if "eval/final" in one.values), 2),
+        "steps": reports[-1].steps,
+        "seconds": round(seconds, 1),
+        "restarts": sum(name.startswith(RESTARTS) for one in reports for name in one.values),
+        "unbalanced": sum(bool(one.unbalanced) for one in reports_of(lines, 0.0)),
+        "left": left,
+    }
+
+
+def _cut(hosts: Hosts, folder: Path) -> None:
+    """Cut the second host off for a while, once the run has reported."""
+    while not list((folder / "logs").glob("[!.]*/metrics.jsonl")):
+        time.sleep(0.2)
+    time.sleep(CUT_AFTER_S)
+    hosts.all[1].cut(off=True)
+    time.sleep(CUT_S)
+    hosts.all[1].cut(off=False)
+
+
+def main() -> int:
+    """Run what was asked for, and judge it."""
+    parser = argparse.ArgumentParser("python -m benchmarks.cluster_learning", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
+    parser.add_argument("--links", nargs="+", choices=LINKS, default=list(LINKS))
+    parser.add_argument("--write", type=destination, metavar="FILE")
+    args = parser.parse_args()
+    rows, bars = [], []
+    for link in args.links:
+        for name in args.cases if link != "cut" else [name for name in args.cases if name == "ppo"]:
+            found = run(CASES[name], link, Path(tempfile.mkdtemp(prefix="penstock-hosts-")))
+            rows.append({"case": name, "link": link, **found})
+            bars.append(Bar(f"{name}, {link}: return", found["return"], CASES[name].threshold))
+            bars.append(
+                Bar(
+                    f"{name}, {link}: unbalanced reports and processes left",
+                    found["unbalanced"] + found["left"],
+                    0,
+                    at_most=True,
+                )
+            )
+            print(bars[-2].line(), {key: found[key] for key in ("seconds", "steps", "restarts")}, flush=True)
+            print(bars[-1].line(), flush=True)
+    if args.write:
+        result = {
+            "command": "python -m benchmarks.cluster_learning",
+            "rows": rows,
+            "bars": [bar.entry() for bar in bars],
+        }
+        write(args.write, result)
+    return int(any(not bar.holds for bar in bars))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,188 @@
+"""Hosts that come and go: ten times a host is killed and joins again, while PPO learns on three hosts.
+
+    python -m benchmarks.soak.churn --write FILE       # 8 minutes; needs penstock[ray], root and iproute2
+
+Three hosts in network namespaces train PPO on Pendulum-v1, with 12 lanes in 6 processes. Every 40 seconds all processes
+of the third host are ended by SIGKILL, and 20 seconds later Ray is started there again. Then the run is interrupted,
+and its policy plays 100 greedy episodes.
+
+What must hold: the policy reaches -200; throughput is back within 15 s of each kill and of each join; the rows of all
+reports add up; no process is left. Throughput is back once it was, for three seconds, at 80 % of what it was in the ten
+seconds before. The three hosts share this machine's cores, so a lost host costs no throughput for long.
+"""
+
+import argparse
+import itertools
+import math
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.arguments import positive_int
+from benchmarks.bars import Bar
+from benchmarks.hosts import BIN, Hosts
+from benchmarks.record import ROOT, destination, write
+from benchmarks.runs import evaluate, flags
+from benchmarks.soak.log import Follower, Reported, reports_of
+
+SETTING = {
+    "env": "Pendulum-v1",
+    "num_envs": 12,
+    "num_workers": 6,
+    "num_steps": 256,
+    # The run ends only when it is told to.
+    "timesteps": 1_000_000_000_000,
+    "runtime": "ray",
+}
+RESOURCES = ({"CPU": 2}, {"CPU": 4}, {"CPU": 2})
+TIMES, EVERY_S, AWAY_S = 10, 40.0, 20.0
+QUIET_S = 30.0
+"""Before the first fault."""
+BEFORE_S, BACK_S, SHARE = 10.0, 3.0, 0.8
+RECOVERY_S, THRESHOLD = 15.0, -200.0
+INTERRUPTED = 130
+START_LIMIT_S, END_LIMIT_S = 120.0, 60.0
+
+
+class Fault(NamedTuple):
+    """What was done, and when."""
+
+    what: str
+    at: float
+
+
+class Seen(NamedTuple):
+    """A sitting."""
+
+    reports: list[Reported]
+    faults: list[Fault]
+    status: int
+    left: int
+    """Processes of penstock that are left two seconds after the command's end."""
+    reached: float
+    """Mean return of the final policy."""
+
+
+def sitting(times: int, folder: Path) -> Seen:
+    """Train while a host comes and goes.
+
+    Raises:
+        RuntimeError: the run does not begin, or ends.
+    """
+    with Hosts(RESOURCES, folder) as hosts:
+        words = [*flags(SETTING), "--address", hosts.address, "--log_dir", str(folder / "logs")]
+        command = hosts.all[0].popen([str(BIN / "penstock"), "train", *words])
+        run = _begun(command, folder / "logs")
+        follower, reports, faults = Follower(run / "metrics.jsonl"), [], []
+
+        def watch(seconds: float) -> None:
+            until = time.monotonic() + seconds
+            while time.monotonic() < until:
+                if command.poll() is not None:
+                    raise RuntimeError(f"the run ended with {command.returncode}; {folder} has what it said")
+                reports.extend(reports_of(follower.poll(), time.monotonic()))
+                time.sleep(0.1)
+
+        watch(QUIET_S)
+        for _ in range(times):
+            faults.append(_done("was killed", hosts.all[2].end))
+            watch(AWAY_S)
+            faults.append(_done("joined", hosts.all[2].begin))
+            watch(EVERY_S - AWAY_S)
+        command.send_signal(signal.SIGINT)
+        status = command.wait(END_LIMIT_S)
+        time.sleep(2.0)
+        left = sum(1 for text in ("ray::Host", "ray::Deputy", "warden", "template") for _ in hosts.named(text))
+    return Seen(reports, faults, status, left, float(evaluate(run, 100)["return_mean"]))
+
+
+def _begun(command: "subprocess.Popen[bytes]", logs: Path) -> Path:
+    until = time.monotonic() + START_LIMIT_S
+    while not (found := list(logs.glob("[!.]*/metrics.jsonl"))):
+        if time.monotonic() > until or command.poll() is not None:
+            raise RuntimeError("the run does not begin")
+        time.sleep(0.1)
+    return found[0].parent
+
+
+def _done(what: str, act: Callable[[], None]) -> Fault:
+    struck = time.monotonic()
+    act()
+    return Fault(what, struck)
+
+
+def recovery_s(reports: Sequence[Reported], struck: float, until: float) -> float:
+    """Seconds from a fault until throughput is back; infinite if it is not by ``until``."""
+    before = _rate(reports, struck - BEFORE_S, struck)
+    for report in reports[bisect_left(reports, struck + BACK_S, key=lambda report: report.at) :]:
+        if report.at > until:
+            break
+        if _rate(reports, report.at - BACK_S, report.at) >= SHARE * before:
+            return max(0.0, report.at - BACK_S - struck)
+    return math.inf
+
+
+def _rate(reports: Sequence[Reported], begun: float, ended: float) -> float:
+    """Steps a second between two times."""
+    inside = [report for report in reports if begun <= report.at <= ended]
+    return (inside[-1].steps - inside[0].steps) / (ended - begun) if len(inside) > 1 else 0.0
+
+
+def recoveries(seen: Seen) -> list[tuple[str, float]]:
+    """What was done each time, and how long throughput took to be back."""
+    ends = [fault.at for fault in seen.faults[1:]] + [math.inf]
+    return [
+        (fault.what, recovery_s(seen.reports, fault.at, until)) for fault, until in zip(seen.faults, ends, strict=True)
+    ]
+
+
+def bars_of(seen: Seen) -> list[Bar]:
+    """What must hold."""
+    longest = {
+        what: max((seconds for _, seconds in found), default=math.inf)
+        for what, found in itertools.groupby(sorted(recoveries(seen)), key=lambda one: one[0])
+    }
+    return [
+        Bar("return after all", seen.reached, THRESHOLD),
+        *(
+            Bar(f"longest recovery after a host {what}, s", seconds, RECOVERY_S, at_most=True)
+            for what, seconds in longest.items()
+        ),
+        Bar("reports whose rows do not add up", sum(bool(one.unbalanced) for one in seen.reports), 0, at_most=True),
+        Bar("processes that are left", seen.left, 0, at_most=True),
+        Bar("exit code, apart from that of an interrupt", abs(seen.status - INTERRUPTED), 0, at_most=True),
+    ]
+
+
+def main() -> int:
+    """One sitting, judged."""
+    parser = argparse.ArgumentParser("python -m benchmarks.soak.churn", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--times", type=positive_int, default=TIMES)
+    place = ROOT / "build/benchmarks/soak_churn.json"
+    parser.add_argument("--write", type=destination, default=place, metavar="FILE")
+    args = parser.parse_args()
+    seen = sitting(args.times, Path(tempfile.mkdtemp(prefix="penstock-churn-")))
+    bars = bars_of(seen)
+    for what, seconds in recoveries(seen):
+        print(f"{what}: throughput was back after {seconds:.1f} s")
+    for bar in bars:
+        print(bar.line(), flush=True)
+    result = {
+        "command": f"python -m benchmarks.soak.churn --times {args.times}",
+        "bars": [bar.entry() for bar in bars],
+        "recoveries_s": [[what, round(seconds, 1)] for what, seconds in recoveries(seen)],
+        "updates": seen.reports[-1].update,
+    }
+    write(args.write, result)
+    return int(any(not bar.holds for bar in bars))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

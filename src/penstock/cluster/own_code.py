@@ -6,6 +6,8 @@ beside them in their folder, which they may import.
 
 import contextlib
 import importlib.util
+import json
+import os
 import site
 import sys
 import sysconfig
@@ -17,6 +19,9 @@ from penstock.registry import search_working_directory
 from penstock.saved_runs.scratch import scratch_folder
 
 __all__ = ["imported_from", "runtime_env"]
+
+JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+"""The environment variable by which Ray tells a job's process of its settings."""
 
 
 @contextlib.contextmanager
@@ -30,7 +35,7 @@ def runtime_env(modules: Sequence[str]) -> Iterator[dict[str, Any]]:
     """
     search_working_directory()
     named = [place for module in modules for place in _places(module) if not _installed(place)]
-    if not named:
+    if not named or _brought_by_job():
         yield {}
         return
     with scratch_folder("penstock-code-") as folder:
@@ -39,6 +44,12 @@ def runtime_env(modules: Sequence[str]) -> Iterator[dict[str, Any]]:
             with contextlib.suppress(FileExistsError):
                 (folder / place.name).symlink_to(place)
         yield {"working_dir": str(folder)}
+
+
+def _brought_by_job() -> bool:
+    """Whether this process is a job of Ray that brings a working directory to all machines. Ray refuses another one."""
+    job = json.loads(os.environ.get(JOB, "{}"))
+    return bool(job.get("runtime_env", {}).get("working_dir"))
 
 
 def imported_from() -> tuple[str, ...]:

@@ -71,7 +71,9 @@ def test_nothing_is_sent_if_all_that_a_run_names_is_installed() -> None:
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(("job", "sent"), [({"working_dir": "gcs://code.zip"}, False), ({"env_vars": {"A": "1"}}, True)])
+@pytest.mark.parametrize(
+    ("job", "sent"), [({"working_dir": "gcs://code.zip"}, False), ({"env_vars": {"A": "1"}}, True)]
+)
 def test_a_job_of_ray_brings_its_own_code(monkeypatch: pytest.MonkeyPatch, job: dict[str, object], sent: bool) -> None:
     monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", json.dumps({"runtime_env": job, "metadata": {}}))
     with runtime_env(["own_env"]) as found:

@@ -70,7 +70,8 @@ def first_places(program: Program, offers: Sequence[Offer]) -> dict[str, int]:
     asked = program.demands.get("learner", {})
     if rooms(offers[HOME].resources, asked) < len(here):
         which = "the first learner runs" if len(here) == 1 else f"{len(here)} learners run"
-        why = f"{which} on the launcher's machine, which has too little: begin it on one that has it, or by ray job submit"
+        what_to_do = "begin the run on one that has it, or by `ray job submit`"
+        why = f"{which} on the launcher's machine, which has too little: {what_to_do}"
         raise _refusal(program, "learner", why, offers)
     found |= dict.fromkeys(here, HOME)
     # Home holds the whole table, and in it the shard of the first learner. The other shards are on other machines.

@@ -21,13 +21,14 @@ import torch
 
 from benchmarks.measured import parser
 from benchmarks.record import write
+from benchmarks.varied import varied
 from penstock.algorithm import UpdaterSettings
 from penstock.algorithm_package import find_algorithm
 from penstock.config.resolve import available_cores, most_threads
 from penstock.envs.sources import probe
 from penstock.program.rollout import rollout_specs
 from penstock.registry import UPDATES, load
-from penstock.types import Array, Arrays, Discrete, Spaces
+from penstock.types import Spaces
 from penstock.updates.made_up import made_up_rollout, made_up_sample
 
 LANES, STEPS, EPOCHS = 8, 128, 4
@@ -99,7 +100,8 @@ def _way(case: Case, spaces: Spaces, what: str, backend: str, device: str, preci
         seconds = _from_table(updater, spec, spaces)
     else:
         specs = rollout_specs(spaces, spec.row, STEPS, LANES, same_step=True)
-        rows = {name: values[None] for name, values in varied(spaces, made_up_rollout(spaces, specs)).items()}
+        made = varied(spaces, made_up_rollout(spaces, specs), np.random.default_rng(0))
+        rows = {name: values[None] for name, values in made.items()}
         updater = load(UPDATES[backend].stream)(settings, rows)
         seconds = _from_stream(updater, config.mini_batch_size)
     updater.load(state)
@@ -126,7 +128,8 @@ def _from_stream(updater: Any, size: int) -> Callable[[], dict[str, float]]:
 
 def _from_table(updater: Any, spec: Any, spaces: Spaces) -> Callable[[], dict[str, float]]:
     rows = updater.buffers()
-    for name, values in varied(spaces, made_up_sample(spec, spaces, spec.schedule.mini_batch_size)).items():
+    made = varied(spaces, made_up_sample(spec, spaces, spec.schedule.mini_batch_size), np.random.default_rng(0))
+    for name, values in made.items():
         rows[name][...] = values
 
     def seconds() -> dict[str, float]:
@@ -137,27 +140,6 @@ def _from_table(updater: Any, spec: Any, spaces: Spaces) -> Callable[[], dict[st
         return {"step": (time.perf_counter() - begun) / GRADIENT_STEPS}
 
     return seconds
-
-
-def varied(spaces: Spaces, arrays: Arrays) -> Arrays:
-    """Made-up rows with random observations, actions, rewards and values."""
-    generator = np.random.default_rng(0)
-    for name, values in arrays.items():
-        if name == "action":
-            values[...] = _actions(spaces, values, generator)
-        elif values.dtype == np.uint8:
-            values[...] = generator.integers(0, 256, values.shape)
-        elif values.dtype == np.float32 and name not in {"weight", "importance", "discount"}:
-            values[...] = 0.3 * generator.standard_normal(values.shape)
-    if "log_prob" in arrays:
-        arrays["log_prob"][...] -= 1.0
-    return arrays
-
-
-def _actions(spaces: Spaces, like: Array, generator: np.random.Generator) -> Array:
-    if isinstance(spaces.action, Discrete):
-        return generator.integers(0, spaces.action.n, like.shape)
-    return generator.uniform(-1.0, 1.0, like.shape)
 
 
 def _wait() -> None:

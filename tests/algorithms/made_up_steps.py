@@ -4,11 +4,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from benchmarks.varied import varied
 from penstock.algorithm import UpdaterSettings
 from penstock.planning import Prepared
 from penstock.program.rollout import rollout_specs
 from penstock.registry import UPDATES, load
-from penstock.types import Array, Arrays, Discrete
+from penstock.types import Array, Arrays
 from penstock.updates.made_up import made_up_rollout, made_up_sample
 from tests.algorithms.runs import LANES, STEPS
 
@@ -75,32 +76,12 @@ def rollout(run: Prepared) -> Arrays:
     specs = rollout_specs(
         run.profile.spaces, run.spec.row, run.config.algorithm.num_steps, LANES, same_step=same_step, carry=carry
     )
-    return varied(run, made_up_rollout(run.profile.spaces, specs), np.random.default_rng(1))
+    return varied(run.profile.spaces, made_up_rollout(run.profile.spaces, specs), np.random.default_rng(1))
 
 
 def sample(run: Prepared, number: int) -> Arrays:
     """A minibatch from a table, likewise."""
     size = run.spec.schedule.mini_batch_size
-    return varied(run, made_up_sample(run.spec, run.profile.spaces, size), np.random.default_rng(10 + number))
-
-
-def varied(run: Prepared, arrays: Arrays, generator: np.random.Generator) -> Arrays:
-    """Made-up rows with random numbers where the maths takes any."""
-    spaces = run.profile.spaces
-    for name, values in arrays.items():
-        space = dict(spaces.obs).get(name.removeprefix("next."))
-        if name == "action":
-            high = spaces.action.n if isinstance(spaces.action, Discrete) else None
-            drawn = generator.integers(0, high, values.shape) if high else generator.uniform(-1, 1, values.shape)
-            values[...] = drawn
-        elif name == spaces.mask or name in {"weight", "importance", "discount"}:
-            continue
-        elif values.dtype == np.uint8:
-            values[...] = generator.integers(0, 256, values.shape)
-        elif values.dtype == np.float32:
-            values[...] = 0.3 * generator.standard_normal(values.shape)
-        elif isinstance(space, Discrete):
-            values[...] = generator.integers(space.start, space.start + space.n, values.shape)
-    if "log_prob" in arrays:
-        arrays["log_prob"][...] -= 1.0
-    return arrays
+    return varied(
+        run.profile.spaces, made_up_sample(run.spec, run.profile.spaces, size), np.random.default_rng(10 + number)
+    )

@@ -4,6 +4,7 @@ import importlib.util
 import logging
 import math
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -113,6 +114,8 @@ def tune(
     with joined(address, _modules(config)):
         # The reason of a trial that fails stands in the table; Ray would show three tracebacks for each.
         logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+        # Its advice is for those who write trainables.
+        warnings.filterwarnings("ignore", message="Consider boosting PBT performance")
         with scratch_folder("penstock-tune-") as storage, Interrupts(patience=1) as interrupts:
             tuner = ray.tune.Tuner(
                 ray.tune.with_resources(made, {"cpu": _most_workers(config, search)}),

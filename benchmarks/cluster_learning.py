@@ -32,7 +32,8 @@ from benchmarks.soak.log import reports_of
 from penstock.metrics.jsonl import read_reports
 from penstock.metrics.report import RESTARTS
 
-RESOURCES = ({"CPU": 2}, {"CPU": 1}, {"CPU": 1})
+RESOURCES = ({"CPU": 2}, {"CPU": 1}, {"CPU": 3})
+"""The third host has most cores, so the deputy is there, and not on the one that is cut off."""
 FAR = Far(delay_s=0.02, loss=0.01)
 LINKS = {"near": None, "far": FAR, "cut": FAR}
 CUT_AFTER_S, CUT_S, CUT_STEPS = 10.0, 60.0, 300_000

@@ -99,7 +99,7 @@ def sitting(times: int, folder: Path) -> Seen:
         status = command.wait(END_LIMIT_S)
         time.sleep(2.0)
         left = sum(1 for text in ("ray::Host", "ray::Deputy", "warden", "template") for _ in hosts.named(text))
-    return Seen(reports, faults, status, left, float(evaluate(run, 100)["return_mean"]))
+    return Seen(reports, faults, status, left, float(evaluate(run, 100)["mean_return"]))
 
 
 def _begun(command: "subprocess.Popen[bytes]", logs: Path) -> Path:

@@ -64,6 +64,18 @@ def test_packages_of_several_folders_are_sent_as_one(folder: Path, tmp_path: Pat
     assert names == {"apart", "packed", "beside.py", "own_env.py"}
 
 
+def test_a_script_goes_along_with_what_lies_beside_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(folder / "script.py"))
+    (folder / "script.py").touch()
+    with runtime_env(["__main__"]) as found:
+        names = {path.name for path in Path(found["working_dir"]).iterdir()}
+    assert names == {"script.py", "beside.py", "own_env.py", "packed"}
+    # An interactive interpreter has no script.
+    monkeypatch.delattr(sys.modules["__main__"], "__file__")
+    with runtime_env(["__main__"]) as found:
+        assert found == {}
+
+
 @pytest.mark.usefixtures("folder")
 def test_nothing_is_sent_if_all_that_a_run_names_is_installed() -> None:
     with runtime_env(["gymnasium", "no_such_module"]) as found:
@@ -84,10 +96,10 @@ def test_a_run_names_the_modules_of_its_environment_wrappers_reward_algorithm_an
     wrappers = Wrapper("wraps.of_mine:Slow", {}), Wrapper(b"pickled", {})
     recipe = EnvRecipe("games.car:Car-v0", {}, wrappers)
     found = modules_named(recipe, "rewards:shaped", algo="my_package.my_algorithm", model="nets:Net")
-    assert found == ("games", "wraps", "rewards", "my_package", "nets")
+    assert found == ("games", "wraps", "__main__", "rewards", "my_package", "nets")
     assert modules_named("CartPole-v1", None, model='{"mlp": [64]}') == ()
     assert modules_named("gamecore://agents:Agent") == ("agents",)
-    assert modules_named(b"pickled") == ()
+    assert modules_named(b"pickled") == ("__main__",)
 
 
 @pytest.mark.usefixtures("folder")

@@ -60,6 +60,11 @@ def imported_from() -> tuple[str, ...]:
 
 def _places(module: str) -> Iterator[Path]:
     """The file of a module, or the folders of a package; nothing if there is no such module."""
+    if module == "__main__":
+        # In an interactive interpreter it has no file.
+        script = getattr(sys.modules[module], "__file__", None)
+        yield from () if script is None else (Path(script).resolve(),)
+        return
     found = importlib.util.find_spec(module)
     if found is None or found.origin in {"built-in", "frozen"}:
         return

@@ -11,7 +11,9 @@ __all__ = ["modules_named"]
 def modules_named(
     env: EnvReference | Callable[..., Any], reward: object = None, algo: str = "", model: object = None
 ) -> tuple[str, ...]:
-    """The top-level modules of all that is given by name. They may be installed, or the user's own, or not exist.
+    """The top-level modules of all that is given. They may be installed, or the user's own, or not exist.
+
+    An object without a name is of ``__main__``: the user's script, which may have modules beside it.
 
     Args:
         env: the environment, with its wrappers.
@@ -20,7 +22,7 @@ def modules_named(
         model: the own network.
     """
     references = (*_of_environment(env), reward, f"{algo}:" if algo else None, model)
-    found = (_module(reference) for reference in references if isinstance(reference, str))
+    found = (_module(reference) for reference in references)
     return tuple(dict.fromkeys(name for name in found if name))
 
 
@@ -32,8 +34,12 @@ def _of_environment(env: object) -> Iterator[object]:
         yield env
 
 
-def _module(reference: str) -> str:
+def _module(reference: object) -> str:
     """The top-level module of ``module:attribute`` or ``scheme://module:attribute``; empty if it names none."""
+    if isinstance(reference, bytes):
+        return "__main__"
+    if not isinstance(reference, str):
+        return ""
     module, colon, _ = reference.rpartition("://")[2].partition(":")
     top = module.partition(".")[0]
     return top if colon and top.isidentifier() else ""

@@ -50,7 +50,7 @@ class Case(NamedTuple):
 
 CASES = {
     "ppo": Case({"preset": "cartpole"}, 475.0),
-    "appo": Case({"algo": "appo", "env": "CartPole-v1", "timesteps": 300_000}, 475.0),
+    "appo": Case({"algo": "appo", "env": "CartPole-v1", "timesteps": 500_000}, 475.0),
     "sac": Case({"preset": "sac-pendulum"}, -160.0),
     "apex": Case({"preset": "apex-cartpole"}, 475.0),
 }

@@ -84,3 +84,6 @@ def test_a_run_says_on_which_cluster_it_is(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(spread, "offers", lambda _, found=found: found)
         told = spread._told(program(None)).node("monitor").settings.told
         assert told[-1] == f"Ray cluster at 10.0.0.1:6379: {says}"
+    monkeypatch.setattr(spread, "offers", lambda _: [HOME])
+    told = spread._told(program("env: {cpu: 1}", learners=1, min_workers=2)).node("monitor").settings.told
+    assert told[-1].endswith("2 cores; 2 of 4 environment processes have room, and the others share it")

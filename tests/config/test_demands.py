@@ -53,8 +53,8 @@ def test_only_a_cluster_is_asked() -> None:
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"min_workers": 2}, "counts processes with room for what they ask for; give --resources env"),
-        ({"min_workers": 2, "resources": "learner: {cpu: 1}"}, "give --resources env"),
+        ({"min_workers": 2}, "counts processes with room for what they ask for; give --resources as well"),
+        ({"min_workers": 2, "resources": "learner: {cpu: 1}"}, "give --resources as well, such as"),
         ({"min_workers": 5, "num_workers": 4, "resources": "env: {cpu: 1}"}, "5 is more than --num_workers 4"),
     ],
 )

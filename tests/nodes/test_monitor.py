@@ -113,7 +113,8 @@ def test_a_restart_is_told_with_how_the_process_ended_and_what_is_kept_of_it(tmp
     ports.start_again("env.0", **ending)
     tell(node)
     note = json.loads((tmp_path / METRICS).read_text())["note"]
-    assert note == f"env.0 {how} after 2.5 s and was started again (restart 1){kept}"
+    lived = "" if "moved" in how else " after 2.5 s and was started again"
+    assert note == f"env.0 {how}{lived} (restart 1){kept}"
 
 
 @pytest.mark.parametrize("told_before_the_kill", [True, False])

@@ -200,8 +200,8 @@ def _no_cluster(address: str | None, why: str) -> ConfigError:
             "or type ray stop to end what is left of it"
         )
     return ConfigError(
-        f"no Ray cluster answers at --address {address}: {why}; `ray start --head` starts one, and with --address none "
-        "this run starts its own"
+        f"no Ray cluster answers at --address {address}: {why}; `ray start --head` starts one, and with "
+        "--address local this run starts its own"
     )
 
 

@@ -77,7 +77,7 @@ def _places(module: str) -> Iterator[Path]:
 def _code_in(folder: Path) -> Iterator[Path]:
     """The modules and packages of a folder, but not penstock, which each machine has."""
     for path in folder.iterdir():
-        if path.suffix == ".py" or ((path / "__init__.py").is_file() and path.name != "penstock"):
+        if path.suffix in {".py", ".so"} or ((path / "__init__.py").is_file() and path.name != "penstock"):
             yield path
 
 

@@ -106,6 +106,11 @@ def _told(program: Program) -> Program:
     cores = sum(offer.resources.get("cpu", 0.0) for offer in found)
     count = "1 machine" if len(found) == 1 else f"{len(found)} machines"
     note = f"Ray cluster at {cluster_address()}: {count} with {cores:g} cores"
+    if program.min_workers is not None:
+        asked, wanted = program.demands["env"], len(movable(program))
+        room = sum(min(rooms(offer.resources, asked), wanted) for offer in found)
+        if room < wanted:
+            note += f"; {room:.0f} of {wanted} environment processes have room, and the others share it"
     monitor = program.node("monitor")
     settings = replace(monitor.settings, told=(*monitor.settings.told, note))
     return program.with_node(replace(monitor, settings=settings))

@@ -93,10 +93,10 @@ class RunConfig:
     distributed: bool = _setting(False, "use all machines of a Ray cluster: the same as --runtime ray")
     address: str | None = _setting(
         None,
-        "the Ray cluster: auto, or the host:port of its head; left out: the cluster that this machine belongs to, or a "
-        "new one on this machine",
+        "the Ray cluster: auto (the one that this machine belongs to), the host:port of its head, or local (a new one "
+        "on this machine); left out: auto if there is one, else local",
         pattern=r"\S+",
-        form="auto or host:port",
+        form="auto, local or host:port",
     )
     resources: Demands | None = field(
         default=None,
@@ -109,8 +109,9 @@ class RunConfig:
     )
     min_workers: int | None = _setting(
         None,
-        "with --resources env: begin once so many environment processes have room, and ask Ray's autoscaler for the "
-        "rest. Until its machines come, the others share the room that is there; left out: all must have room",
+        "environment processes that must have room for what they ask for (--resources) before the run begins; it waits "
+        "10 minutes for that, and asks Ray's autoscaler for room for all. Until machines come, the others share what "
+        "is there; left out: all must have room",
         min=1,
     )
     device: str = _setting("cpu", "device of the learner", pattern=r"cpu|cuda(:\d+)?", form="cpu, cuda or cuda:N")
@@ -366,7 +367,10 @@ def _check_cluster(run: RunConfig) -> None:
         raise ConfigError("--resources is what nodes ask a Ray cluster for; give --distributed True as well")
     if run.min_workers is not None:
         if run.resources is None or "env" not in run.resources.asked:
-            raise ConfigError("--min_workers counts processes with room for what they ask for; give --resources env")
+            raise ConfigError(
+                "--min_workers counts processes with room for what they ask for; give --resources as well, such as "
+                '"env: {cpu: 1}", or --min_workers none'
+            )
         if run.num_workers != "auto" and run.min_workers > run.num_workers:
             raise ConfigError(f"--min_workers {run.min_workers} is more than --num_workers {run.num_workers}")
     if run.policy_placement == "node" and machines:

@@ -148,7 +148,9 @@ class MonitorNode:
             values = {f"{RESTARTS}{node}": count, "death/status": status, "death/uptime_s": uptime_s}
             values |= self._rows(self._ports.counters())
             cause = Cause(counts["cause"])
-            note = f"{node} {_ending(status, cause)} after {uptime_s:.1f} s and was started again (restart {count})"
+            lived = f"{node} {_ending(status, cause)} after {uptime_s:.1f} s and was started again"
+            note = f"{node} {_ending(status, cause)}" if cause is Cause.MOVED else lived
+            note += f" (restart {count})"
             if counts["detail_kept"] and cause.hung:
                 note += f"; its stacks stand in {self._deaths.name}"
             elif counts["detail_kept"] and status > 0:

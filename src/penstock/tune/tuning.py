@@ -6,7 +6,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -15,7 +15,7 @@ from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, PopulationBasedTra
 from ray.tune.search.optuna import OptunaSearch
 
 from penstock.algorithm_package import find_algorithm, ships
-from penstock.cluster.machines import joined
+from penstock.cluster.machines import cluster_address, joined
 from penstock.config.commands import TuneOptions
 from penstock.config.fields import field_table
 from penstock.config.schema import Config, RunConfig
@@ -107,7 +107,6 @@ def tune(
             _with(config, {part.name: value})
     proposing = _proposing(searcher, scheduler, config.run.seed)
     folder = (Path(config.run.log_dir) / name).resolve()
-    made = trainable(config, folder)
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
     # `Interrupts` counts them in place of Ray's handler, which would not tell that there was one.
     os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"
@@ -118,7 +117,7 @@ def tune(
         warnings.filterwarnings("ignore", message="Consider boosting PBT performance")
         with scratch_folder("penstock-tune-") as storage, Interrupts(patience=1) as interrupts:
             tuner = ray.tune.Tuner(
-                ray.tune.with_resources(made, {"cpu": _most_workers(config, search)}),
+                ray.tune.with_resources(trainable(_here(config), folder), {"cpu": _most_workers(config, search)}),
                 param_space={part.name: _domain(part) for part in search},
                 tune_config=ray.tune.TuneConfig(
                     metric=METRIC,
@@ -138,6 +137,13 @@ def tune(
                 ),
             )
             return Tuned(_ranked(tuner.fit(), search), interrupts.count > 0)
+
+
+def _here(config: Config) -> Config:
+    """The config of trials. Those that use machines of a cluster use this one."""
+    if config.run.runtime != "ray":
+        return config
+    return Config(replace(config.run, address=cluster_address()), config.algorithm)
 
 
 def _modules(config: Config) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from benchmarks.soak.churn import INTERRUPTED, Fault, Seen, bars_of, recoveries, recovery_s
+from benchmarks.soak.churn import INTERRUPTED, Fault, Seen, bars_of, recoveries, recovery_s, usual_rates
 from benchmarks.soak.log import Reported
 
 
@@ -30,7 +30,7 @@ def reports(*rates: tuple[float, float, float]) -> list[Reported]:
     ],
 )
 def test_throughput_is_back_once_it_is_for_three_seconds(rates, seconds: float) -> None:
-    found = recovery_s(reports(*rates), 20.0, 38.0)
+    found = recovery_s(reports(*rates), 20.0, 38.0, 1000.0)
     assert found == pytest.approx(seconds, abs=1.0)
 
 
@@ -42,3 +42,12 @@ def test_the_longest_recovery_of_each_kind_is_judged() -> None:
     assert held["longest recovery after a host was killed, s"]
     assert not held["longest recovery after a host joined, s"]
     assert sum(not holds for holds in held.values()) == 1
+
+
+def test_throughput_is_judged_by_what_the_hosts_usually_do_that_are_there() -> None:
+    # Two hosts do 2,000 steps a second on these cores, three hosts 1,000.
+    log = reports((0, 20, 1000), (20, 40, 2000), (40, 60, 1000), (60, 80, 2000), (80, 100, 1000))
+    faults = [Fault(what, at) for what, at in zip(["was killed", "joined"] * 2, [20.0, 40.0, 60.0, 80.0], strict=True)]
+    seen = Seen(log, faults, INTERRUPTED, 0, -150.0)
+    assert usual_rates(seen) == pytest.approx({"was killed": 2000, "joined": 1000}, rel=0.06)
+    assert max(seconds for _, seconds in recoveries(seen)) < 2

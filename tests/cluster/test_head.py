@@ -75,7 +75,7 @@ def test_a_run_whose_head_is_lost_saves_what_it_has_learned_and_can_be_resumed(t
                 os.kill(process.pid, signal.SIGKILL)
         _, errors = launcher.communicate(timeout=150)
         assert launcher.returncode == 1
-        assert "has been silent for 40 s, so the cluster is lost; resume with --address local" in errors
+        assert "silent for 40 s, so the cluster is lost; penstock resume goes on with --address local" in errors
         assert "its last checkpoint, update " in errors
     finally:
         cluster.shutdown()

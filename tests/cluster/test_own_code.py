@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.algorithm_package import find_algorithm
 from penstock.cluster.machines import joined
 from penstock.cluster.own_code import runtime_env
 from penstock.errors import ConfigError
@@ -18,12 +19,14 @@ from tests.planned import prepared
 ENV = """
 import os, pathlib
 import gymnasium
-import beside, packed.deep
+import beside, packed.deep, tools.shaping
 
 class Env(gymnasium.Wrapper):
     def __init__(self, told):
         super().__init__(gymnasium.make("CartPole-v1"))
-        pathlib.Path(told, str(os.getpid())).write_text("\\n".join([__file__, beside.__file__, packed.deep.__file__]))
+        modules = beside, packed.deep, tools.shaping
+        files = [__file__, *(module.__file__ for module in modules)]
+        pathlib.Path(told, str(os.getpid())).write_text("\\n".join(files))
 """
 
 
@@ -40,6 +43,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (made / "own_env.py").write_text(ENV)
     (made / "data").mkdir()
     (made / "data/large.bin").touch()
+    (made / "tools").mkdir()
+    (made / "tools/shaping.py").touch()
+    (made / "tools/large.bin").touch()
     monkeypatch.chdir(made)
     monkeypatch.syspath_prepend(str(made))
     return made
@@ -48,8 +54,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_lies_beside_a_named_module_goes_along_but_no_data_and_not_penstock(folder: Path) -> None:
     with runtime_env(["own_env", "gymnasium", "no_such_module", "sys"]) as found:
         sent = Path(found["working_dir"])
-        assert sorted(path.name for path in sent.iterdir()) == ["beside.py", "own_env.py", "packed"]
+        assert sorted(path.name for path in sent.iterdir()) == ["beside.py", "own_env.py", "packed", "tools"]
         assert (sent / "packed/numbers.txt").read_text() == "1 2 3"
+        # Python imports it although it has no __init__.py, as it does any folder.
+        assert [path.name for path in (sent / "tools").iterdir()] == ["shaping.py"]
     assert not sent.exists()
 
 
@@ -61,7 +69,7 @@ def test_packages_of_several_folders_are_sent_as_one(folder: Path, tmp_path: Pat
     monkeypatch.syspath_prepend(str(other))
     with runtime_env(["packed", "apart"]) as found:
         names = {path.name for path in Path(found["working_dir"]).iterdir()}
-    assert names == {"apart", "packed", "beside.py", "own_env.py"}
+    assert names == {"apart", "packed", "beside.py", "own_env.py", "tools"}
 
 
 def test_a_script_goes_along_with_what_lies_beside_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +77,7 @@ def test_a_script_goes_along_with_what_lies_beside_it(folder: Path, monkeypatch:
     (folder / "script.py").touch()
     with runtime_env(["__main__"]) as found:
         names = {path.name for path in Path(found["working_dir"]).iterdir()}
-    assert names == {"script.py", "beside.py", "own_env.py", "packed"}
+    assert names == {"script.py", "beside.py", "own_env.py", "packed", "tools"}
     # An interactive interpreter has no script.
     monkeypatch.delattr(sys.modules["__main__"], "__file__")
     with runtime_env(["__main__"]) as found:
@@ -95,9 +103,10 @@ def test_a_job_of_ray_brings_its_own_code(monkeypatch: pytest.MonkeyPatch, job: 
 def test_a_run_names_the_modules_of_its_environment_wrappers_reward_algorithm_and_network() -> None:
     wrappers = Wrapper("wraps.of_mine:Slow", {}), Wrapper(b"pickled", {})
     recipe = EnvRecipe("games.car:Car-v0", {}, wrappers)
-    found = modules_named(recipe, "rewards:shaped", algo="my_package.my_algorithm", model="nets:Net")
+    algorithm = find_algorithm("ppo")._replace(package="my_package.my_algorithm")
+    found = modules_named(recipe, "rewards:shaped", algorithm, model="nets:Net")
     assert found == ("games", "wraps", "__main__", "rewards", "my_package", "nets")
-    assert modules_named("CartPole-v1", None, model='{"mlp": [64]}') == ()
+    assert modules_named("CartPole-v1", None, find_algorithm("ppo"), model='{"mlp": [64]}') == ()
     assert modules_named("gamecore://agents:Agent") == ("agents",)
     assert modules_named(b"pickled") == ("__main__",)
 

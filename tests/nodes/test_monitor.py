@@ -102,7 +102,7 @@ def test_each_restart_is_told_of_once_over_all_lives(tmp_path) -> None:
         ),
         ({"cause": Cause.SILENT}, "hung (it gave no sign of life), was ended", ""),
         ({"cause": Cause.MOVED, "detail_kept": 1}, "moved to a machine that has joined", ""),
-        ({"cause": Cause.LOST, "detail_kept": 1}, "was lost with its machine", ""),
+        ({"cause": Cause.LOST, "detail_kept": 1}, "was lost with its machine", "; deaths.log says which machine"),
     ],
 )
 def test_a_restart_is_told_with_how_the_process_ended_and_what_is_kept_of_it(tmp_path, ending, how, kept) -> None:

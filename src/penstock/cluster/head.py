@@ -56,8 +56,8 @@ class HeadWatch:
             elif now - heard > SILENCE_S:
                 self._lost(
                     f"Ray's head at {self._address} has been silent for {SILENCE_S:.0f} s, so the cluster is lost; "
-                    "resume with --address local to go on with a cluster of its own, or with --address host:port on "
-                    "another one"
+                    "penstock resume goes on with --address local in a cluster of its own, or with --address host:port "
+                    "on another one"
                 )
                 return
             elif now - heard > ALARM_S and not alarmed:

@@ -39,10 +39,12 @@ def runtime_env(modules: Sequence[str]) -> Iterator[dict[str, Any]]:
         yield {}
         return
     with scratch_folder("penstock-code-") as folder:
-        for place in (*named, *(beside for parent in {place.parent for place in named} for beside in _code_in(parent))):
+        for place in named:
             # The first one of a name is the one that Python imports.
             with contextlib.suppress(FileExistsError):
                 (folder / place.name).symlink_to(place)
+        for parent in {place.parent for place in named}:
+            _link_code(parent, folder)
         yield {"working_dir": str(folder)}
 
 
@@ -74,11 +76,34 @@ def _places(module: str) -> Iterator[Path]:
         yield from (Path(folder).resolve() for folder in found.submodule_search_locations)
 
 
-def _code_in(folder: Path) -> Iterator[Path]:
-    """The modules and packages of a folder, but not penstock, which each machine has."""
-    for path in folder.iterdir():
-        if path.suffix in {".py", ".so"} or ((path / "__init__.py").is_file() and path.name != "penstock"):
-            yield path
+def _link_code(source: Path, target: Path) -> None:
+    """Link the modules and packages of a folder, but not penstock, which each machine has.
+
+    Python also imports a folder without an ``__init__.py``. Such a one may hold data, so only its code is linked.
+    """
+    for path in source.iterdir():
+        link = target / path.name
+        if link.exists() or path.name == "penstock":
+            continue
+        if _is_module(path) or _is_package(path):
+            link.symlink_to(path)
+        elif path.name.isidentifier() and _holds_modules(path):
+            link.mkdir()
+            _link_code(path, link)
+
+
+def _is_module(path: Path) -> bool:
+    return path.suffix in {".py", ".so"}
+
+
+def _is_package(path: Path) -> bool:
+    return (path / "__init__.py").is_file()
+
+
+def _holds_modules(path: Path) -> bool:
+    with contextlib.suppress(NotADirectoryError, PermissionError):
+        return any(map(_is_module, path.iterdir()))
+    return False
 
 
 def _installed(path: Path) -> bool:

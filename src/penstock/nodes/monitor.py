@@ -153,6 +153,8 @@ class MonitorNode:
             note += f" (restart {count})"
             if counts["detail_kept"] and cause.hung:
                 note += f"; its stacks stand in {self._deaths.name}"
+            elif counts["detail_kept"] and cause is Cause.LOST:
+                note += f"; {self._deaths.name} says which machine"
             elif counts["detail_kept"] and status > 0:
                 note += f"; its traceback stands in {self._deaths.name}"
             self._write(self._last._replace(values=values, note=note))

@@ -3,25 +3,30 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from penstock.algorithm_package import AlgorithmPackage, ships
 from penstock.types import EnvRecipe, EnvReference
 
 __all__ = ["modules_named"]
 
 
 def modules_named(
-    env: EnvReference | Callable[..., Any], reward: object = None, algo: str = "", model: object = None
+    env: EnvReference | Callable[..., Any],
+    reward: object = None,
+    algorithm: AlgorithmPackage | None = None,
+    model: object = None,
 ) -> tuple[str, ...]:
-    """The top-level modules of all that is given. They may be installed, or the user's own, or not exist.
+    """The top-level modules of all that is given, save penstock. They may be installed, the user's own, or missing.
 
     An object without a name is of ``__main__``: the user's script, which may have modules beside it.
 
     Args:
         env: the environment, with its wrappers.
         reward: the own reward.
-        algo: the package of the algorithm.
+        algorithm: the one that learns.
         model: the own network.
     """
-    references = (*_of_environment(env), reward, f"{algo}:" if algo else None, model)
+    package = None if algorithm is None or ships(algorithm) else f"{algorithm.package}:"
+    references = (*_of_environment(env), reward, package, model)
     found = (_module(reference) for reference in references)
     return tuple(dict.fromkeys(name for name in found if name))
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 
-from penstock.algorithm_package import ships
 from penstock.config.resolve import available_cores
 from penstock.config.schema import Config
 from penstock.envs.rewards import find_reward, no_infos
@@ -98,13 +97,8 @@ def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | N
 
 
 def _modules(prepared: Prepared) -> tuple[str, ...]:
-    own, algorithm = prepared.spec.policy.actor.own, prepared.algorithm
-    return modules_named(
-        prepared.env,
-        prepared.reward,
-        algo="" if ships(algorithm) else algorithm.package,
-        model=None if own is None else own.reference,
-    )
+    own = prepared.spec.policy.actor.own
+    return modules_named(prepared.env, prepared.reward, prepared.algorithm, None if own is None else own.reference)
 
 
 def _checked_reward(prepared: Prepared) -> str | bytes | None:

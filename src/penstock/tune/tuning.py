@@ -14,7 +14,7 @@ import ray.tune
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, PopulationBasedTraining
 from ray.tune.search.optuna import OptunaSearch
 
-from penstock.algorithm_package import find_algorithm, ships
+from penstock.algorithm_package import find_algorithm
 from penstock.cluster.machines import cluster_address, joined
 from penstock.config.commands import TuneOptions
 from penstock.config.fields import field_table
@@ -148,13 +148,9 @@ def _here(config: Config) -> Config:
 
 def _modules(config: Config) -> tuple[str, ...]:
     """The modules that all trials name."""
-    run, algorithm = config.run, find_algorithm(config.run.algo)
-    return modules_named(
-        Given().environment(run),
-        run.reward,
-        algo="" if ships(algorithm) else algorithm.package,
-        model=getattr(config.algorithm, "model", None),
-    )
+    run = config.run
+    model = getattr(config.algorithm, "model", None)
+    return modules_named(Given().environment(run), run.reward, find_algorithm(run.algo), model)
 
 
 def trainable(config: Config, folder: Path) -> type:

@@ -7,14 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.hosts import BIN, Hosts
 from penstock.algorithm_package import find_algorithm
 from penstock.cluster.machines import joined
 from penstock.cluster.own_code import runtime_env
 from penstock.errors import ConfigError
 from penstock.planning.own_modules import modules_named
 from penstock.planning.plans import plan
+from penstock.saved_runs.checkpoints import list_checkpoints
 from penstock.types import EnvRecipe, Wrapper
+from tests.cluster.test_deputy import copied
+from tests.cluster.test_far_apart import refusal
 from tests.planned import prepared
+from tests.runtime.nodes import wait_until
 
 ENV = """
 import os, pathlib
@@ -139,6 +144,30 @@ def test_environments_of_other_machines_import_what_was_sent(cluster, folder: Pa
     assert len(sent) == 2
     for files in sent:
         assert all("runtime_resources" in file for file in files)
+
+
+# A minute. Shorter: the test above, and those of ``test_deputy.py``.
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+def test_another_machine_goes_on_with_the_users_code_after_the_launchers_is_lost(folder: Path, tmp_path: Path) -> None:
+    if why := refusal():
+        pytest.skip(why)
+    told, logs = tmp_path / "told", tmp_path / "logs"
+    told.mkdir()
+    words = ["--env", "own_env:Env", "--env_args", json.dumps({"told": str(told)}), "--num_workers", "3"]
+    words += ["--num_envs", "6", "--timesteps", "1000000000", "--runtime", "ray", "--address", Hosts.address]
+    with Hosts(({"CPU": 1}, {"CPU": 1}, {"CPU": 2}), tmp_path) as hosts:
+        lost = hosts.all[1]
+        lost.popen(["env", "-C", str(folder), str(BIN / "penstock"), "train", *words, "--log_dir", str(logs)])
+        assert wait_until(lambda: copied(logs, "update-00000001"), 150)
+        # It is nowhere else now: all machines of this test share a disk.
+        folder.rename(folder.with_name("gone"))
+        before = set(told.iterdir())
+        lost.end()
+        assert wait_until(lambda: len(set(told.iterdir()) - before) >= 3, 150)
+        assert wait_until(lambda: any(map(list_checkpoints, logs.glob("*-2"))), 60)
+    for place in set(told.iterdir()) - before:
+        assert all("runtime_resources" in file for file in place.read_text().split())
 
 
 def test_a_plan_knows_the_modules_of_its_run(tmp_path: Path) -> None:

@@ -278,6 +278,21 @@ def test_a_rollout_is_the_same_however_late_the_policy_answers(late: int) -> Non
     node.close()
 
 
+class NewerEachTime(LatePolicy):
+    """There is a newer version whenever it is asked for."""
+
+    def refresh(self) -> None:
+        self.version += 1
+
+
+def test_a_long_rollout_goes_on_with_newer_policies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.nodes.env.node.RENEW_EVERY", 4)
+    node, ports = open_node(NewerEachTime(1))
+    for versions in ([4, 4, 4, 4, 5, 5], [6, 6, 6, 6, 7, 7]):
+        slot = collect(node, ports)
+        np.testing.assert_array_equal(slot["policy_version"][:STEPS], np.transpose([versions] * LANES))
+
+
 def test_the_next_rollout_goes_on_where_the_last_one_stopped() -> None:
     policy = LatePolicy(0)
     node, ports = open_node(policy)

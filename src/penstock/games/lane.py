@@ -15,6 +15,7 @@ from penstock.memory.action_log import RolloutLog
 from penstock.nodes.contract import LaneStart, Ports
 from penstock.nodes.env import EnvSettings
 from penstock.nodes.env.memory import LaneMemory
+from penstock.nodes.env.settings import RENEW_EVERY
 from penstock.nodes.env.takeover import lane_starts
 from penstock.types import Array, Arrays, StepResult
 
@@ -112,8 +113,7 @@ class Lane:
         Raises:
             RunEndedError: the run ends.
         """
-        slot = self._current()
-        self._policy.ask(slot.handle, self._t, self._step)
+        self._ask()
         await self._answered()
         return self._policy.environment_action
 
@@ -136,8 +136,7 @@ class Lane:
     def go_on_at_once(self, obs: Mapping[str, Array], reward: float) -> Array:
         """`go_on` and `act` in one call that does not wait."""
         self._store(obs, reward)
-        slot = self._current()
-        self._policy.ask(slot.handle, self._t, self._step)
+        self._ask()
         return self._policy.environment_action
 
     async def end(self, obs: Mapping[str, Array], reward: float, *, terminated: bool) -> None:
@@ -230,6 +229,14 @@ class Lane:
         if "continues" in arrays:
             arrays["continues"][...] = goes_on
             arrays["steps_before"][...] = self._length
+
+    def _ask(self) -> None:
+        """Ask about row t. As in `EnvNode`, a long rollout goes on with newer policies."""
+        slot = self._current()
+        if self._t and not self._t % RENEW_EVERY:
+            self._policy.refresh()
+            slot.arrays["policy_version"][self._t : self._settings.num_steps] = self._policy.version
+        self._policy.ask(slot.handle, self._t, self._step)
 
     def _write_first(self, slot: _Slot, obs: Mapping[str, Array]) -> None:
         for name in self._fields:

@@ -63,8 +63,8 @@ class _Call(NamedTuple):
 class PolicyNode:
     """Answers edge ``act`` with the parameters of board ``policy``.
 
-    From one ``refresh`` to the next an asker gets answers from one version. So each rollout is of one policy, even if
-    another asker already uses a later one. At most one version per asker is held at a time.
+    From one ``refresh`` to the next an asker gets answers from one version, even if another asker already uses a later
+    one. At most one version per asker is held at a time.
 
     The carry of a lane lies with its asker. So this node may die at any time: its successor reads the same carry and
     writes the same answer.

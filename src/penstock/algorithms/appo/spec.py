@@ -6,7 +6,7 @@ from penstock.algorithm import AlgorithmSpec
 from penstock.algorithms.ppo import spec as ppo
 from penstock.algorithms.ppo.spec import PPOConfig, initial_arrays
 from penstock.algorithms.vtrace.spec import VTraceConfig, check_weights
-from penstock.config.fields import BY_LANES, tunable
+from penstock.config.fields import tunable
 from penstock.types import Arrays, ArraySpec, Spaces
 
 __all__ = ["MASKS", "APPOConfig", "init_state", "spec"]
@@ -16,13 +16,22 @@ MASKS = True
 
 @dataclass(frozen=True, kw_only=True)
 class APPOConfig(VTraceConfig, PPOConfig):
-    """Hyper-parameters of APPO: those of PPO, and the bounds of V-trace."""
+    """Hyper-parameters of APPO: those of PPO, and the bounds of V-trace. IMPACT, too, cuts its weights off at 2.
 
-    num_steps: int = tunable(
-        1024,
-        "steps of each lane in one batch; more: less bias, but rarer updates (usual: 32 to 2048)",
-        min=1,
-        fixed=BY_LANES,
+    A weight that is cut off at 1 has a mean below 1, so a row counts less for those before it.
+    """
+
+    rho_bar: float = tunable(
+        2.0,
+        "largest importance weight of a row; more: less bias towards the policy that acted, but more variance "
+        "(usual: 1 to 4)",
+        min=1e-3,
+    )
+    c_bar: float = tunable(
+        2.0,
+        "largest importance weight of the rows behind it, at most rho_bar; less: the critic learns from fewer steps at "
+        "a time (usual: 1 to 2)",
+        min=0,
     )
 
 

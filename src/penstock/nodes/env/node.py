@@ -19,7 +19,7 @@ from penstock.nodes.env.lanes import Lanes
 from penstock.nodes.env.memory import LaneMemory
 from penstock.nodes.env.opened import open_lanes
 from penstock.nodes.env.rewards import OwnRewards
-from penstock.nodes.env.settings import EnvSettings
+from penstock.nodes.env.settings import RENEW_EVERY, EnvSettings
 from penstock.nodes.env.snapshots import LaneSnapshots
 from penstock.nodes.env.takeover import lane_starts
 from penstock.nodes.ports import PolicyPort, StreamWriter
@@ -29,7 +29,6 @@ __all__ = ["EnvNode"]
 
 STEP_LIMIT_S = 0.05
 """Seconds that one call of ``step`` may take before it returns to the scheduler."""
-
 
 BOUND_SLOTS = 1024
 """So many slots of a table stay bound. Binding a slot takes as long as some steps; a bound slot takes some KB."""
@@ -111,7 +110,6 @@ class EnvNode:
             index = self._stream.claim(self._rollout * self._settings.num_workers + self._settings.worker)
             if index is None:
                 return
-            self._policy.refresh()
             self._work = self._whole(index)
         if next(self._work, self) is self:
             self._work = None
@@ -144,7 +142,7 @@ class EnvNode:
         """Collect one rollout, as a span of the run's trace. Skipped rollouts are collected anew."""
         with self._ports.span("rollout"):
             while not (yield from self._collect(index)):
-                self._policy.refresh()
+                pass
 
     def _collect(self, index: int) -> Generator[None, None, bool]:
         """Fill a slot with a rollout and push it. Yields when it must wait or return. False if it was skipped."""
@@ -153,20 +151,15 @@ class EnvNode:
             raise BadDataError("collecting before the environment is open")
         slot, handle, store, log = self._bound(index, source.same_step)
         num_steps = self._settings.num_steps
-        for name, values in self._obs.items():
-            slot[name][0] = values
-        slot["policy_version"][:num_steps] = policy.version
-        slot["final_count"][...] = 0
-        slot["episode_count"][...] = 0
-        self._memory.begin(slot)
-        if "continues" in slot:
-            slot["continues"][...] = self._lanes.continues
-            slot["steps_before"][...] = self._lanes.lengths
+        self._begin(slot)
         # Looked up once: finding a method costs 30 ns, and a vector step uses six.
         step, next_seed, ask, answered = source.step, self._lanes.next_seed, policy.ask, policy.answered
         append, now = log.append, time.monotonic
         remember = self._memory.stored if self._memory.carry else None
         for t in range(num_steps):
+            if not t % RENEW_EVERY:
+                policy.refresh()
+                slot["policy_version"][t:num_steps] = policy.version
             ask(handle, t, self._step)
             while not answered():
                 yield
@@ -196,6 +189,17 @@ class EnvNode:
         yield from self._bootstrap(slot)
         self._finish(slot, index)
         return True
+
+    def _begin(self, slot: Arrays) -> None:
+        """Write what is known before the first step."""
+        for name, values in self._obs.items():
+            slot[name][0] = values
+        slot["final_count"][...] = 0
+        slot["episode_count"][...] = 0
+        self._memory.begin(slot)
+        if "continues" in slot:
+            slot["continues"][...] = self._lanes.continues
+            slot["steps_before"][...] = self._lanes.lengths
 
     def _bootstrap(self, slot: Arrays) -> Iterator[None]:
         """If rows have values: ask for those of row T, and of the last observations of truncated episodes."""

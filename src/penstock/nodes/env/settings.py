@@ -6,7 +6,11 @@ from typing import Literal
 from penstock.nodes.contract import LaneStart
 from penstock.types import EnvReference, Spaces
 
-__all__ = ["EnvSettings"]
+__all__ = ["RENEW_EVERY", "EnvSettings"]
+
+RENEW_EVERY = 64
+"""After so many steps a rollout goes on with the latest policy. In lock step that is the one it began with, because the
+next one is learned from this very rollout."""
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,8 @@ void watch(int fd, int code) {
 
 NB_MODULE(_native, module) {
     module.doc() = "Lock-free structures in shared memory.";
+    // A thread of another library, such as Ray's, may hold an end of an edge until the process ends.
+    nanobind::set_leak_warnings(false);
     penstock::memory::bind_flow(module);
     penstock::memory::bind_records(module);
     penstock::memory::bind_table(module);

@@ -17,6 +17,8 @@ os.environ |= {
     "RAY_prestart_worker_first_driver": "0",
 }
 HOST = {"num_cpus": 2, "object_store_memory": 100_000_000}
+MACHINE = "127.0.0.2"
+"""The address of the machine of the fixture of that name."""
 
 
 @pytest.fixture(scope="module")
@@ -31,3 +33,12 @@ def cluster() -> Iterator[object]:
         yield made
     finally:
         made.shutdown()
+
+
+@pytest.fixture
+def machine(cluster) -> Iterator[object]:
+    """Another machine of the cluster, for a launcher."""
+    made = cluster.add_node(**HOST, node_ip_address=MACHINE)
+    yield made
+    if made in cluster.worker_nodes:
+        cluster.remove_node(made)

@@ -1,13 +1,14 @@
-"""penstock's command line on one of the machines of a test's cluster: its address, the cluster's, then the words."""
+"""penstock's command line on one of the machines of a test's cluster: its address, then the words."""
 
-import logging
 import sys
+from functools import partial
 
 import ray
 
 from penstock.cli import main
 
 if __name__ == "__main__":
-    machine, cluster, *words = sys.argv[1:]
-    ray.init(address=cluster, _node_ip_address=machine, log_to_driver=False, logging_level=logging.ERROR)
+    machine, *words = sys.argv[1:]
+    # Ray would take the address of whichever machine of this computer has begun last.
+    ray.init = partial(ray.init, _node_ip_address=machine)  # type: ignore[assignment]
     sys.exit(main(words))

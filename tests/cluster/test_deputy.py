@@ -2,7 +2,6 @@
 
 import signal
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,12 +15,10 @@ from penstock.cluster.machines import joined
 from penstock.saved_runs.checkpoints import list_checkpoints
 from penstock.saved_runs.run_folder import RunFolder
 from tests.children import of_group
-from tests.cluster.conftest import HOST
+from tests.cluster.conftest import HOST, MACHINE
 from tests.cluster.test_hosts import PPO, Launcher, train
 from tests.end_to_end.test_same_answer import fingerprint
 from tests.runtime.nodes import wait_until
-
-MACHINE = "127.0.0.2"
 
 
 def deputies() -> list[psutil.Process]:
@@ -47,15 +44,6 @@ def copies(log_dir: Path) -> list[Path]:
 def copied(log_dir: Path, at_least: str = "") -> bool:
     """Whether a copy has a checkpoint, and none of its checkpoints is older than that."""
     return any(paths[-1].name >= at_least for copy in copies(log_dir) if (paths := list_checkpoints(copy)))
-
-
-@pytest.fixture
-def machine(cluster) -> Iterator[object]:
-    """Another machine of the cluster, for the launcher."""
-    made = cluster.add_node(**HOST, node_ip_address=MACHINE)
-    yield made
-    if made in cluster.worker_nodes:
-        cluster.remove_node(made)
 
 
 # A minute. Shorter: a launcher is cut off below, and ``test_copies.py`` shows that a copy is whole.

@@ -101,7 +101,7 @@ class Launcher:
         self.log_dir = folder / "spread"
         told = {**self.settings, "log_dir": self.log_dir, "runtime": "ray", "address": address}
         flags = [word for name, value in told.items() for word in (f"--{name}", as_flag(value))]
-        module = ["tests.cluster.on_machine", machine, address] if machine else ["penstock"]
+        module = ["tests.cluster.on_machine", machine] if machine else ["penstock"]
         self.process = subprocess.Popen([sys.executable, "-m", *module, "train", *flags])
 
     def run_folder(self) -> Path:

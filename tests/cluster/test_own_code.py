@@ -5,9 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
-from benchmarks.hosts import BIN, Hosts
 from penstock.algorithm_package import find_algorithm
 from penstock.cluster.machines import joined
 from penstock.cluster.own_code import runtime_env
@@ -16,8 +16,8 @@ from penstock.planning.own_modules import modules_named
 from penstock.planning.plans import plan
 from penstock.saved_runs.checkpoints import list_checkpoints
 from penstock.types import EnvRecipe, Wrapper
-from tests.cluster.test_deputy import copied
-from tests.cluster.test_far_apart import refusal
+from tests.cluster.conftest import MACHINE
+from tests.cluster.test_deputy import copied, deputies
 from tests.planned import prepared
 from tests.runtime.nodes import wait_until
 
@@ -149,25 +149,33 @@ def test_environments_of_other_machines_import_what_was_sent(cluster, folder: Pa
 # A minute. Shorter: the test above, and those of ``test_deputy.py``.
 @pytest.mark.nightly
 @pytest.mark.timeout(600)
-def test_another_machine_goes_on_with_the_users_code_after_the_launchers_is_lost(folder: Path, tmp_path: Path) -> None:
-    if why := refusal():
-        pytest.skip(why)
+def test_the_users_code_is_there_after_the_launchers_machine_is_lost(cluster, machine, folder, tmp_path: Path) -> None:
     told, logs = tmp_path / "told", tmp_path / "logs"
     told.mkdir()
-    words = ["--env", "own_env:Env", "--env_args", json.dumps({"told": str(told)}), "--num_workers", "3"]
-    words += ["--num_envs", "6", "--timesteps", "1000000000", "--runtime", "ray", "--address", Hosts.address]
-    with Hosts(({"CPU": 1}, {"CPU": 1}, {"CPU": 2}), tmp_path) as hosts:
-        lost = hosts.all[1]
-        lost.popen(["env", "-C", str(folder), str(BIN / "penstock"), "train", *words, "--log_dir", str(logs)])
+    words = ["--env", "own_env:Env", "--env_args", json.dumps({"told": str(told)}), "--num_workers", "4"]
+    words += ["--timesteps", "1000000000", "--runtime", "ray", "--address", cluster.address, "--log_dir", str(logs)]
+    launcher = subprocess.Popen(
+        [sys.executable, "-P", "-m", "tests.cluster.on_machine", MACHINE, "train", *words], cwd=folder
+    )
+    try:
         assert wait_until(lambda: copied(logs, "update-00000001"), 150)
-        # It is nowhere else now: all machines of this test share a disk.
+        # All machines of this test share a disk: now the code is nowhere but where Ray has brought it.
         folder.rename(folder.with_name("gone"))
         before = set(told.iterdir())
-        lost.end()
-        assert wait_until(lambda: len(set(told.iterdir()) - before) >= 3, 150)
+    finally:
+        launcher.kill()
+        cluster.remove_node(machine, allow_graceful=False)
+        launcher.wait()
+    try:
+        assert wait_until(lambda: len(set(told.iterdir()) - before) >= 4, 150)
         assert wait_until(lambda: any(map(list_checkpoints, logs.glob("*-2"))), 60)
+    finally:
+        for process in psutil.process_iter(["cmdline"]):
+            if "resume" in (words := process.info["cmdline"] or []) and any(str(logs) in word for word in words):
+                process.terminate()
     for place in set(told.iterdir()) - before:
         assert all("runtime_resources" in file for file in place.read_text().split())
+    assert wait_until(lambda: not deputies(), 150)
 
 
 def test_a_plan_knows_the_modules_of_its_run(tmp_path: Path) -> None:

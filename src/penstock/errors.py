@@ -15,6 +15,7 @@ PenstockError
 ├── DamagedError          shared memory does not hold what was stored there
 ├── BadDataError          an environment gave data that cannot be learned from
 ├── SnapshotError         the state of an environment cannot be copied, or a copy does not fit
+├── LostError             the cluster, or this machine's link to it, was lost
 └── ResourceError         a limit of this machine or of a structure was reached
 """
 
@@ -33,6 +34,7 @@ __all__ = [
     "DeviceError",
     "EnvError",
     "FencedError",
+    "LostError",
     "NoEffectError",
     "NodeError",
     "PenstockError",
@@ -130,7 +132,8 @@ class NodeError(PenstockError):
         found = globals().get(name) if module == __name__ and colon else None
         if not isinstance(found, type) or any(line.endswith(_CHAINED) for line in lines):
             return None
-        return found(text) if issubclass(found, UsageError | BadDataError | DamagedError | ResourceError) else None
+        plain = UsageError | BadDataError | DamagedError | LostError | ResourceError
+        return found(text) if issubclass(found, plain) else None
 
 
 class FencedError(PenstockError):
@@ -143,6 +146,10 @@ class DamagedError(PenstockError):
 
 class BadDataError(PenstockError):
     """An environment gave data that cannot be learned from (shape, dtype, NaN)."""
+
+
+class LostError(PenstockError):
+    """The cluster of a run, or this machine's link to it, was lost. The text says how to go on."""
 
 
 class SnapshotError(PenstockError):

@@ -250,6 +250,8 @@ def test_what_the_user_can_mend_is_one_line_and_exit_code_2(argv, says, capsys):
             1,
             "penstock: error: node env.0 failed: started 3 times; at last: process env.0 was ended by SIGSEGV\n",
         ),
+        # No node is at fault.
+        (NodeError("relay", "penstock.errors.LostError: no head"), 1, "penstock: error: no head\n"),
         (PenstockError("slot lost"), 1, "penstock: error: slot lost\n"),
         (ConfigError("wrong"), 2, "penstock: error: wrong\n"),
         (KeyboardInterrupt(), 130, ""),

@@ -14,8 +14,9 @@ from penstock.errors import ConfigError
     ("address", "says"),
     [
         ("127.0.0.1:9", "no Ray cluster answers at --address 127.0.0.1:9: .*refused"),
-        ("nonsense", "--address nonsense: write auto, or host:port"),
-        ("127.0.0.1:port", "write auto, or host:port"),
+        ("nonsense", "--address nonsense: write auto, local, or host:port"),
+        ("ray://127.0.0.1:10001", "--address ray://127.0.0.1:10001: write host:port, and begin the run on a machine"),
+        ("127.0.0.1:port", "write auto, local, or host:port"),
     ],
 )
 def test_no_cluster(address: str, says: str) -> None:

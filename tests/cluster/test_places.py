@@ -80,6 +80,7 @@ def test_a_machine_that_joins_gets_as_many_as_have_room() -> None:
 
 def test_a_run_says_on_which_cluster_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spread, "cluster_address", lambda: "10.0.0.1:6379")
+    monkeypatch.setattr(spread, "own_address", lambda: "127.0.0.1")
     for found, says in (([HOME], "1 machine with 2 cores"), ([HOME, SMALL, BIG], "3 machines with 8 cores")):
         monkeypatch.setattr(spread, "offers", lambda _, found=found: found)
         told = spread._told(program(None)).node("monitor").settings.told
@@ -87,3 +88,7 @@ def test_a_run_says_on_which_cluster_it_is(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(spread, "offers", lambda _: [HOME])
     told = spread._told(program("env: {cpu: 1}", learners=1, min_workers=2)).node("monitor").settings.told
     assert told[-1].endswith("2 cores; 2 of 4 environment processes have room, and the others share it")
+    # Machines that share a folder /tmp/ray: Ray gives each the address of the one that has begun last.
+    monkeypatch.setattr(spread, "own_address", lambda: "192.0.2.77")
+    told = spread._told(program(None)).node("monitor").settings.told
+    assert "; Ray takes this machine for 192.0.2.77, which is none of its addresses" in told[-1]

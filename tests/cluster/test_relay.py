@@ -21,6 +21,7 @@ from penstock.cluster.relay import Relay
 from penstock.cluster.stand_in import stand_in
 from penstock.memory.stream import Stream
 from penstock.processes.worker import WorkerSpec
+from penstock.types import Cause
 from penstock.wiring.edges import placement
 from tests.cluster.handing import spread_program, wired
 from tests.runtime.nodes import wait_until
@@ -105,6 +106,19 @@ def test_only_a_machine_that_was_asked_is_given_up_for_its_silence(home: Home) -
     assert home.relay.lost() == {silent}
     assert (silent.has_ended, idle.has_ended) == (True, False)
     assert [ended.group for ended in home.relay.exits()] == [GROUP]
+
+
+def test_a_machine_that_is_lost_is_named_with_what_ray_says_of_it(home: Home) -> None:
+    import ray
+
+    lost = Machine()
+    home.start(lost, 1)
+    lost.answers.pop()(None, ray.exceptions.ActorUnavailableError("Socket closed", None))
+    home.pass_time(0.0)
+    (ended,) = home.relay.exits()
+    assert ended.cause is Cause.LOST
+    assert ended.detail.startswith("a machine was lost: ")
+    assert "Socket closed" in ended.detail
 
 
 def test_an_end_that_nobody_has_heard_of_does_not_count_for_the_next_life(home: Home) -> None:

@@ -10,7 +10,7 @@ from penstock.config.sources import from_mapping
 from penstock.errors import ConfigError
 from penstock.tune.search import Search
 from penstock.tune.table import as_table
-from penstock.tune.tuning import METRIC, Trial, _domain, _most_workers, _proposing, _with, tune
+from penstock.tune.tuning import METRIC, Trial, _domain, _most_workers, _proposing, _with, trainable, tune
 
 SMALL = {"env": "CartPole-v1", "num_steps": 32, "timesteps": 512, "eval_episodes": 2, "epochs": 1}
 
@@ -74,6 +74,18 @@ def test_a_trial_reserves_as_many_cores_as_it_may_have_workers():
     assert _most_workers(config, ()) == 2
     assert _most_workers(config, (Search("num_workers", "choice", (1, 3)),)) == 3
     assert _most_workers(from_mapping({**SMALL, "num_workers": "auto"}), ()) == 1
+
+
+def test_a_relative_folder_is_meant_from_where_the_user_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    made = trainable(from_mapping(SMALL), Path("mine"))
+    # Ray Tune goes to a folder of its own before it begins a trial.
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    run = made(config={})
+    assert run.step()["update"] >= 0
+    run.cleanup()
+    assert [path.parent for path in tmp_path.glob("mine/*/trial.toml")] == [tmp_path / "mine" / run.trial_id]
 
 
 def test_optuna_that_is_missing_or_does_not_fit_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from penstock.errors import NodeError, PenstockError
+from penstock.errors import LostError, NodeError, PenstockError
 from penstock.metrics.output import abandon
 from penstock.registry import load
 
@@ -59,7 +59,9 @@ def evaluated(evaluation: Any) -> str:  # noqa: ANN401
 def failure(error: PenstockError) -> str:
     """An error in one line, or with the node's traceback if one line does not suffice; then the notes on the run."""
     said = f"penstock: error: {error}"
-    if isinstance(error, NodeError) and error.line is not None:
+    if isinstance(error, NodeError) and isinstance(error.plain, LostError):
+        said = f"penstock: error: {error.line}"
+    elif isinstance(error, NodeError) and error.line is not None:
         said = f"penstock: error: node {error.node}: {error.line.removeprefix(f'{error.node}: ')}"
     elif isinstance(error, NodeError):
         said = _failed(error)

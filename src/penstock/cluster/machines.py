@@ -29,6 +29,7 @@ __all__ = [
     "alone",
     "as_object",
     "cluster_address",
+    "is_here",
     "joined",
     "line_of",
     "machine_error",
@@ -185,8 +186,10 @@ def _check_address(address: str | None) -> None:
     if address is None or address in {"auto", "local"}:
         return
     host, _, port = address.rpartition(":")
+    if "://" in address:
+        raise ConfigError(f"--address {address}: write host:port, and begin the run on a machine of the cluster")
     if not host or not port.isdigit():
-        raise ConfigError(f"--address {address}: write auto, or host:port of the cluster's head")
+        raise ConfigError(f"--address {address}: write auto, local, or host:port of the cluster's head")
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
     except (OSError, OverflowError) as error:
@@ -240,6 +243,17 @@ def cluster_address() -> str:
 def own_address() -> str:
     """The address of the launcher's machine, as other machines reach it."""
     return str(_own()["NodeManagerAddress"])
+
+
+def is_here(address: str) -> bool:
+    """Whether an address is one of this machine's."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+    return True
 
 
 def own_door() -> Door:

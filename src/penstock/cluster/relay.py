@@ -17,6 +17,7 @@ from penstock.cluster.machines import Machine, machine_error
 from penstock.cluster.messages import Batch, FilledSlot
 from penstock.cluster.publications import Publications
 from penstock.cluster.stand_in import FollowerStandIn, StandIn, stand_in
+from penstock.errors import LostError
 from penstock.processes.worker import WorkerSpec
 from penstock.program.graph import Program
 from penstock.supervision.lives import HOPELESS, Exit
@@ -136,7 +137,7 @@ class Relay:
     def fail(self, why: str) -> None:
         """The run cannot go on here: it ends."""
         with self._lock:
-            self._ended.append(Exit(RELAY, HOPELESS, why))
+            self._ended.append(Exit(RELAY, HOPELESS, "".join(traceback.format_exception_only(LostError(why)))))
         self._wiring.bells.ring(0)
 
     def close(self) -> None:
@@ -226,7 +227,7 @@ class Relay:
             why, own = machine_error(reply.error)
             if own:
                 raise reply.error
-            self._lose(reply.machine, why)
+            self._lose(reply.machine, f"{reply.machine.name} was lost: {why}")
             return
         self._heard[reply.machine] = time.monotonic()
         if reply.call == "publish":

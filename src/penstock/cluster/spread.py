@@ -29,6 +29,7 @@ from penstock.cluster.machines import (
     Machine,
     alone,
     cluster_address,
+    is_here,
     joined,
     machines,
     offers,
@@ -111,6 +112,11 @@ def _told(program: Program) -> Program:
         room = sum(min(rooms(offer.resources, asked), wanted) for offer in found)
         if room < wanted:
             note += f"; {room:.0f} of {wanted} environment processes have room, and the others share it"
+    if not is_here(here := own_address()):
+        note += (
+            f"; Ray takes this machine for {here}, which is none of its addresses: if nothing comes of the run, give "
+            "machines that share a folder /tmp/ray one each (ray start --temp-dir)"
+        )
     monitor = program.node("monitor")
     settings = replace(monitor.settings, told=(*monitor.settings.told, note))
     return program.with_node(replace(monitor, settings=settings))

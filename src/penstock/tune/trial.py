@@ -42,9 +42,9 @@ class TrialRun:
         self._started_in = started_in if started_in.is_dir() else None
         self._process: subprocess.Popen[bytes] | None = None
         self._seen = -1
+        self._timesteps = 0
         self._resumed: Path | None = None
         """The copy that goes on, once the trial has taken over another one. Its files are older than its number."""
-        folder.mkdir(parents=True, exist_ok=True)
 
     @property
     def run_folder(self) -> Path | None:
@@ -53,12 +53,15 @@ class TrialRun:
 
     def train(self, config: Config) -> None:
         """Begin a run with this config."""
-        path = self._folder / "trial.toml"
+        path, self._timesteps = self._folder / "trial.toml", config.run.timesteps
+        self._folder.mkdir(parents=True, exist_ok=True)
         path.write_text(to_toml(config), "utf-8")
         self._start("train", "--config", str(path), "--log_dir", str(self._folder))
 
-    def resume(self, copied: Path, changes: Mapping[str, object]) -> None:
+    def resume(self, copied: Path, changes: Mapping[str, object], timesteps: int) -> None:
         """Continue a copy of another trial's run, with changed settings."""
+        self._timesteps = timesteps
+        self._folder.mkdir(parents=True, exist_ok=True)
         run = self._folder / f"{copied.name}-{len(list_runs(self._folder))}"
         shutil.copytree(copied, run)
         self._resumed, self._seen = run, -1
@@ -80,6 +83,9 @@ class TrialRun:
     def wait(self) -> dict[str, float]:
         """Wait for the next metrics of the run, or for its end.
 
+        Metrics of the last timesteps wait for the end: whoever stopped the trial then would save nothing but its
+        evaluation.
+
         Returns:
             ``update``, ``steps``, ``return`` (mean of the latest training episodes; minus infinity before the first),
             ``done`` (1 once the run has ended), and then ``evaluation``, its final evaluation.
@@ -97,7 +103,7 @@ class TrialRun:
                 if ended != 0:
                     raise PenstockError(f"{FAILED}{self._last_line()}")
                 return {**found, "done": 1.0}
-            if found["update"] > self._seen:
+            if found["update"] > self._seen and found["steps"] < self._timesteps:
                 self._seen = int(found["update"])
                 return {**found, "done": 0.0}
             time.sleep(POLL_S)

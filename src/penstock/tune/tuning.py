@@ -24,6 +24,7 @@ from penstock.envs.given import Given
 from penstock.errors import ConfigError
 from penstock.planning.own_modules import modules_named
 from penstock.processes.interrupts import Interrupts
+from penstock.saved_runs.run_folder import list_runs
 from penstock.saved_runs.scratch import scratch_folder
 from penstock.tune.search import Search
 from penstock.tune.trial import FAILED, TrialRun
@@ -136,7 +137,7 @@ def tune(
                     stop=_Interrupted(interrupts),
                 ),
             )
-            return Tuned(_ranked(tuner.fit(), search), interrupts.count > 0)
+            return Tuned(_ranked(tuner.fit(), search, folder), interrupts.count > 0)
 
 
 def _here(config: Config) -> Config:
@@ -163,7 +164,8 @@ def trainable(config: Config, folder: Path) -> type:
     Returns:
         A `ray.tune.Trainable`. It reports ``return``, ``steps`` and ``update``, and ``evaluation`` at the end.
     """
-    started_in = Path.cwd()
+    # Ray Tune goes to another folder before it begins a trial.
+    started_in, folder = Path.cwd(), folder.resolve()
 
     class Run(ray.tune.Trainable):  # type: ignore[misc]
         """One run."""
@@ -189,7 +191,7 @@ def trainable(config: Config, folder: Path) -> type:
             copies = [path for path in Path(checkpoint_dir).iterdir() if (path / "checkpoints").is_dir()]
             if copies:
                 self._trial.stop()
-                self._trial.resume(copies[0], self._settings)
+                self._trial.resume(copies[0], self._settings, _with(config, self._settings).run.timesteps)
                 self._begun = True
 
         def cleanup(self) -> None:
@@ -275,15 +277,15 @@ def _proposing(kind: Searcher, scheduler: Scheduler, seed: int) -> Any:  # noqa:
     return OptunaSearch(metric=METRIC, mode="max", seed=seed)
 
 
-def _ranked(results: Any, search: Sequence[Search]) -> list[Trial]:  # noqa: ANN401 - Ray's own type
-    trials = [_trial(result, search) for result in results]
+def _ranked(results: Any, search: Sequence[Search], folder: Path) -> list[Trial]:  # noqa: ANN401 - Ray's own type
+    trials = [_trial(result, search, folder) for result in results]
     low = float("-inf")
     return sorted(
         trials, key=lambda one: (low if one.evaluation is None else one.evaluation, one.mean_return), reverse=True
     )
 
 
-def _trial(result: Any, search: Sequence[Search]) -> Trial:  # noqa: ANN401 - Ray's own type
+def _trial(result: Any, search: Sequence[Search], folder: Path) -> Trial:  # noqa: ANN401 - Ray's own type
     found = result.metrics or {}
     config = result.config or {}
     error = None
@@ -291,9 +293,11 @@ def _trial(result: Any, search: Sequence[Search]) -> Trial:  # noqa: ANN401 - Ra
         last = next((line for line in reversed(str(result.error).splitlines()) if line.strip()), "it failed")
         # Behind the names of exceptions that Ray and the trial have put before it.
         error = last.rpartition(FAILED)[2].removeprefix("penstock: error: ")
-    run = found.get("run_folder")
+    name = str(found.get("trial_id", Path(result.path).name))
+    # A trial that was stopped before its first report has a run as well, if it ran on this machine.
+    run = found.get("run_folder") or next(reversed(list_runs(folder / name)), None)
     return Trial(
-        str(found.get("trial_id", Path(result.path).name)),
+        name,
         {part.name: config.get(part.name) for part in search},
         int(found.get("steps", 0)),
         float(found.get(METRIC, float("-inf"))),

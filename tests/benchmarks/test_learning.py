@@ -20,6 +20,8 @@ def test_the_table_holds_every_promise() -> None:
     promised = {
         ("ppo", "auto", "Pendulum-v1", 1_000_000, -200, -175),
         ("ppo", "auto", "CartPole-v1", 150_000, 475, None),
+        # With a hundredth of each gradient.
+        ("ppo", "auto", "CartPole-v1", 500_000, 475, None),
         ("ppo", "auto", "Pendulum-v1", 150_000, -200, None),
         ("ppo", "auto", "Acrobot-v1", 150_000, -100, None),
         ("ppo", "auto", "MountainCarContinuous-v0", 150_000, 90, None),

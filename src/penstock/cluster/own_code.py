@@ -87,7 +87,7 @@ def _link_code(source: Path, target: Path) -> None:
             continue
         if _is_module(path) or _is_package(path):
             link.symlink_to(path)
-        elif path.name.isidentifier() and _holds_modules(path):
+        elif path.name.isidentifier() and not path.is_symlink() and _holds_modules(path):
             link.mkdir()
             _link_code(path, link)
 

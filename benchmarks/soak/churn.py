@@ -8,8 +8,9 @@ and its policy plays 100 greedy episodes.
 
 What must hold: the policy reaches -200; throughput is back within 15 s of each kill and of each join; the rows of all
 reports add up; no process is left. The three hosts share this machine's cores, so a lost host costs no throughput for
-long; two hosts even do more than three, because each has costs of its own. So throughput is back once it was, for three
-seconds, at 80 % of what so many hosts do: of the median of the ten seconds before each fault of the other kind.
+long; two hosts even do more than three, because each has costs of its own. So two hosts are compared with two, and
+three with three: throughput is back once it was, for three seconds, at 80 % of their usual rate. That is the median over
+the last ten seconds with so many hosts, each time.
 """
 
 import argparse
@@ -120,9 +121,9 @@ def _done(what: str, act: Callable[[], None]) -> Fault:
 
 
 def usual_rates(seen: Seen) -> dict[str, float]:
-    """Kind of a fault -> steps a second that the hosts usually do that are there after it.
+    """Kind of a fault -> the usual steps a second of the hosts that are there after it.
 
-    The median of the last seconds before each fault of another kind, which ends what this one has begun.
+    The median over the last seconds before each fault of the other kind.
     """
     return {
         what: statistics.median(

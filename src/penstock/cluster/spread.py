@@ -114,8 +114,8 @@ def _told(program: Program) -> Program:
             note += f"; {room:.0f} of {wanted} environment processes have room, and the others share it"
     if not is_here(here := own_address()):
         note += (
-            f"; Ray takes this machine for {here}, which is none of its addresses: if nothing comes of the run, let "
-            "machines share no folder /tmp/ray"
+            f"; Ray takes this machine for {here}, which is none of its addresses: if no update comes, see that "
+            "machines do not share a folder /tmp/ray"
         )
     monitor = program.node("monitor")
     settings = replace(monitor.settings, told=(*monitor.settings.told, note))

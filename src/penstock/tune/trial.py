@@ -59,7 +59,7 @@ class TrialRun:
         self._start("train", "--config", str(path), "--log_dir", str(self._folder))
 
     def resume(self, copied: Path, changes: Mapping[str, object], timesteps: int) -> None:
-        """Continue a copy of another trial's run, with changed settings."""
+        """Continue a copy of another trial's run, with changed settings, up to so many timesteps."""
         self._timesteps = timesteps
         self._folder.mkdir(parents=True, exist_ok=True)
         run = self._folder / f"{copied.name}-{len(list_runs(self._folder))}"
@@ -83,7 +83,7 @@ class TrialRun:
     def wait(self) -> dict[str, float]:
         """Wait for the next metrics of the run, or for its end.
 
-        Metrics of the last timesteps wait for the end: whoever stopped the trial then would save nothing but its
+        Once all timesteps are played it waits for the end. A scheduler that stopped the trial then would only lose its
         evaluation.
 
         Returns:

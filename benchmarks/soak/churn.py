@@ -9,8 +9,8 @@ and its policy plays 100 greedy episodes.
 What must hold: the policy reaches -200; throughput is back within 15 s of each kill and of each join; the rows of all
 reports add up; no process is left. The three hosts share this machine's cores, so a lost host costs no throughput for
 long; two hosts even do more than three, because each has costs of its own. So two hosts are compared with two, and
-three with three: throughput is back once it was, for three seconds, at 80 % of their usual rate. That is the median over
-the last ten seconds with so many hosts, each time.
+three with three: throughput is back once it was, for three seconds, at 80 % of their usual rate: the median over the
+last ten seconds with so many hosts, each time.
 """
 
 import argparse

@@ -6,7 +6,6 @@ from penstock.algorithm import AlgorithmSpec
 from penstock.algorithms.ppo import spec as ppo
 from penstock.algorithms.ppo.spec import PPOConfig, initial_arrays
 from penstock.algorithms.vtrace.spec import VTraceConfig, check_weights
-from penstock.config.fields import tunable
 from penstock.types import Arrays, ArraySpec, Spaces
 
 __all__ = ["MASKS", "APPOConfig", "init_state", "spec"]
@@ -16,23 +15,7 @@ MASKS = True
 
 @dataclass(frozen=True, kw_only=True)
 class APPOConfig(VTraceConfig, PPOConfig):
-    """Hyper-parameters of APPO: those of PPO, and the bounds of V-trace. IMPACT, too, cuts its weights off at 2.
-
-    A weight that is cut off at 1 has a mean below 1, so a row counts less for those before it.
-    """
-
-    rho_bar: float = tunable(
-        2.0,
-        "largest importance weight of a row; more: less bias towards the policy that acted, but more variance "
-        "(usual: 1 to 4)",
-        min=1e-3,
-    )
-    c_bar: float = tunable(
-        2.0,
-        "largest importance weight of the rows behind it, at most rho_bar; less: the critic learns from fewer steps at "
-        "a time (usual: 1 to 2)",
-        min=0,
-    )
+    """Hyper-parameters of APPO: those of PPO, and the bounds of V-trace."""
 
 
 def spec(spaces: Spaces, config: APPOConfig) -> AlgorithmSpec:

@@ -10,18 +10,21 @@ __all__ = ["VTraceConfig", "check_weights"]
 
 @dataclass(frozen=True, kw_only=True)
 class VTraceConfig:
-    """The bounds of V-trace (Espeholt et al. 2018)."""
+    """The bounds of V-trace (Espeholt et al. 2018), by default those of IMPACT (Luo et al. 2019).
+
+    A weight that is cut off at 1 has a mean below 1, so a row counts less for those before it.
+    """
 
     rho_bar: float = tunable(
-        1.0,
+        2.0,
         "largest importance weight of a row; more: less bias towards the policy that acted, but more variance "
         "(usual: 1 to 4)",
         min=1e-3,
     )
     c_bar: float = tunable(
-        1.0,
+        2.0,
         "largest importance weight of the rows behind it, at most rho_bar; less: the critic learns from fewer steps at "
-        "a time (usual: 1)",
+        "a time (usual: 1 to 2)",
         min=0,
     )
 

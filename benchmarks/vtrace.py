@@ -6,8 +6,9 @@
 
 A run is one loop in this process: a rollout of 8 lanes of CartPole-v1 by the parameters of so many updates ago, then
 one update from it. Without the correction, the learner is told that its own policy acted. Settings that are not
-given are IMPALA's, but for a larger step size and epsilon: with these a policy of older parameters does harm. The
-return is that of the last 100 training episodes; a curve has it at ten points of the run.
+given are IMPALA's, but for a larger step size and epsilon: with these a policy of older parameters does harm. Weights
+are cut off at 1, as in the paper, unless ``--bound`` says otherwise. The return is that of the last 100 training
+episodes; a curve has it at ten points of the run.
 
 The paper compares them in its table 2, https://arxiv.org/abs/1802.01561.
 """
@@ -157,13 +158,20 @@ def curve(case: Case) -> list[float]:
     return found
 
 
-def config_of(lr: float, mini_batch_size: int, max_grad_norm: float, adam_eps: float) -> IMPALAConfig:
+def config_of(lr: float, mini_batch_size: int, max_grad_norm: float, adam_eps: float, bound: float) -> IMPALAConfig:
     """The settings of all runs.
 
     Raises:
         ValueError: the lanes do not divide into minibatches of so many rows.
     """
-    config = IMPALAConfig(lr=lr, mini_batch_size=mini_batch_size, max_grad_norm=max_grad_norm, adam_eps=adam_eps)
+    config = IMPALAConfig(
+        lr=lr,
+        mini_batch_size=mini_batch_size,
+        max_grad_norm=max_grad_norm,
+        adam_eps=adam_eps,
+        rho_bar=bound,
+        c_bar=bound,
+    )
     if LANES % min(LANES, max(1, mini_batch_size // config.num_steps)):
         raise ValueError(f"{LANES} lanes of {config.num_steps} rows do not make minibatches of {mini_batch_size} rows")
     return config
@@ -183,11 +191,14 @@ def main() -> int:
         "--mini_batch_size", type=int, default=40, help="rows of a gradient step, of 160 a batch (default: %(default)s)"
     )
     parser.add_argument("--max_grad_norm", type=float, default=0.5, help="(default: %(default)s)")
+    parser.add_argument(
+        "--bound", type=float, default=1.0, help="of the weights, rho_bar and c_bar (default: %(default)s)"
+    )
     parser.add_argument("--write", type=destination, help="file for the result; without it, results are only printed")
     args = parser.parse_args()
     if args.timesteps < LEAST:
         parser.error(f"--timesteps {args.timesteps} are too few for a curve; give at least {LEAST}")
-    config = config_of(args.lr, args.mini_batch_size, args.max_grad_norm, args.adam_eps)
+    config = config_of(args.lr, args.mini_batch_size, args.max_grad_norm, args.adam_eps, args.bound)
     rows: list[dict[str, Any]] = []
     with ProcessPoolExecutor() as pool:
         for lag, corrects in product(args.lags, (True, False)):
@@ -199,9 +210,8 @@ def main() -> int:
             kind = "V-trace" if corrects else "no correction"
             print(f"{lag} updates old, {kind}: {mean:.1f} {returns}", flush=True)
     if args.write:
-        single = {
-            name: [getattr(args, name)] for name in ("timesteps", "lr", "mini_batch_size", "max_grad_norm", "adam_eps")
-        }
+        names = ("timesteps", "lr", "mini_batch_size", "max_grad_norm", "adam_eps", "bound")
+        single = {name: [getattr(args, name)] for name in names}
         numbers = {"lags": args.lags, "seeds": args.seeds, **single}
         words = [f"--{name} {' '.join(map(str, given))}" for name, given in numbers.items()]
         write(args.write, {"command": " ".join(["python -m benchmarks.vtrace", *words]), "rows": rows})

@@ -13,7 +13,8 @@ SANITIZERS := none thread address
 MODEL := short
 # How many tests run side by side: one more than there are cores, because many of them wait. More than 8 only take more memory.
 TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((n < 8 ? n + 1 : 8)))
-PYTEST = $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal
+# Bytecode is kept: without it each of these processes compiles all tests anew, for 10 s.
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal
 # How many altered files `make fuzz` feeds to each reader.
 FUZZ_EXAMPLES ?= 20000
 # Minutes with faults of `make soak`. A third of them come on top without faults. 1 is enough to see that it runs.

@@ -158,23 +158,15 @@ def curve(case: Case) -> list[float]:
     return found
 
 
-def config_of(lr: float, mini_batch_size: int, max_grad_norm: float, adam_eps: float, bound: float) -> IMPALAConfig:
-    """The settings of all runs.
+def check_lanes(config: IMPALAConfig) -> None:
+    """Check that all lanes go into minibatches of equal size.
 
     Raises:
-        ValueError: the lanes do not divide into minibatches of so many rows.
+        ValueError: they do not.
     """
-    config = IMPALAConfig(
-        lr=lr,
-        mini_batch_size=mini_batch_size,
-        max_grad_norm=max_grad_norm,
-        adam_eps=adam_eps,
-        rho_bar=bound,
-        c_bar=bound,
-    )
-    if LANES % min(LANES, max(1, mini_batch_size // config.num_steps)):
-        raise ValueError(f"{LANES} lanes of {config.num_steps} rows do not make minibatches of {mini_batch_size} rows")
-    return config
+    size = config.mini_batch_size
+    if LANES % min(LANES, max(1, size // config.num_steps)):
+        raise ValueError(f"{LANES} lanes of {config.num_steps} rows do not make minibatches of {size} rows")
 
 
 def main() -> int:
@@ -198,7 +190,9 @@ def main() -> int:
     args = parser.parse_args()
     if args.timesteps < LEAST:
         parser.error(f"--timesteps {args.timesteps} are too few for a curve; give at least {LEAST}")
-    config = config_of(args.lr, args.mini_batch_size, args.max_grad_norm, args.adam_eps, args.bound)
+    settings = {name: getattr(args, name) for name in ("lr", "mini_batch_size", "max_grad_norm", "adam_eps")}
+    config = IMPALAConfig(**settings, rho_bar=args.bound, c_bar=args.bound)
+    check_lanes(config)
     rows: list[dict[str, Any]] = []
     with ProcessPoolExecutor() as pool:
         for lag, corrects in product(args.lags, (True, False)):
@@ -210,10 +204,10 @@ def main() -> int:
             kind = "V-trace" if corrects else "no correction"
             print(f"{lag} updates old, {kind}: {mean:.1f} {returns}", flush=True)
     if args.write:
-        names = ("timesteps", "lr", "mini_batch_size", "max_grad_norm", "adam_eps", "bound")
-        single = {name: [getattr(args, name)] for name in names}
-        numbers = {"lags": args.lags, "seeds": args.seeds, **single}
-        words = [f"--{name} {' '.join(map(str, given))}" for name, given in numbers.items()]
+        lists = {"lags": args.lags, "seeds": args.seeds}
+        words = [f"--{name} {' '.join(map(str, given))}" for name, given in lists.items()]
+        single = {"timesteps": args.timesteps, **settings, "bound": args.bound}
+        words += [f"--{name} {given}" for name, given in single.items()]
         write(args.write, {"command": " ".join(["python -m benchmarks.vtrace", *words]), "rows": rows})
     return 0
 

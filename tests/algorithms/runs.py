@@ -4,11 +4,10 @@ LANES, STEPS = 4, 8
 CONTINUOUS = {"env": "Pendulum-v1"}
 DISCRETE = {"env": "CartPole-v1"}
 ON_POLICY = {"num_envs": LANES, "num_steps": STEPS}
-RUNS = [
+QUICK = [
     {"algo": "ppo", **CONTINUOUS, **ON_POLICY},
     {"algo": "ppo", **DISCRETE, **ON_POLICY, "normalize_value": True, "target_kl": 0.01},
     {"algo": "ppo", **DISCRETE, **ON_POLICY, "model": "lstm"},
-    {"algo": "ppo", "env": "tests.environments:EyeEnv", **ON_POLICY},
     {"algo": "ppo", "env": "tests.environments:DictEnv", **ON_POLICY},
     {"algo": "ppo", **CONTINUOUS, **ON_POLICY, "optimizer": "muon"},
     {"algo": "ppo", "env": "tests.environments:EyeEnv", **ON_POLICY, "precision": "float16"},
@@ -30,13 +29,18 @@ RUNS = [
     {"algo": "ddpg", **CONTINUOUS},
     {"algo": "td3", **CONTINUOUS},
     {"algo": "sac", **CONTINUOUS},
-    {"algo": "sac", **CONTINUOUS, "model": "lstm"},
-    {"algo": "sac", "env": "tests.environments:SteeredEyeEnv"},
     {"algo": "sac", **CONTINUOUS, "critic_dropout": 0.1, "critic_layer_norm": True},
     {"algo": "sac", **CONTINUOUS, "precision": "bfloat16"},
-    {"algo": "sac", **CONTINUOUS, "model": "gru", "precision": "bfloat16"},
-    {"algo": "dqn", "env": "tests.environments:EyeEnv", "precision": "bfloat16"},
     {"algo": "r2d2", **DISCRETE, "precision": "bfloat16"},
     {"algo": "dsac", **CONTINUOUS},
     {"algo": "dsact", **CONTINUOUS},
 ]
+LONG = [
+    {"algo": "ppo", "env": "tests.environments:EyeEnv", **ON_POLICY},
+    {"algo": "sac", **CONTINUOUS, "model": "lstm"},
+    {"algo": "sac", "env": "tests.environments:SteeredEyeEnv"},
+    {"algo": "sac", **CONTINUOUS, "model": "gru", "precision": "bfloat16"},
+    {"algo": "dqn", "env": "tests.environments:EyeEnv", "precision": "bfloat16"},
+]
+"""Four seconds and more each: sequences of SAC, and pictures. `QUICK` has both for other algorithms."""
+RUNS = [*QUICK, *LONG]

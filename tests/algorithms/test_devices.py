@@ -17,7 +17,7 @@ from penstock.program.rollout import rollout_specs
 from penstock.registry import load
 from penstock.types import Array
 from penstock.updates.made_up import made_up_inputs, made_up_rollout, made_up_sample
-from tests.algorithms.runs import LANES, RUNS, STEPS
+from tests.algorithms.runs import LANES, LONG, QUICK, STEPS
 from tests.planned import prepared
 
 # Not "cuda": a torch without CUDA ends the process if it is to differentiate there.
@@ -25,7 +25,11 @@ backend_registration._setup_privateuseone_for_python_backend("pretended")
 GPU = torch.device("pretended", 0)
 
 
-@pytest.mark.parametrize("settings", RUNS, ids=lambda settings: "-".join(map(str, settings.values())))
+@pytest.mark.parametrize(
+    "settings",
+    [*QUICK, *(pytest.param(settings, marks=pytest.mark.nightly) for settings in LONG)],
+    ids=lambda settings: "-".join(map(str, settings.values())),
+)
 def test_every_array_that_an_algorithm_computes_with_is_on_the_device_of_its_state(
     monkeypatch: pytest.MonkeyPatch, settings: Mapping[str, object]
 ) -> None:

@@ -9,10 +9,14 @@ from penstock.errors import NoEffectError
 from penstock.registry import load
 from penstock.updates.made_up import made_up_inputs
 from tests.algorithms.made_up_steps import apart, first_state, learned, name_of
-from tests.algorithms.runs import RUNS
+from tests.algorithms.runs import LONG, QUICK
 from tests.planned import prepared
 
-ROUNDED = [settings for settings in RUNS if settings.get("precision") == "bfloat16"]
+ROUNDED = [
+    pytest.param(settings, marks=[pytest.mark.nightly] if settings in LONG else [])
+    for settings in (*QUICK, *LONG)
+    if settings.get("precision") == "bfloat16"
+]
 NETWORKS = ("actor", "critic", "memory")
 
 

@@ -33,6 +33,7 @@ def test_episodes_end_for_all_lanes_at_once(monkeypatch) -> None:
     assert ends[63] == [True] * 3
 
 
+@pytest.mark.nightly  # Six seconds. Shorter: ``test_non_blocking_at_its_smallest`` sleeps as well.
 def test_scaling_at_its_smallest() -> None:
     ours, share = scaling.penstock(1, batches=1)
     assert 0 < ours < 210, "5 ms a step, and a clock that is read to the millisecond"
@@ -81,6 +82,7 @@ def test_cpu_seconds_a_step_are_a_slope() -> None:
     assert slope([Sample(1000, 5.0), Sample(2000, 5.2), Sample(3000, 5.4)]) == pytest.approx(0.0002)
 
 
+@pytest.mark.nightly  # Five seconds. Shorter: those above, of given numbers.
 def test_cpu_seconds_of_a_real_run() -> None:
     words = ["--env", "CartPole-v1", "--num_workers", "1", "--num_steps", "512", "--timesteps", "60000"]
     assert 1e-6 < cpu_per_step(words, workers=1, skip=1) < 1e-2

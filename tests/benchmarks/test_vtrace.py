@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.vtrace import LANES, POINTS, SPACES, Case, Lagging, config_of, curve
+from benchmarks.vtrace import LANES, POINTS, SPACES, Case, Lagging, check_lanes, curve
 from penstock.algorithms.impala.spec import IMPALAConfig, init_state, spec
 from penstock.program.rollout import rollout_specs
 
@@ -42,11 +42,11 @@ def test_a_run_with_and_without_the_correction() -> None:
 
 def test_without_a_lag_there_is_nothing_to_correct() -> None:
     # With one minibatch for each batch, the policy that acted is the one that learns.
-    config = config_of(1e-3, LANES * IMPALAConfig.num_steps, 0.5, 1e-3)
+    config = IMPALAConfig(mini_batch_size=LANES * IMPALAConfig.num_steps)
     one, two = (curve(Case(0, corrects, 10 * LANES * config.num_steps, 0, config)) for corrects in (True, False))
     assert one == pytest.approx(two)
 
 
 def test_minibatches_must_divide_the_lanes() -> None:
     with pytest.raises(ValueError, match="do not make minibatches of 60 rows"):
-        config_of(1e-3, 60, 0.5, 1e-3)
+        check_lanes(IMPALAConfig(mini_batch_size=60))

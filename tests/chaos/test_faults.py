@@ -106,10 +106,15 @@ def undisturbed(tmp_path_factory) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("env", "how", "env_timeout"),
     [
-        # Four seconds and more. Shorter: a process that ends by a signal, and one that hangs in a step.
+        # Four seconds and more. Shorter: a process that ends by a signal; one hangs in ``tests/runtime``.
         pytest.param(Raises, "ended with status 1", 60.0, marks=pytest.mark.nightly),
         (Crashes, "was ended by SIGSEGV", 60.0),
-        (HangsInStep, "hung (a step or reset took longer than --env_timeout allows), was ended", 3.0),
+        pytest.param(
+            HangsInStep,
+            "hung (a step or reset took longer than --env_timeout allows), was ended",
+            3.0,
+            marks=pytest.mark.nightly,
+        ),
         pytest.param(
             HangsInReset,
             "hung (a step or reset took longer than --env_timeout allows), was ended",

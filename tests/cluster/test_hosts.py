@@ -58,6 +58,7 @@ def test_learning_from_a_table_does_not_change_a_bit(cluster, tmp_path: Path, se
 PLANT = {"env": "tests.environments:PlantEnv", "num_steps": 24, "num_envs": 8, "eval_episodes": 0, "save_interval": 4}
 
 
+@pytest.mark.nightly  # Twenty-five seconds. Shorter: ``tests/end_to_end/test_long_episodes.py``, on one machine.
 def test_long_episodes_go_on_from_snapshots_wherever_they_are_stepped(cluster, tmp_path: Path, monkeypatch) -> None:
     # A snapshot is due at the end of every second rollout.
     monkeypatch.setattr(training, "ACTION_LOG_CAPACITY", 60)

@@ -131,6 +131,7 @@ def test_what_is_too_large_to_be_sent_is_refused_with_what_to_do(monkeypatch: py
         pytest.fail("it was joined")
 
 
+@pytest.mark.nightly  # Twenty-five seconds. Shorter: those above say what is sent, and to whom.
 def test_environments_of_other_machines_import_what_was_sent(cluster, folder: Path, tmp_path: Path) -> None:
     told = tmp_path / "told"
     told.mkdir()

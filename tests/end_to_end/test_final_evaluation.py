@@ -120,6 +120,7 @@ class HangingEnv(NumberedEnv):
         time.sleep(60.0 if number == 3 else 0.0)
 
 
+@pytest.mark.nightly  # Five seconds of waiting. Shorter: an evaluation whose episodes do not end.
 def test_an_environment_that_hangs_in_an_evaluation_is_one_line(tmp_path: Path) -> None:
     (note,) = train(tmp_path, "HangingEnv", env_timeout=3.0).notes
     env = f"{__name__}:HangingEnv"
@@ -307,6 +308,7 @@ class SlowClock(ClockEnv):
         return super().step(action)
 
 
+@pytest.mark.nightly  # Ten seconds of waiting. Shorter: an evaluation whose episodes do not end.
 def test_a_learner_that_waits_for_a_verdict_does_not_count_as_standing_still(tmp_path: Path) -> None:
     settings = {"num_steps": 8, "eval_interval": 1, "early_stop": 1, "eval_episodes": 8, "stall_timeout": 1.0}
     result = train(tmp_path, "SlowClock", timesteps=64, eval_seconds=1.0, **settings)

@@ -44,7 +44,11 @@ def learned(result: Result) -> dict[str, str]:
     return {name: value for name, value in fingerprint(result).items() if not name.startswith(("snapshots", "actions"))}
 
 
-@pytest.mark.parametrize(("runtime", "cut"), [("inline", 4), ("inline", 7), ("local", 6)])
+@pytest.mark.parametrize(
+    ("runtime", "cut"),
+    # Four seconds each. Shorter: the first one.
+    [("inline", 4), *(pytest.param(*one, marks=pytest.mark.nightly) for one in (("inline", 7), ("local", 6)))],
+)
 def test_resumed_equals_uninterrupted(tmp_path, runtime: str, cut: int) -> None:
     whole = train(tmp_path / "whole", 10)
     first = train(tmp_path / "parts", cut, runtime=runtime)
@@ -110,6 +114,7 @@ class Progress:
         return float(self.seen.sum()) / self.steps
 
 
+@pytest.mark.nightly  # Seven seconds. Shorter: the same without a reward of one's own.
 def test_a_reward_of_the_users_own_goes_on_as_well(tmp_path) -> None:
     whole = train(tmp_path / "whole", 9, reward=f"{__name__}:Progress")
     first = train(tmp_path / "parts", 7, reward=f"{__name__}:Progress")

@@ -201,6 +201,7 @@ class Two(nn.Module):
 """
 
 
+@pytest.mark.nightly  # Nine seconds. Shorter: ``test_a_module_of_ones_own_serves_its_policy`` trains with one.
 def test_a_module_that_was_edited_since_is_named(tmp_path, monkeypatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -226,6 +227,7 @@ def test_a_module_of_ones_own_serves_its_policy(tmp_path) -> None:
     assert int(action[0]) == penstock.load_policy(done.run_folder)(obs)
 
 
+@pytest.mark.nightly  # Nine seconds. Shorter: ``tests/torch_networks/test_own.py`` names what ONNX cannot express.
 def test_a_module_that_onnx_cannot_express_acts_with_torch(tmp_path) -> None:
     branching = "tests.torch_networks.own_modules:Branching"
     settings = {**SETTINGS, "env": "Pendulum-v1", "model": branching, "log_dir": str(tmp_path)}

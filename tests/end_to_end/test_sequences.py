@@ -98,7 +98,8 @@ def test_no_kill_changes_the_answer(tmp_path, groups: list[str], prioritised: bo
     assert fingerprint(result) == fingerprint(undisturbed)
 
 
-@pytest.mark.parametrize("mode", ["blocking", "non_blocking"])
+# Five seconds. Shorter: the one in lock step.
+@pytest.mark.parametrize("mode", ["blocking", pytest.param("non_blocking", marks=pytest.mark.nightly)])
 def test_two_learners(tmp_path, mode: str) -> None:
     done = train(tmp_path, 40, learners=2, sync_mode=mode, num_workers=2)
     assert done.steps >= 40 * TURN

@@ -91,6 +91,7 @@ def test_spaces_steps_and_ends():
         ends.close()
 
 
+@pytest.mark.nightly  # Eight seconds. Shorter: those above step an environment behind it.
 def test_penstock_learns_behind_it(tmp_path):
     """Whoever says what is shown gets 1 a step, 4 an episode; who guesses gets 4 / 3."""
     with double.serving() as (address, servicer):

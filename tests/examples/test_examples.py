@@ -232,6 +232,7 @@ def test_own_algorithm_is_short():
     assert sum(len(path.read_text().splitlines()) for path in files if path.is_file()) < 150
 
 
+@pytest.mark.nightly  # Eight seconds. Shorter: the one whose ``learn`` cannot be imported.
 def test_own_algorithm_that_fails_in_every_update_ends_its_run(penstock, tmp_path):
     learn = tmp_path / "my_package" / "my_algorithm" / "learn.py"
     # A dry run has no rewards, so it is not seen there.

@@ -150,6 +150,7 @@ while True:
 """
 
 
+@pytest.mark.nightly  # Six seconds of kills. Shorter: one in ``tests/chaos/test_exact_kills.py``.
 def test_a_death_at_any_moment_leaves_whole_snapshots(segment, program) -> None:
     shared = segment(Snapshots.required(1, 1 << 20))
     snapshots, last = Snapshots(shared.bytes, 1, 1 << 20), 0

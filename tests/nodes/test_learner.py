@@ -46,8 +46,8 @@ class LoudEnv(ClockEnv):
     [
         ("inline", "fused"),
         ("inline", "eager"),
-        ("local", "eager"),
-        # Shorter: the three above are its parts.
+        # Nine seconds and more. Shorter: the two above.
+        pytest.param("local", "eager", marks=pytest.mark.nightly),
         pytest.param("local", "fused", marks=pytest.mark.nightly),
     ],
 )

@@ -101,6 +101,7 @@ def test_a_process_that_hangs_is_found_and_shows_where_it_stands(started) -> Non
     assert started() == []
 
 
+@pytest.mark.nightly  # Eight seconds of waiting. Shorter: one process that hangs, above.
 def test_a_run_that_stands_still_ends_and_says_who_waits_for_what() -> None:
     with pytest.raises(NodeError, match="the run came no further for") as caught:
         launched(local.launch, replace(counting(5, wanted=50), stall_limit_s=6.0))

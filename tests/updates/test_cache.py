@@ -17,6 +17,7 @@ def make():
     return compiled.CompiledUpdater(counting.build(), counting.settings(7), counting.stream())
 
 
+@pytest.mark.nightly  # A minute if the update was never compiled here. Shorter: the last one of this module.
 def test_a_second_start_finds_the_library(monkeypatch):
     make()
 

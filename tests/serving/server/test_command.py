@@ -317,6 +317,7 @@ def test_mistakes_are_one_line(runs, certificate, tmp_path, capfd) -> None:
     assert not logging.getLogger("penstock.serve").filters
 
 
+@pytest.mark.nightly  # Seven seconds. Shorter: ``test_policies.py`` serves two, in this process.
 def test_two_policies_have_a_name_each(runs) -> None:
     with served(f"swing={runs['plain']}", f"blink={runs['memory']}", "--workers", "1") as server:
         assert server.line.startswith("serving swing, version 2; blink, version 2, at http://")

@@ -35,6 +35,8 @@ def test_demands_are_read_and_written_again(value, asked) -> None:
         ("env: {cpu: 0}", "cpu: 0 for env; give a number of at least 0.0001"),
         ("env: {cpu: NaN}", "cpu: NaN for env"),
         ("env: {cpu: 1e999}", "cpu: inf for env"),
+        ("env: {memory: 1GB}", "memory is a number of bytes; write it as"),
+        ('env: {memory: "1 GB"}', "memory: 1 GB for env; give a number of bytes"),
         ("learner: {gpu: 1.5}", "gpu: 1.5 for learner; Ray shares out parts of one, or whole ones"),
         ([], "names no kind of node"),
     ],

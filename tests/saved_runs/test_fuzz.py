@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from penstock.config.sources import from_mapping, from_toml, to_toml
@@ -95,6 +95,7 @@ def test_a_checkpoint(pristine, tmp_path, name, changes):
     facts=st.dictionaries(st.sampled_from([*FACTS, "format", "kind", "return_mean"]), JSON, max_size=3)
     | st.fixed_dictionaries({"files": st.fixed_dictionaries({"state.safetensors": JSON | FILE_FACTS}) | JSON})
 )
+@example(facts={"files": {"state.safetensors": {"bytes": "\n"}}})
 def test_a_manifest_that_is_signed_but_says_anything(pristine, tmp_path, facts):
     path = tmp_path / "checkpoints" / "update-00000001"
     path.mkdir(parents=True, exist_ok=True)

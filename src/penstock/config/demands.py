@@ -16,6 +16,7 @@ _KINDS = ("env", "learner")
 _WORDS = re.compile(r'"[^"]*"|(?<![\w.+-])[A-Za-z_][\w.-]*')
 _LEAST = 0.0001
 """Ray counts resources in parts of this size."""
+_IN_BYTES = ("memory", "object_store_memory")
 
 
 def demands_of(value: object, label: str) -> Demands:
@@ -38,7 +39,8 @@ def _table(text: str, label: str) -> Any:  # noqa: ANN401 - whatever JSON holds
     try:
         return json.loads(quoted if quoted.startswith("{") else f"{{{quoted}}}", object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
-        raise _unreadable(label, f"{_shown(text)} ({getattr(error, 'msg', error)})") from None
+        unit = "; memory is a number of bytes" if any(name in text for name in _IN_BYTES) else ""
+        raise _unreadable(label, f"{_shown(text)} ({getattr(error, 'msg', error)}){unit}") from None
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -57,8 +59,9 @@ def _amounts(kind: object, asked: object, label: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for name, amount in asked.items():
         if isinstance(amount, bool) or not isinstance(amount, int | float) or not _LEAST <= amount < math.inf:
+            wanted = "bytes" if name in _IN_BYTES else f"at least {_LEAST}"
             raise ConfigError(
-                f"{label} asks for {_shown(name)}: {_shown(amount)} for {kind}; give a number of at least {_LEAST}"
+                f"{label} asks for {_shown(name)}: {_shown(amount)} for {kind}; give a number of {wanted}"
             )
         own = str(name).lower() if str(name).lower() in {"cpu", "gpu"} else str(name)
         if not own.strip() or own in found:

@@ -35,7 +35,10 @@ _NEEDED = {"kind": str, "update": int, "steps": int, "env": str, "algorithm": st
 
 
 class Damage(Exception):  # noqa: N818 - it names what is wrong with a file, in a few words, for an error of penstock
-    """What is wrong with a checkpoint, or with another folder that has a manifest."""
+    """What is wrong with a checkpoint, or with another folder that has a manifest. One line, whatever a file says."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(" ".join(what.split()))
 
 
 def write_manifest(facts: Mapping[str, Any], files: Mapping[str, bytes]) -> bytes:
@@ -117,7 +120,7 @@ def verified(folder: Path, name: str, facts: Mapping[str, Any]) -> bytes:
     """
     content = content_of(folder / name)
     if len(content) != facts["bytes"]:
-        raise Damage(f"{name} has {len(content)} of {facts['bytes']} bytes")
+        raise Damage(f"{name} has {len(content)} of {str(facts['bytes'])[:80]} bytes")
     if hashlib.sha256(content).hexdigest() != facts["sha256"]:
         raise Damage(f"{name} has been altered")
     return content

@@ -6,7 +6,7 @@
 1. Steps per second in steady state: updates are included, start-up is not. Both sides step Python environments, and
    EnvPool (`pip install 'penstock[envpool]'`). Both learn from batches of 64 x 128 rows or more, in four epochs, with
    two separate networks of 64, 64 units. Sample Factory has the workers and batches that were found best for it on two
-   cores, with minibatches of 2,048 rows; ours have 512: with 2,048 it learns too slowly for 2.
+   cores, with minibatches of 2,048 rows; ours have 256: with 2,048 it learns too slowly for 2.
 2. Return after 300,000 steps: the mean of the last 100 training episodes, in three runs of Python environments of each
    side, with these settings. The faster side has to be no worse.
 """
@@ -24,7 +24,7 @@ from benchmarks.record import destination, write
 from benchmarks.runs import curve, flags, throughput, train
 from penstock.metrics.report import RETURN
 
-SETTING = {"num_envs": 64, "num_steps": 128, "epochs": 4, "mini_batch_size": 512, "lr": 1e-3}
+SETTING = {"num_envs": 64, "num_steps": 128, "epochs": 4, "mini_batch_size": 256, "lr": 1e-3}
 BATCH = 64 * 128
 UNTIL = 300_000
 """Steps after which returns are compared."""

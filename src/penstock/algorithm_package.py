@@ -206,7 +206,10 @@ def _package_named(name: str) -> str:
         )
     search_working_directory()
     if "." not in name and importlib.util.find_spec(name) is None:
-        return ALGORITHMS[name]
+        try:
+            return ALGORITHMS[name]
+        except ConfigError as error:
+            raise ConfigError(f"{error}; your own packages in {Path.cwd()} and PYTHONPATH have no such name") from None
     return name
 
 

@@ -176,7 +176,10 @@ def test_arguments_of_an_environment_are_json():
     ("argv", "says"),
     [
         (["--env_args", "{a: 1}"], "--env_args is not JSON: Expecting property name"),
-        (["--env_args", "[1]"], r"--env_args takes a table of keyword arguments, such as .* in JSON, not \[1\]"),
+        (
+            ["--env_args", "[1]"],
+            r"--env_args takes a table of keyword arguments, such as .* in JSON or .* in TOML, not \[1\]",
+        ),
         (["--env_args", '{"a": NaN}'], "--env_args holds nan, which JSON cannot"),
         (["--wrap", "a:B,,c:D"], "--wrap takes module:Wrapper, .* not nothing"),
         (["--reward", " "], "--reward takes module:name of a function or a class"),

@@ -154,7 +154,7 @@ def test_numbers_and_arrays_of_numpy_are_settings():
     ("values", "says"),
     [
         ({"timesteps": 1e3}, r"a whole number of at least 1, not 1000\.0$"),
-        ({"hidden_sizes": "64,64"}, r'takes a list, as \[64,64\], not the text "64,64"$'),
+        ({"hidden_sizes": "64,64"}, r'takes a list, as \[64, 64\], not the text "64,64"$'),
         ({"lr": np.array([1.0, 2.0])}, "lr takes a number"),
     ],
 )

@@ -46,7 +46,7 @@ class LateShape(LateEnv):
         # Rows count from 0 and row t + 1 is what step t led to: step 94 is the 95th.
         (LateNan, r"env\.[01]: obs of lane \d of .*LateNan is nan at step 95 of the lane"),
         (LateReward, r"env\.[01]: reward of lane \d of .*LateReward is inf at step 94 of the lane"),
-        (LateShape, r"env\.[01], at step 94 of the lane .*: obs of lane \d of .*LateShape has shape \(2,\)"),
+        (LateShape, r"env\.[01]: at step 94 of the lane .*: obs of lane \d of .*LateShape has shape \(2,\)"),
     ],
 )
 def test_bad_data_names_node_environment_field_and_step(tmp_path, env, says):

@@ -30,7 +30,7 @@ public:
     std::int32_t features() const { return features_; }
     std::size_t statistics() const { return mean_.size(); }
 
-    // Sets mean and variance of each feature, if the encoder normalises.
+    // Sets what features are shifted and scaled by, from their mean and variance. Does nothing without normalisation.
     void load(const double* mean, const double* variance) {
         for (std::size_t i = 0; i < mean_.size(); ++i) {
             mean_[i] = static_cast<float>(mean[i]);

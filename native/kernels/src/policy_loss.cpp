@@ -187,10 +187,10 @@ void PolicyLoss::categorical(const Sample& rows, const Chunk& chunk, float* d) {
         metrics_.entropy += static_cast<double>(share * entropy);
         // d log p(a) / d logit_k is [k = a] - p_k; d entropy / d logit_k is -p_k (log p_k + entropy).
         const float slope = slope_.data()[r];
-        const float reward = static_cast<float>(loss_.entropy_coef) * share;
+        const float bonus = static_cast<float>(loss_.entropy_coef) * share;
         for (std::size_t k = 0; k < size; ++k) {
             const float p = probability[r * size + k];
-            d[r * stride + k] = p * (reward * (d[r * stride + k] + entropy) - slope);
+            d[r * stride + k] = p * (bonus * (d[r * stride + k] + entropy) - slope);
         }
         d[r * stride + static_cast<std::size_t>(rows.records[chunk.first + r][columns_.action])] += slope;
     }

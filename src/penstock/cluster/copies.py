@@ -1,7 +1,7 @@
 """A copy of a run folder on another machine: what it lacks, and how it is kept there. Knows no cluster.
 
-The copy has the run's config, its logs, those for TensorBoard too, and its checkpoints. It lacks what a resumed run
-makes anew or removes, as a trace, and the file of a replay table.
+The copy has the run's config, its logs, those for TensorBoard too, and its checkpoints. It lacks the file of a
+replay table, and what a resumed run makes anew or removes, such as a trace.
 """
 
 import contextlib
@@ -190,7 +190,7 @@ class Copy:
             shutil.rmtree(partial, ignore_errors=True)
         else:
             partial.rename(self._folder.checkpoints / name)
-            # One that was removed while it was sent was never finished.
+            # A checkpoint that the run removed while it was being sent has left a part here.
             sweep(self._folder.checkpoints)
 
     def _tidy(self) -> None:

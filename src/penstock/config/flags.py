@@ -131,7 +131,7 @@ def options_from_arguments(options: type[Options], argv: Sequence[str]) -> Optio
         if name not in known:
             near = nearest(f"--{name}", [f"--{other}" for other in known])
             of_train = name in field_table(RunConfig)
-            hint = ": it is a setting of penstock train, which this command does not take" if of_train else near
+            hint = ": it belongs to a run, is set by penstock train, and is not taken here" if of_train else near
             raise ConfigError(f"unknown flag {flag.label}{hint}")
     return _options(options, line)
 

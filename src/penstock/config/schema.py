@@ -79,7 +79,9 @@ class RunConfig:
         min=1,
     )
     timesteps: int = _setting(
-        1_000_000, "environment steps of the whole run, all lanes together, without those that are dropped", min=1
+        1_000_000,
+        "environment steps of the run, of all lanes together; steps that are dropped do not count",
+        min=1,
     )
     sync_mode: str = _setting(
         AUTO,

@@ -27,8 +27,8 @@ def table_of(value: object, label: str) -> dict[str, Any]:
             raise ConfigError(f'{label} is not JSON: {error}; an example: \'{{"render_mode": "human"}}\'') from None
     if not isinstance(value, Mapping):
         raise ConfigError(
-            f'{label} takes a table of keyword arguments, such as \'{{"render_mode": "human"}}\' in JSON, '
-            f"not {_shown(value)}"
+            f'{label} takes a table of keyword arguments, such as \'{{"render_mode": "human"}}\' in JSON '
+            f'or {{render_mode = "human"}} in TOML, not {_shown(value)}'
         )
     return {_key(key, label): _plain(inner, label) for key, inner in value.items()}
 

@@ -54,7 +54,9 @@ def from_value(field: Field, value: object, label: str) -> Value:
     if getattr(value, "shape", None):
         value = getattr(value, "tolist", lambda: value)()
     if isinstance(value, str):
-        raise ConfigError(f'{label} takes a list, as [{value.strip("()[] ")}], not the text "{value[:60]}"')
+        parts = [part.strip() for part in value.strip("()[] ").split(",")]
+        listed = ", ".join(f'"{part}"' if any(map(str.isalpha, part)) else part for part in parts)
+        raise ConfigError(f'{label} takes a list, as [{listed}], not the text "{value[:60]}"')
     if not isinstance(value, Sequence) or not value:
         raise _refused(field, value, label)
     return tuple(_checked(field, element, label) for element in value)

@@ -51,6 +51,8 @@ def imported(whose: str, module: str) -> Any:
     search_working_directory()
     if not module:
         raise EnvError(f"{whose} names no module before its colon")
+    if "," in module:
+        raise EnvError(f"{whose} names several; give one")
     if not all(map(str.isidentifier, module.removesuffix(".py").split("."))):
         dotted = module.removesuffix(".py").replace("/", ".").strip(".")
         raise EnvError(f"{whose}: {module} is no name of a module; write it with dots and without .py: {dotted}")
@@ -63,7 +65,7 @@ def imported(whose: str, module: str) -> Any:
             hint = module_hint(missing) or "; start penstock where it is, or name its folder in PYTHONPATH"
             raise EnvError(f"{whose}: {where}{hint}") from error
         why = f"{type(error).__name__}: {one_line(error, 300)}{place_in(module, error)}"
-        raise EnvError(f"module {module} cannot be imported: {why}") from error
+        raise EnvError(f"{whose}: {module} cannot be imported: {why}") from error
 
 
 def attribute_of(whose: str, module: Any, attribute: str) -> Callable[..., Any]:

@@ -91,7 +91,7 @@ class TrialRun:
             ``done`` (1 once the run has ended), and then ``evaluation``, its final evaluation.
 
         Raises:
-            PenstockError: the run has failed; with the last line that it wrote.
+            PenstockError: the run has failed; with the reason that it wrote.
         """
         process = self._process
         if process is None:
@@ -101,7 +101,7 @@ class TrialRun:
             found = self._latest()
             if ended is not None:
                 if ended != 0:
-                    raise PenstockError(f"{FAILED}{self._last_line()}")
+                    raise PenstockError(f"{FAILED}{self._reason()}")
                 return {**found, "done": 1.0}
             if found["update"] > self._seen and found["steps"] < self._timesteps:
                 self._seen = int(found["update"])
@@ -148,6 +148,8 @@ class TrialRun:
                 values["evaluation"] = report.values[EVAL_RETURN]
         return values
 
-    def _last_line(self) -> str:
+    def _reason(self) -> str:
+        """The last line that says an error; else the last one."""
         lines = [line for line in (self._folder / "output.txt").read_text("utf-8", "replace").splitlines() if line]
-        return lines[-1] if lines else "it wrote nothing"
+        said = [line for line in lines if line.startswith("penstock: error: ")]
+        return (said or lines or ["it wrote nothing"])[-1]

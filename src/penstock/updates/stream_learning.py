@@ -59,7 +59,7 @@ class StreamLearner:
         batch: the stream's rows.
         part_size: units of one part of a minibatch.
         parts: parts of a minibatch, whose gradients are averaged before a step.
-        exchange: how it agrees with other learners, of whose minibatches this one has a share; ``None``: it is alone.
+        exchange: how it agrees with the learners with which it shares each minibatch; ``None``: it is alone.
     """
 
     _stepper: Stepper

@@ -166,7 +166,7 @@ class EnvNode:
             try:
                 begun = store(t, step(policy.environment_action, next_seed))
             except BadDataError as error:
-                where = f"{self._ports.name}, at step {self._step} of the lane (counted from 0): {error}"
+                where = f"{self._ports.name}: at step {self._step} of the lane (counted from 0): {error}"
                 raise BadDataError(where) from error.__cause__
             append(t)
             self._step += 1

@@ -161,7 +161,9 @@ class JudgeNode:
         found = self._found()
         returns = found["episode_return"][found["ending"] == Ending.PLAYED]
         mean, now = float(returns.mean()) if len(returns) else None, time.monotonic()
-        left = len(self._out) + len(self._queue) if now > float(found["until"]) else None
+        # Once the time is over, only those begin that are always played.
+        still = sum(number < ALWAYS_PLAYED for number in self._queue)
+        left = len(self._out) + still if now > float(found["until"]) else None
         self._display.show(Progress(len(returns), mean, now - self._begun, left))
 
     def _see_that_it_goes_on(self) -> None:

@@ -61,7 +61,7 @@ class KeeperSettings:
 
 
 class Keeper:
-    """The owner's ends of all edges that outlive an update.
+    """What the owner of the parameters does around updates: it commits, publishes, and hands on what is then due.
 
     Attributes:
         committed: the arrays of the last commit, as views.
@@ -84,8 +84,8 @@ class Keeper:
         self._waits_for_verdicts = settings.run.early_stop > 0 and settings.run.sync_mode == "blocking"
         self._asked = -1
         """The last update for which an evaluation was asked for."""
-        self._wanted = ports.checkpoints_wanted()
-        """How many of the checkpoints that were asked for have been handed over."""
+        self._answered = ports.checkpoints_wanted()
+        """How many wishes for a checkpoint have been answered by one."""
         self._unsent: Report | None = None
         """The report of the last commit, if no slot was free for it."""
         self._episodes_told = 0
@@ -172,8 +172,8 @@ class Keeper:
         if self._evaluation_due():
             yield from self._evaluate()
         due, wanted = update % run.save_interval == 0, self._ports.checkpoints_wanted()
-        if (due or wanted != self._wanted) and not self.done():
-            self._wanted = wanted
+        if (due or wanted != self._answered) and not self.done():
+            self._answered = wanted
             with self._ports.span("hand over checkpoint"):
                 yield from self.checkpoint(passing=not due)
 

@@ -19,7 +19,7 @@ from penstock.saved_runs.look import STYLE, color
 __all__ = ["draw", "save_picture"]
 
 _FEW = 20
-"""A curve of so few points shows each of them."""
+"""A curve of at most so many points shows each point."""
 
 
 def save_picture(found: Comparison, file: str | Path) -> None:

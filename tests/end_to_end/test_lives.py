@@ -1,6 +1,7 @@
 """Runs in real processes: interrupted, resumed, evaluated, and with environments that have no name."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -42,7 +43,7 @@ def descendants(process: subprocess.Popen[str]) -> list[psutil.Process]:
 def wait_for_update(process: subprocess.Popen[str], update: int) -> None:
     assert process.stdout is not None
     for line in process.stdout:
-        if line.startswith(f"update {update} "):
+        if (found := re.match(r"update (\d+) ", line)) and int(found[1]) >= update:
             return
     raise AssertionError(f"the run ended early: {process.stderr.read() if process.stderr else ''}")
 

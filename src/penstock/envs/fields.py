@@ -101,7 +101,8 @@ def _without(fields: Mapping[str, Any], ignore_obs: Sequence[str]) -> dict[str, 
             raise ConfigError(f"{given}: the observation has no field {name}{known}")
     left = {field: space for field, space in fields.items() if not any(_is_within(field, name) for name in ignore_obs)}
     if not left:
-        raise ConfigError(f"{given} leaves nothing of the observation; keep at least one of {', '.join(fields)}")
+        usable = [field for field, space in fields.items() if _is_usable(space)] or list(fields)
+        raise ConfigError(f"{given} leaves nothing of the observation; keep at least one of {', '.join(usable)}")
     return left
 
 

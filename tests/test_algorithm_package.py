@@ -186,7 +186,7 @@ def test_what_is_wrong_with_a_package_is_one_line(package, files, says):
             "email.message",
             r"^algorithm email.message: email.message is a file; an algorithm is a folder with spec.py in it$",
         ),
-        ("sacc", r"^unknown algorithm 'sacc'; did you mean sac"),
+        ("sacc", r"^unknown algorithm 'sacc'; did you mean sac.*; your own packages in .* have no such name$"),
         ("my/algorithm", r"^unknown algorithm 'my/algorithm'; your own is named by its package, as in"),
         ("my..algorithm", r"^unknown algorithm 'my..algorithm'"),
     ],

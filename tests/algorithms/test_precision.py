@@ -9,12 +9,12 @@ from penstock.errors import NoEffectError
 from penstock.registry import load
 from penstock.updates.made_up import made_up_inputs
 from tests.algorithms.made_up_steps import apart, first_state, learned, name_of
-from tests.algorithms.runs import LONG, QUICK
+from tests.algorithms.runs import LONG, RUNS
 from tests.planned import prepared
 
 ROUNDED = [
     pytest.param(settings, marks=[pytest.mark.nightly] if settings in LONG else [])
-    for settings in (*QUICK, *LONG)
+    for settings in RUNS
     if settings.get("precision") == "bfloat16"
 ]
 NETWORKS = ("actor", "critic", "memory")

@@ -152,12 +152,18 @@ def test_a_missing_package_gets_the_extra_to_install(monkeypatch, env, package, 
 def test_a_module_that_cannot_be_imported(module):
     module("broken_one", "import not_to_be_found_anywhere\n")
     module("broken_two", "raise RuntimeError('two\\nlines')\n")
-    with pytest.raises(EnvError, match=r"broken_one cannot be imported: ModuleNotFoundError: No module"):
-        find("broken_one:make")
     with pytest.raises(
-        EnvError, match=r"broken_two cannot be imported: RuntimeError: two lines \(.*/broken_two.py, line 1\)$"
+        EnvError, match=r"broken_one:make: broken_one cannot be imported: ModuleNotFoundError: No module"
     ):
+        find("broken_one:make")
+    says = r"broken_two:make: broken_two cannot be imported: RuntimeError: two lines \(.*/broken_two.py, line 1\)$"
+    with pytest.raises(EnvError, match=says):
         find("broken_two:make")
+
+
+def test_where_one_is_taken_several_are_refused():
+    with pytest.raises(EnvError, match=r"names several; give one$"):
+        find("one:make,two:make")
 
 
 def test_an_environment_that_cannot_be_made_keeps_its_own_error():

@@ -76,3 +76,8 @@ def test_a_run_that_fails_says_why(tmp_path: Path):
     trial.train(from_mapping({**SMALL, "env": "Nothing-v0"}))
     with pytest.raises(PenstockError, match=r"the run of this trial failed: penstock: error: .*Nothing"):
         trial.wait()
+
+
+def test_the_reason_is_the_error_not_what_is_said_of_the_run_behind_it(tmp_path: Path):
+    (tmp_path / "output.txt").write_text("at step 3\npenstock: error: no reward\npenstock: it had learned nothing\n")
+    assert TrialRun(tmp_path, Path.cwd())._reason() == "penstock: error: no reward"

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from penstock.algorithm import Gradients, Phase
+from penstock.cuda_graph import captured
+from penstock.errors import DeviceError
 from penstock.ops.losses import mean_by
-from penstock.updates.compiled.capture import captured
 from penstock.updates.compiled.library import library
 from penstock.updates.inbox import Whole
 from penstock.updates.meter import Meter
@@ -100,7 +101,10 @@ class Program:
         inputs = [*tensors, self._sums]
         self._run: Callable[[], object]
         if self._sums.is_cuda:
-            self._run = captured(flat, inputs)
+            try:
+                self._run = captured(flat, inputs)
+            except DeviceError as error:
+                raise DeviceError(f"the update cannot become a CUDA graph ({error}); try --backend eager") from error
         else:
             run, inputs = library(flat, inputs, tuned)
             self._run = partial(run, inputs)

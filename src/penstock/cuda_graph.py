@@ -1,10 +1,11 @@
 """Captures a function over tensors of a GPU as a CUDA graph: one call starts all its kernels. Needs no compiler.
 
-A kernel takes less time than Python takes to start it, so an update of a small network is mostly starts. Knows no
-algorithm.
+A kernel takes less time than Python takes to start it, so an update or an answer of a small network is mostly starts.
+Knows no algorithm.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,17 +19,30 @@ WARM_UP = 2
 """Runs before the capture. Meanwhile libraries of CUDA load kernels and reserve memory, which a capture forbids."""
 
 
+@dataclass(frozen=True, eq=False)
+class _Replay:
+    """Starts the kernels of a graph."""
+
+    graph: torch.cuda.CUDAGraph
+    kept: tuple[object, ...]
+    """Kernels read and write at fixed addresses, so whatever owns that memory has to stay."""
+
+    def __call__(self) -> None:
+        self.graph.replay()
+
+
 def captured(function: Callable[..., Any], inputs: Sequence[Tensor]) -> Callable[[], None]:
     """A call that does to ``inputs``, always these tensors, what ``function`` does to them in place.
 
     Nothing that the function computes may depend on the values of tensors by way of the CPU. The inputs have their
-    values of before once this returns.
+    values of before once this returns. The call keeps the function and all that it refers to.
 
     Raises:
-        DeviceError: the function waits for the GPU, or brings arrays to it, so it cannot be captured.
+        DeviceError: the function waits for the GPU, or brings pageable arrays to it, so it cannot be captured. The text
+            is the reason.
     """
     before = [values.clone() for values in inputs]
-    recording = torch.cuda.CUDAGraph()
+    graph = torch.cuda.CUDAGraph()
     with torch.cuda.device(inputs[0].device):
         # On a stream of its own, as the capture will be.
         main, apart = torch.cuda.current_stream(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -39,12 +53,11 @@ def captured(function: Callable[..., Any], inputs: Sequence[Tensor]) -> Callable
                 _put(before, inputs)
         main.wait_stream(apart)
         try:
-            with torch.cuda.graph(recording, capture_error_mode="thread_local"):
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
                 function(*inputs)
         except RuntimeError as error:
-            reason = str(error).strip().splitlines()[0]
-            raise DeviceError(f"the update cannot become a CUDA graph ({reason}); try --backend eager") from error
-    return recording.replay
+            raise DeviceError(str(error).strip().splitlines()[0]) from error
+    return _Replay(graph, (function, *inputs))
 
 
 def _put(values: Sequence[Tensor], into: Sequence[Tensor]) -> None:

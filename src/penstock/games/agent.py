@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import orjson
 
 from penstock.envs.fields import one_line
 from penstock.errors import BadDataError
@@ -165,6 +164,9 @@ class Agent:
         """
         if not body:
             return Told()
+        # Not above: a user's module derives from this class before planning can say which extra is missing.
+        import orjson  # noqa: PLC0415 - as above
+
         try:
             given = orjson.loads(body)
         except orjson.JSONDecodeError as error:
@@ -180,6 +182,8 @@ class Agent:
 
     def encode(self, action: Any) -> bytes:  # noqa: ANN401 - as the action space has it
         """The reply's body for an action."""
+        import orjson  # noqa: PLC0415 - as in `decode`
+
         return orjson.dumps({"action": _plain(action)})
 
     def on_tick(self, state: State) -> Awaitable[None] | None:

@@ -30,8 +30,12 @@ def main() -> None:
     """Entry. ``argv`` holds modules to import and, last, the warden's socket. The template ends when that is closed."""
     *modules, control = sys.argv[1:]
     light = (INFERENCE["native"].build, UPDATES["fused"].stream)
-    for entry in (WORKER, ERRAND, PROBE, *light, *(NODES[kind] for kind in NODES.names())):
+    for entry in (WORKER, ERRAND, PROBE, *light):
         load(entry)
+    for kind in NODES.names():
+        # A kind of node may need packages of an extra. Without them no run has such a node: planning refuses it.
+        with contextlib.suppress(ModuleNotFoundError):
+            load(NODES[kind])
     for module in (*MODULES, *modules):
         importlib.import_module(module)
     # Forks share these objects until one writes to them. The garbage collector would write: it leaves them out now.

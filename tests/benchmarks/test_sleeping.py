@@ -52,6 +52,7 @@ def test_what_is_lost_adds_up() -> None:
     assert row["of_sleep_alone"] + sum(lost) == pytest.approx(1.0)
 
 
+@pytest.mark.nightly  # Ten seconds. Shorter: the scaling, above.
 def test_non_blocking_at_its_smallest() -> None:
     for mode in non_blocking.MODES:
         slept = non_blocking.sleep(2, mode, updates=2)

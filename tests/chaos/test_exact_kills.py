@@ -177,7 +177,7 @@ def test_a_checkpointer_dies_in_the_middle_of_a_checkpoint(tmp_path, doom, undis
     assert not list(result.run_folder.rglob("*.partial"))
 
 
-# Ten seconds each. Shorter: an evaluator that dies at the end below, and twice in ``test_faults.py``.
+# Ten seconds each. Shorter: an evaluator that dies at the end, below.
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     "fate",

@@ -206,7 +206,10 @@ def test_a_process_that_is_stopped_and_wakes_later_harms_nothing(tmp_path, long_
             ["policy.0", "env.0", "policy.1", "learner"],
             marks=pytest.mark.nightly,
         ),
-        ({"eval_interval": 5, "eval_episodes": 50}, ["evaluator", "monitor", "evaluator"]),
+        # Shorter: an evaluator dies while a run ends in ``test_exact_kills.py``.
+        pytest.param(
+            {"eval_interval": 5, "eval_episodes": 50}, ["evaluator", "monitor", "evaluator"], marks=pytest.mark.nightly
+        ),
     ],
 )
 def test_every_kind_of_node_is_started_again(tmp_path, settings: dict[str, object], groups: list[str]) -> None:

@@ -102,6 +102,7 @@ def test_a_launcher_that_forked_itself_is_killed_and_only_its_fork_is_left(tmp_p
         fork.kill()
 
 
+@pytest.mark.nightly  # Nine seconds. Shorter: a launcher that is killed, above.
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_cell_of_a_notebook_leaves_nothing(tmp_path) -> None:
     run = script(INTERRUPTED, tmp_path)

@@ -60,15 +60,8 @@ def test_where_collection_overlaps_learning_none_is_learned_from_twice(tmp_path,
     assert last["rows/stale"] > 0 or lag
 
 
-# Five seconds each. Shorter: the strictest bound.
-@pytest.mark.parametrize(
-    ("algo", "workers", "lag"),
-    [
-        ("impala", 2, 0),
-        pytest.param("impala", 4, 3, marks=pytest.mark.nightly),
-        pytest.param("appo", 4, 1, marks=pytest.mark.nightly),
-    ],
-)
+@pytest.mark.nightly  # Five seconds and more. Shorter: PPO's strictest bound, above.
+@pytest.mark.parametrize(("algo", "workers", "lag"), [("impala", 2, 0), ("impala", 4, 3), ("appo", 4, 1)])
 def test_no_batch_is_older_than_its_bound_and_what_was_dropped_for_that_is_counted(
     tmp_path, log, algo: str, workers: int, lag: int
 ) -> None:

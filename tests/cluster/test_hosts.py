@@ -38,9 +38,9 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return fingerprint(train(tmp_path_factory.mktemp("reference"), **PPO, runtime="inline"))
 
 
-@pytest.mark.parametrize(
-    "workers", [pytest.param(1, marks=pytest.mark.nightly), pytest.param(2, marks=pytest.mark.nightly), 4]
-)
+# Twenty seconds and more. Shorter: ``test_cut.py`` and ``test_relay.py`` without processes.
+@pytest.mark.nightly
+@pytest.mark.parametrize("workers", [1, 2, 4])
 def test_hosts_do_not_change_a_bit(cluster, tmp_path: Path, reference, workers: int) -> None:
     # Shares go by cores: one worker is at home, two are on two hosts, four on three.
     result = train(tmp_path, **PPO, runtime="ray", address=cluster.address, num_workers=workers)

@@ -120,6 +120,7 @@ def plant(tree: Path, files: dict[str, str]) -> None:
             (room / "__init__.py").touch()
 
 
+@pytest.mark.nightly  # ``make check`` does the same.
 def test_every_contract_is_kept(root: Path) -> None:
     result = lint(root)
     assert result.returncode == 0, result.stdout + result.stderr

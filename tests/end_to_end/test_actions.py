@@ -46,15 +46,10 @@ def train(log_dir: Path, task: str, **settings: object) -> Result:
     return penstock.train({"env": f"{TASKS}:{task}", "log_dir": str(log_dir), **LEARNING, **settings}, quiet=True)
 
 
+# Five seconds and more. Shorter: ``MaskedAimEnv`` below has a mask, and a choice with its numbers.
+@pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("task", "timesteps"),
-    [
-        # Five seconds and more. Shorter: ``MaskedAimEnv`` below has a mask, and a choice with its numbers.
-        pytest.param("RanksEnv", 25_000, marks=pytest.mark.nightly),
-        pytest.param("AimEnv", 20_000, marks=pytest.mark.nightly),
-        pytest.param("BitsEnv", 12_000, marks=pytest.mark.nightly),
-        ("DigitsEnv", 12_000),
-    ],
+    ("task", "timesteps"), [("RanksEnv", 25_000), ("AimEnv", 20_000), ("BitsEnv", 12_000), ("DigitsEnv", 12_000)]
 )
 def test_the_optimum_is_learned(tmp_path, task: str, timesteps: int) -> None:
     """The best return is 10. An action that a mask excludes is an error of these environments."""

@@ -55,6 +55,7 @@ def test_bad_data_names_node_environment_field_and_step(tmp_path, env, says):
         penstock.train(settings, quiet=True)
 
 
+@pytest.mark.nightly  # Eight seconds. Shorter: ``tests/chaos/test_damage.py`` does the same.
 def test_a_failed_run_is_one_line_has_a_card_and_goes_on_from_its_last_commit(tmp_path, capsys, started):
     flags = [f"--{name}={value}" for name, value in SMALL.items()]
     name = f"{__name__}:LateNan"

@@ -42,6 +42,7 @@ def switch(run: Path, before: str, after: str) -> None:
     config.write_text(text.replace(f'backend = "{before}"', f'backend = "{after}"'))
 
 
+@pytest.mark.nightly  # Ten seconds. Shorter: two other algorithms, below.
 def test_no_process_imports_torch(tmp_path) -> None:
     """A fake torch comes before the real one, in the launcher and all its children. It writes down who imports it."""
     package = tmp_path / "first" / "torch"

@@ -124,7 +124,8 @@ def test_pictures_and_several_actions_are_learned_from(tmp_path, algo: str) -> N
     assert result.evaluation.mean_return > 7.5  # 2.5 without looking
 
 
-@pytest.mark.parametrize("algo", [pytest.param("impala", marks=pytest.mark.nightly), "appo"])
+@pytest.mark.nightly  # Eight seconds each. Shorter: PPO remembers in ``test_memory.py``.
+@pytest.mark.parametrize("algo", ["impala", "appo"])
 def test_a_memory_learns_what_only_memory_can(tmp_path, algo: str) -> None:
     values = {"env": "tests.environments:BlinkEnv", "model": "lstm", "memory_size": 8, "hidden_sizes": (8,)}
     rates = {"impala": {"lr": 5e-3}, "appo": {"lr": 3e-3, "num_steps": 32, "mini_batch_size": 256, "epochs": 4}}[algo]

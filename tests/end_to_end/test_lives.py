@@ -189,6 +189,7 @@ def test_resume_from_an_earlier_checkpoint_abandons_what_came_after(tmp_path) ->
     assert [report["update"] for report in reports] == [1, 2, 3]
 
 
+@pytest.mark.nightly  # Eight seconds. Shorter: a script with a class of its own, below.
 def test_an_environment_without_a_name_trains_and_is_asked_for_again(tmp_path) -> None:
     class Local(IdentityEnv):
         pass

@@ -77,6 +77,7 @@ def test_a_kill_of_the_environments_changes_no_bit(tmp_path) -> None:
     assert learned(result) == learned(whole)
 
 
+@pytest.mark.nightly  # Six seconds. Shorter: the others, with a lower limit.
 def test_an_episode_of_more_than_ten_thousand_steps_goes_on(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(training, "ACTION_LOG_CAPACITY", 10_000)
     settings = {

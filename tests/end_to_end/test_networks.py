@@ -219,6 +219,7 @@ def test_a_module_that_was_edited_since_is_named(tmp_path, monkeypatch) -> None:
         penstock.resume(first.run_folder, timesteps=4 * BATCH, quiet=True)
 
 
+@pytest.mark.nightly  # Ten seconds. Shorter: ``tests/torch_networks/test_own.py``, without a server.
 def test_a_module_of_ones_own_serves_its_policy(tmp_path) -> None:
     done = train(tmp_path, 2, **OWN, model="examples.own_network.nets:make_policy")
     env = gymnasium.make("CartPole-v1")

@@ -71,7 +71,8 @@ def test_workers_do_not_change_a_bit_without_priorities(tmp_path, task) -> None:
     assert found[0] == found[1] == found[2]
 
 
-@pytest.mark.parametrize("runtime", ["inline", "local"])
+# Ten seconds with processes.
+@pytest.mark.parametrize("runtime", ["inline", pytest.param("local", marks=pytest.mark.nightly)])
 def test_resumed_equals_uninterrupted(tmp_path, reference, task, runtime: str) -> None:
     first = train(tmp_path, 10, **task, runtime=runtime, num_workers=2)
     held = load_table(find_checkpoint(first.run_folder))

@@ -119,6 +119,7 @@ def test_a_run_of_one_lane_needs_one_agent(tmp_path) -> None:
         assert penstock.train({**settings(tmp_path, f"mlagents://:{port}"), **one}, quiet=True).steps >= 64
 
 
+@pytest.mark.nightly  # Seven seconds. Shorter: games of Godot, in ``test_godot.py``.
 def test_games_that_penstock_starts_may_be_several(tmp_path) -> None:
     game = tmp_path / "game.x86_64"
     game.write_text(

@@ -51,6 +51,7 @@ def test_dict_observations(run):
     assert re.search(r"positive\? (yes|no)$", printed, re.MULTILINE)
 
 
+@pytest.mark.nightly  # Ten seconds. Shorter: ``test_own_environment`` trains from Python, too.
 def test_train_from_python(run):
     printed = run("train_from_python", 2_048)
     assert number(r"mean return ([\d.]+) after 2048 steps", printed) >= 8
@@ -243,6 +244,7 @@ def test_own_algorithm_that_fails_in_every_update_ends_its_run(penstock, tmp_pat
     assert "KeyError: 1" in said
 
 
+@pytest.mark.nightly  # Ten seconds. Shorter: ``tests/games`` trains from games.
 def test_game(tmp_path):
     """The two commands of its docstring: games connect to a run and train it, and end once the run is over."""
     folder = ROOT / "examples/game"

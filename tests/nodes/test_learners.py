@@ -36,6 +36,7 @@ def train(log_dir: Path, timesteps: int, **settings: object) -> Result:
     return penstock.train({**SMALL, "log_dir": str(log_dir), "timesteps": timesteps, **settings}, quiet=True)
 
 
+@pytest.mark.nightly  # Ten seconds. Shorter: with a death, below.
 def test_each_gradient_that_is_due_is_applied_once(tmp_path) -> None:
     result = train(tmp_path, 800)
     arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays

@@ -220,6 +220,7 @@ def test_without_its_own_template_a_process_starts_by_itself(table, tmp_path, im
     assert {child.pid for child in warden.children()} == known
 
 
+@pytest.mark.nightly  # Eight seconds. Shorter: without a template of its own, above.
 def test_more_than_may_wait_for_a_template_start_by_themselves(table, import_ends) -> None:
     warden = template(table).parent()
     resource.prlimit(warden.pid, resource.RLIMIT_NOFILE, (128, 128))

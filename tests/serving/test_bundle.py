@@ -121,7 +121,7 @@ def played(policy, run: Path, lanes: int = 3, steps: int = 12):
     return np.stack(actions)
 
 
-SLOW = {"own module", "ppo, image", "dsact"}
+SLOW = {"own module", "own module with memory", "ppo, image", "dsact"}
 """Five seconds each. Shorter: an own module with a memory, DQN with an image, and SAC.
 
 The image network with a memory is also exported in ``tests/end_to_end/test_networks.py``.

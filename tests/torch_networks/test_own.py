@@ -54,7 +54,10 @@ def acted(graph, published, given, backend):
     return found, out
 
 
-@pytest.mark.parametrize(("name", "spaces"), [("Plain", PLAIN), ("Several", DICT), ("Remembering", PLAIN)])
+@pytest.mark.parametrize(
+    ("name", "spaces"),
+    [("Plain", PLAIN), pytest.param("Several", DICT, marks=pytest.mark.nightly), ("Remembering", PLAIN)],
+)
 def test_torch_and_onnx_say_what_the_module_says(name, spaces):
     graph, generator = policy_graph(spaces, config(name)), np.random.default_rng(0)
     backend = onnx.build(graph, exported(graph.actor.own))

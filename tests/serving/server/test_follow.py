@@ -238,6 +238,7 @@ def test_a_canary_that_fails_is_rolled_back_and_the_request_is_answered(workers:
     assert lines == ["toy: version 15 was rolled back, and version 7 goes on: the policy failed"]
 
 
+@pytest.mark.nightly  # Six seconds. Shorter: a canary that refuses a request, above.
 def test_a_canary_whose_workers_die_of_a_request_is_rolled_back() -> None:
     deadly = np.full(3, DEADLY)
     with serving("plain", workers=1) as server, Game(server.tcp) as game:

@@ -26,7 +26,7 @@ def conclude(result: Any, env: str) -> int:  # noqa: ANN401
         most = load("penstock.topologies.training:ACTION_LOG_CAPACITY")
         say(
             f"{result.not_restored} lanes could not be restored and began a new episode: seed and actions do not "
-            f"repeat theirs, or it was longer than {most:,} steps and has no snapshot (docs/environments.md); "
+            f"repeat theirs, or it was longer than {most:,} steps and has no snapshot (docs/restoring-episodes.md); "
             "all else continued exactly"
         )
     if result.interrupted:

@@ -129,6 +129,7 @@ def test_a_file_is_read(tmp_path, encoding):
     ("content", "says"),
     [
         (b'env = "X"\nlrr = 1', r"unknown setting lrr in .*run\.toml; did you mean lr"),
+        (b'env = "X"\nnum_env_runner = 2', r"unknown setting num_env_runner in .*; did you mean num_env_runners"),
         (b'env = "X"\ngamma = "high"', r'gamma in .*run\.toml takes a number from 0 to 1, not the text "high"$'),
         (b'env = "X"\n[ppo]\nlr = 1', "unknown setting ppo in"),
         (b"env = ", "is not TOML"),

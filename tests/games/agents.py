@@ -42,6 +42,11 @@ class Plain(penstock.Agent):
     action_space = Discrete(4)
 
 
+class Misspelt(Plain):
+    def on_tik(self, state):
+        """Nobody calls it."""
+
+
 class Doubling(Counter):
     """Waits inside its coroutines, changes what it sees and what it is paid, and replies in its own way."""
 

@@ -536,6 +536,7 @@ def test_a_run_whose_games_are_only_refused_says_why(caplog: pytest.LogCaptureFi
     ("name", "text"),
     [
         ("tests.games.agents:NoSpaces", "has no observation_space and no action_space"),
+        ("tests.games.agents:Misspelt", "has a method on_tik, which nothing calls; did you mean on_tick"),
         ("tests.games.agents:Countr", "did you mean Counter"),
         ("nowhere", "names no"),
     ],

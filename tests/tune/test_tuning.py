@@ -94,7 +94,7 @@ def test_optuna_that_is_missing_or_does_not_fit_is_one_line(tmp_path: Path, monk
     with pytest.raises(ConfigError, match="does not go with --scheduler pbt"):
         tune(config, search, samples=2, scheduler="pbt", searcher="optuna")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"needs Optuna; type pip install 'penstock\[optuna\]'"):
+    with pytest.raises(ConfigError, match=r"needs Optuna; type: pip install 'penstock\[optuna\]'"):
         tune(config, search, samples=2, searcher="optuna")
 
 

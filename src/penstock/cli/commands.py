@@ -59,7 +59,7 @@ def _tune(argv: Sequence[str]) -> int:
     try:
         tune = load("penstock.tune.tuning:tune")
     except ModuleNotFoundError as error:
-        raise ConfigError(f"penstock tune needs {error.name}; type pip install 'penstock[ray]'") from None
+        raise ConfigError(f"penstock tune needs {error.name}; type: pip install 'penstock[ray]'") from None
     say(f"{options.samples} trials; Ray starts the first ones, which may take half a minute")
     tuned = tune(config, searched, told=say, **settings)
     code = say(load("penstock.tune.table:as_table")(tuned.trials))

@@ -14,6 +14,7 @@ from penstock.algorithm_package import AlgorithmPackage, algorithms_with, find_a
 from penstock.config.algorithms import algorithm_config, algorithm_fields
 from penstock.config.commands import ResumeOptions
 from penstock.config.fields import DependentDefaults, Field, Value, field_table, fields_of
+from penstock.config.rllib import NAMES
 from penstock.config.schema import AUTO, Config, RunConfig
 from penstock.config.tables import as_toml
 from penstock.config.values import from_text, from_value
@@ -223,10 +224,12 @@ def _refuse_unknown(settings: Mapping[str, Setting], known: Collection[str]) -> 
         if name not in known:
             kind, dashes = ("flag", "--") if setting.text else ("setting", "")
             others = algorithms_with(name)
+            # Files understand some names of another library, too.
+            suggested = known if dashes else (*known, *NAMES)
             hint = (
                 f" for this algorithm: it is a setting of {others}"
                 if others
-                else nearest(dashes + name, [dashes + other for other in known])
+                else nearest(dashes + name, [dashes + other for other in suggested])
             )
             raise ConfigError(f"unknown {kind} {setting.label}{hint}")
 

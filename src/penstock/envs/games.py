@@ -5,18 +5,23 @@ Finds the agent's class and reads its spaces. Does not listen, and runs no agent
 
 import functools
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Any
 
 from penstock.envs.fields import one_line
 from penstock.envs.imports import attribute_of, find_callable, imported, name_of
 from penstock.envs.masks import IN_INFO, IN_OBSERVATION, with_mask
 from penstock.envs.spaces import spaces_of
-from penstock.errors import EnvError
+from penstock.errors import EnvError, nearest
 from penstock.types import EnvFactory, EnvRecipe, EnvReference, Spaces
 
 __all__ = ["SCHEME", "agent_class", "agent_maker", "agent_name", "game_spaces", "is_game"]
 
 SCHEME = "gamecore://"
+_HOOKS = ("on_tick", "on_episode")
+"""Methods of an agent that its games call."""
+_ALIKE = 0.75
+"""From here on a name is a misspelt one (by ``difflib``), not a helper of the user's own."""
 
 
 def is_game(env: EnvReference | EnvFactory) -> bool:
@@ -44,9 +49,10 @@ def agent_class(env: EnvReference | EnvFactory) -> Any:
         if not dot:
             raise EnvError(f"{SCHEME}{name} names no agent: write {SCHEME}{name or 'my_game'}:GameAgent")
         found = attribute_of(f"agent {name}", imported(f"agent {name}", module), attribute)
-    missing = [
-        part for part in ("observation_space", "action_space", "on_tick", "on_episode") if not hasattr(found, part)
-    ]
+    for part in dir(found):
+        if part.startswith("on_") and part not in _HOOKS and get_close_matches(part, _HOOKS, 1, _ALIKE):
+            raise EnvError(f"agent {name} has a method {part}, which nothing calls{nearest(part, _HOOKS)}")
+    missing = [part for part in ("observation_space", "action_space", *_HOOKS) if not hasattr(found, part)]
     if missing:
         raise EnvError(
             f"agent {name} has no {' and no '.join(missing)}: derive it from penstock.Agent and give it two spaces"

@@ -272,7 +272,7 @@ def _proposing(kind: Searcher, scheduler: Scheduler, seed: int) -> Any:  # noqa:
     if scheduler == "pbt":
         raise ConfigError("--searcher optuna does not go with --scheduler pbt, which changes settings by itself")
     if importlib.util.find_spec("optuna") is None:
-        raise ConfigError("--searcher optuna needs Optuna; type pip install 'penstock[optuna]'")
+        raise ConfigError("--searcher optuna needs Optuna; type: pip install 'penstock[optuna]'")
     logging.getLogger("optuna").setLevel(logging.ERROR)
     return OptunaSearch(metric=METRIC, mode="max", seed=seed)
 

@@ -5,7 +5,8 @@ import pytest
 
 import penstock
 from penstock import ParallelEnvironmentCollector
-from penstock.errors import ConfigError, NodeError, PenstockError
+from penstock.errors import ConfigError, NodeError, PenstockError, ResourceError
+from penstock.processes.starts import Processes
 from tests.environments import ClockEnv
 
 
@@ -21,6 +22,42 @@ def test_it_collects_as_many_steps_as_asked_for(started) -> None:
     np.testing.assert_allclose(first["next_obs"][:, 0, 0] * 20, range(1, 21))
     assert (first["reward"] == 1).all()
     assert started() == []
+
+
+def test_an_interrupt_while_it_collects_loses_no_step(monkeypatch) -> None:
+    """As when a cell of a notebook is interrupted: one of two rollouts was taken."""
+    with ParallelEnvironmentCollector("tests.environments:ClockEnv", num_workers=2, num_envs=2, rollout_steps=8) as it:
+        take = it._rollouts.take
+
+        def interrupted() -> int | None:
+            if it._under_way:
+                monkeypatch.undo()
+                raise KeyboardInterrupt
+            return take()
+
+        monkeypatch.setattr(it._rollouts, "take", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            it.collect(8)
+        both = [it.collect(8), it.collect(8)]
+    np.testing.assert_allclose(np.concatenate([part["obs"][:, 0, 0] for part in both]) * 20, range(16))
+    assert [part["policy_version"].max() for part in both] == [0, 1]
+
+
+def test_a_start_that_fails_leaves_nothing(monkeypatch, started) -> None:
+    collector = ParallelEnvironmentCollector("tests.environments:ClockEnv", num_workers=2, num_envs=2)
+    start, begun = Processes.start, []
+
+    def refused(self: Processes, *arguments: object) -> None:
+        if begun:
+            raise ResourceError("no more processes")
+        begun.append(arguments)
+        start(self, *arguments)
+
+    monkeypatch.setattr(Processes, "start", refused)
+    with pytest.raises(ResourceError), collector:
+        pass
+    assert started() == []
+    assert collector._processes is None
 
 
 def test_what_is_published_acts() -> None:

@@ -94,12 +94,14 @@ class ParallelEnvironmentCollector:
         self._processes: Processes | None = None
         self._left: list[Arrays] = []
         self._version = -1
+        self._under_way: list[int] | None = None
+        """Slots taken so far of the rollout that is being collected, which may go on after an interrupt."""
 
     def start(self) -> None:
         """Start the environment processes with new episodes. Until ``publish`` the algorithm's initial policy acts."""
         if self._processes is not None:
             return
-        self._left, self._version, self._published = [], -1, self._initial
+        self._left, self._version, self._published, self._under_way = [], -1, self._initial, None
         program = self._program
         self._wiring = Wiring(program.edges, [(node.name, node.group) for node in program.nodes])
         self._segment = Segment.create(self._wiring.nbytes, "collector")
@@ -109,12 +111,16 @@ class ParallelEnvironmentCollector:
         incarnations = {node.name: number for number, node in enumerate(program.nodes, start=1)}
         ports = NodePorts(self._wiring, LEARNER, LEARNER, incarnations[LEARNER])
         self._rollouts, self._policy = ports.stream_reader("rollouts"), ports.board_writer("policy")
-        for node in program.nodes:
-            if node.kind == "env":
-                own = {node.name: incarnations[node.name]}
-                spec = WorkerSpec(placement(program, node.group), own, {node.name: ()})
-                self._signs.expect(node.group, START_LIMIT_S)
-                self._processes.start(self._segment, spec, node.threads, node.imports)
+        try:
+            for node in program.nodes:
+                if node.kind == "env":
+                    own = {node.name: incarnations[node.name]}
+                    spec = WorkerSpec(placement(program, node.group), own, {node.name: ()})
+                    self._signs.expect(node.group, START_LIMIT_S)
+                    self._processes.start(self._segment, spec, node.threads, node.imports)
+        except BaseException:
+            self.stop()
+            raise
 
     @property
     def published(self) -> Arrays:
@@ -200,9 +206,11 @@ class ParallelEnvironmentCollector:
 
     def _next_rollout(self, processes: Processes) -> Arrays:
         """One rollout of every lane, copied out of the stream: ``[rollout_steps, num_envs, ...]``."""
-        self._version += 1
-        self._policy.publish(self._published, self._version)
-        taken: list[int] = []
+        if self._under_way is None:
+            self._version += 1
+            self._policy.publish(self._published, self._version)
+            self._under_way = []
+        taken = self._under_way
         while len(taken) < len(processes.running()):
             seen = self._wiring.bells.word(self._wiring.bell_of(LEARNER))
             index = self._rollouts.take()
@@ -215,9 +223,11 @@ class ParallelEnvironmentCollector:
         if len({int(slot["first_lane"]) for slot in slots}) < len(slots):
             raise PenstockError("an environment process gave two rollouts of one version; stop the collector")
         lanes = [self._rows(slot) for slot in slots]
+        joined = {name: np.concatenate([part[name] for part in lanes], axis=1) for name in lanes[0]}
+        self._under_way = None
         for index in taken:
             self._rollouts.release(index)
-        return {name: np.concatenate([part[name] for part in lanes], axis=1) for name in lanes[0]}
+        return joined
 
     def _rows(self, slot: Arrays) -> Arrays:
         """The rows of one slot without the bootstrap row, each with the observation that followed it."""

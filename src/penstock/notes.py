@@ -72,9 +72,12 @@ def evaluation_interrupted(folder: Path) -> str:
     return f"the evaluation was interrupted; the run in {folder} is complete: penstock eval {run} evaluates it"
 
 
-def failure(error: PenstockError) -> str:
+def failure(error: Exception) -> str:
     """One line on why a run failed, for its card."""
-    return _last_line(error) if isinstance(error, NodeError) else str(error).strip().splitlines()[-1]
+    if isinstance(error, NodeError):
+        return _last_line(error)
+    line = (str(error).strip().splitlines() or ["it did not say why"])[-1]
+    return line if isinstance(error, PenstockError) else f"{type(error).__name__}: {line}"
 
 
 def _last_line(error: NodeError) -> str:

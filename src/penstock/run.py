@@ -15,7 +15,7 @@ from typing import Any, Never
 from penstock.config.schema import Config, RunConfig
 from penstock.config.sources import from_mapping, with_changes
 from penstock.envs.given import Given, given_of, named
-from penstock.errors import BundleError, ConfigError, EnvError, NodeError, PenstockError, UsageError
+from penstock.errors import BundleError, ConfigError, EnvError, NodeError, UsageError
 from penstock.evaluation import Asked, Evaluation, judge
 from penstock.metrics.final import log_final
 from penstock.notes import (
@@ -313,10 +313,10 @@ def _resume(
         folder.clear_trace()
         begun_anew = sum(start.position is None for start in the_plan.starts)
         outcome = _launch(processes, prepared, folder, program)
-    result = _finish(processes, prepared, folder, outcome, begun_anew, quiet=quiet)
+    result = _finish(processes, prepared, folder, outcome, begun_anew, had_ended=bool(over), quiet=quiet)
     changed = differences(begin.manifest, prepared.manifest())
     of_table = table_differences(prepared.spec, begin.manifest, found)
-    return replace(result, notes=over or (*changed, *of_table, *result.notes))
+    return replace(result, notes=(*(over or (*changed, *of_table)), *result.notes))
 
 
 def _import_ahead(run: RunConfig) -> None:
@@ -376,13 +376,13 @@ def _begin_table(program: Program, checkpoint: Checkpoint | None) -> tuple[Progr
 
 
 def _launch(processes: Processes, prepared: Prepared, folder: RunFolder, program: Program) -> Outcome:
-    """Run a program to its end. A run that fails gets a card that says so."""
+    """Run a program to its end. A run that fails gets a card that says so, also by an exception of the user's code."""
     table = file_of_table(program)
     try:
         outcome: Outcome = load(RUNTIMES[prepared.config.run.runtime].launch)(program, processes)
         if table is not None:
             settle(table[0])
-    except PenstockError as error:
+    except Exception as error:
         if not (isinstance(error, UsageError) and is_unbegun(folder)):
             error.add_note(write_failed_card(folder, prepared.config, failure(error)))
         raise
@@ -420,9 +420,20 @@ def _finish(
     outcome: Outcome,
     begun_anew: int = 0,
     *,
+    had_ended: bool = False,
     quiet: bool,
 ) -> Result:
-    """Everything after the last update: export, card, evaluation."""
+    """Everything after the last update: export, card, evaluation.
+
+    Args:
+        processes: play the evaluation.
+        prepared: the run.
+        folder: of the run.
+        outcome: of the program.
+        begun_anew: lanes whose episode a resume could not restore.
+        had_ended: a resume had nothing left to learn, so the run did not end now.
+        quiet: no display.
+    """
     record, run = outcome.record, prepared.config.run
     if not record or is_unbegun(folder):
         raise KeyboardInterrupt
@@ -446,8 +457,8 @@ def _finish(
         log_final(folder.path, evaluation, updates, steps, float(record["elapsed_s"]))
         write_card(folder, prepared.config, steps, updates, evaluation)
     not_restored = begun_anew + sum(counts["not_restored"] for counts in outcome.counters.values())
-    early = (
-        () if outcome.interrupted else (*ended_early(run, record, folder.path), *nothing_learned(prepared.spec, record))
-    )
+    early: tuple[str, ...] = ()
+    if not outcome.interrupted and not had_ended:
+        early = (*ended_early(run, record, folder.path), *nothing_learned(prepared.spec, record))
     notes = (*no_file, *skipped_rollouts(outcome.counters), *given_up, *early)
     return Result(folder.path, evaluation, policy, steps, updates, outcome.interrupted, not_restored, notes)

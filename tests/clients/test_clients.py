@@ -267,6 +267,29 @@ def test_a_client_that_is_closed_waits_for_no_reply(scheme: str) -> None:
         asyncio.run(ask())
 
 
+@schemes
+def test_after_an_interrupt_the_next_reply_is_that_of_the_next_request(scheme: str, monkeypatch) -> None:
+    """As when a cell of a notebook is interrupted while the policy computes."""
+
+    class Interrupting:
+        """A number of bytes that interrupts whoever wants to know how many they are."""
+
+        def __index__(self) -> int:
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+
+    with serving() as running, GameClient(f"{scheme}://127.0.0.1:{getattr(running, scheme)}", "g") as client:
+        client.start()
+        wanted = client.tick([0.3, 0.2, 0.1])
+        first = client._line.socket
+        monkeypatch.setattr("penstock.clients.blocking.CHUNK", Interrupting())
+        with pytest.raises(KeyboardInterrupt):
+            client.tick([0.1, 0.2, 0.3])
+        assert client._line is None
+        assert first.fileno() == -1
+        assert client.tick([0.3, 0.2, 0.1]) == wanted
+
+
 def test_a_client_that_is_forgotten_leaves_no_connection() -> None:
     async def ask() -> None:
         client = AsyncGameClient(f"tcp://127.0.0.1:{running.tcp}", "g")

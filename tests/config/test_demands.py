@@ -74,3 +74,15 @@ def test_a_resume_may_ask_for_something_else_and_leave_the_cluster() -> None:
     left = with_changes(config, {"runtime": "local"})
     assert (left.run.address, left.run.resources) == (None, None)
     assert with_changes(left, {"distributed": True}).run.runtime == "ray"
+
+
+def test_a_resume_leaves_the_cluster_also_by_the_name_by_which_it_came() -> None:
+    joined = from_mapping({"env": "X", "distributed": True, "address": "auto"})
+    assert joined.run.runtime == "ray"
+    left = with_changes(joined, {"distributed": False}).run
+    assert (left.runtime, left.distributed, left.address) == ("local", False, None)
+    # The runtime that is named counts, and one that does not change takes nothing with it.
+    assert with_changes(joined, {"distributed": False, "runtime": "inline"}).run.runtime == "inline"
+    assert with_changes(joined, {"distributed": True}).run.address == "auto"
+    alone = from_mapping({"env": "X", "runtime": "inline"})
+    assert with_changes(alone, {"distributed": False}).run.runtime == "inline"

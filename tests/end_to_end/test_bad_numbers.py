@@ -216,3 +216,16 @@ def test_a_number_outside_a_discrete_space_is_named(tmp_path):
     settings = {**SMALL, "env": NoSuchCell, "runtime": "inline", "timesteps": 16 * 4 * 40, "log_dir": str(tmp_path)}
     with pytest.raises(BadDataError, match=r"obs of lane \d of .*NoSuchCell is 8, outside its space 0 .. 7"):
         penstock.train(settings, quiet=True)
+
+
+class LateError(LateEnv):
+    def harm(self, *values):
+        raise ZeroDivisionError("a bug of the user")
+
+
+def test_a_run_in_one_process_that_fails_by_the_users_own_error_has_a_card_too(tmp_path) -> None:
+    settings = {**SMALL, "env": LateError, "runtime": "inline", "timesteps": 16 * 4 * 20, "log_dir": str(tmp_path)}
+    with pytest.raises(ZeroDivisionError):
+        penstock.train(settings, quiet=True)
+    (card,) = tmp_path.glob("*/README.md")
+    assert "ZeroDivisionError: a bug of the user" in card.read_text()

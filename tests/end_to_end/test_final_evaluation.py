@@ -313,3 +313,15 @@ def test_a_learner_that_waits_for_a_verdict_does_not_count_as_standing_still(tmp
     settings = {"num_steps": 8, "eval_interval": 1, "early_stop": 1, "eval_episodes": 8, "stall_timeout": 1.0}
     result = train(tmp_path, "SlowClock", timesteps=64, eval_seconds=1.0, **settings)
     assert "stopped early" in "".join(result.notes)
+
+
+def test_a_resume_with_nothing_to_do_says_what_else_there_is(tmp_path: Path, monkeypatch) -> None:
+    first = train(tmp_path, "NumberedEnv")
+
+    def refused(*_: object, **__: object) -> None:
+        raise EnvError("no simulator is here")
+
+    monkeypatch.setattr("penstock.run.judge", refused)
+    nothing, given_up = penstock.resume(first.run_folder, quiet=True).notes
+    assert nothing.startswith("nothing to do: the run has its ")
+    assert "no simulator is here" in given_up

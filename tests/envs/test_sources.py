@@ -369,3 +369,23 @@ class ShowsTooMuch(FailsToReset):
 def test_an_environment_that_cannot_be_reset_is_refused_beforehand(env, why):
     with pytest.raises(EnvError, match=f"{env.__name__} cannot be reset: .*{why}"):
         probe(env)
+
+
+def test_what_cannot_be_closed_does_not_hide_why_the_others_could_not_be_made() -> None:
+    closed = []
+
+    class Stubborn(ClockEnv):
+        def close(self) -> None:
+            closed.append(self)
+            raise RuntimeError("it will not close")
+
+    made = [Stubborn(), Stubborn()]
+
+    def make() -> ClockEnv:
+        if not made:
+            raise ValueError("only two of them")
+        return made.pop()
+
+    with pytest.raises(EnvError, match="only two of them"):
+        open_source(make, vector=False, num_lanes=3)
+    assert len(closed) == 2

@@ -1,6 +1,7 @@
 """The warden ends a process's children after the process, and all processes after the launcher."""
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -173,3 +174,12 @@ def test_whatever_ends_the_launcher_leaves_nothing(tmp_path, moment: str) -> Non
         launcher.terminate()
     launcher.wait(90)
     assert wait_until(lambda: not any(alive(process.pid) for process in (*family, *children)))
+
+
+def test_a_warden_that_the_system_refuses_is_one_line(monkeypatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(subprocess, "Popen", refused)
+    with pytest.raises(ResourceError, match="no process can be started: Resource temporarily unavailable"):
+        run(Processes(), "")

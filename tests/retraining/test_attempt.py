@@ -17,6 +17,7 @@ from penstock.cli import main
 from penstock.clients import GameClient
 from penstock.errors import BadDataError, ConfigError, RunFolderError
 from penstock.retraining.judged import judged_up_to, remember_judged
+from penstock.retraining.kept import is_held_out
 from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint
 from penstock.saved_runs.episodes import EpisodeFiles, KeptEpisode
 from penstock.saved_runs.run_folder import RunFolder
@@ -286,3 +287,10 @@ def test_a_server_that_follows_takes_what_was_learned_from_its_own_episodes(run,
         server.terminate()
         server.wait(30.0)
     assert names(run) == [1, 2, 3, 0]
+
+
+@pytest.mark.parametrize("share", [0.01, 0.15, 0.2, 0.4, 0.5])
+def test_as_many_episodes_are_held_out_as_was_asked_for(share: float) -> None:
+    assert sum(is_held_out(number, share) for number in range(1, 1001)) == pytest.approx(1000 * share, abs=1)
+    # Evenly: no two in a row.
+    assert not any(is_held_out(number, share) and is_held_out(number + 1, share) for number in range(1, 1001))

@@ -15,7 +15,7 @@ from penstock.errors import NodeError
 from penstock.metrics.trace import OPEN, STEP, read_timeline
 from penstock.runtime import inline, local
 from tests.children import interrupt_twice
-from tests.runtime.nodes import cores, counting, launched, wait_until
+from tests.runtime.nodes import Sink, Source, cores, counting, launched, wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -161,3 +161,18 @@ def test_inline_a_second_interrupt_ends_what_stands_still() -> None:
     assert stuck.wait(60) != 0
     assert stuck.stderr is not None
     assert "KeyboardInterrupt" in stuck.stderr.read()
+
+
+def test_a_node_that_cannot_be_closed_leaves_no_other_open(monkeypatch) -> None:
+    closed = []
+
+    def stuck(self: object) -> None:
+        closed.append(type(self).__name__)
+        raise OSError("the disk is full")
+
+    for node in (Source, Sink):
+        monkeypatch.setattr(node, "close", stuck)
+    with pytest.raises(OSError, match="the disk is full"):
+        launched(inline.launch, counting(5))
+    assert sorted(closed) == ["Sink", "Source"]
+    assert shared_memory() == set()

@@ -1,5 +1,6 @@
 """A trial is a run of its own, which can be followed, stopped in order, and continued elsewhere with changes."""
 
+import shutil
 import signal
 from pathlib import Path
 
@@ -81,3 +82,21 @@ def test_a_run_that_fails_says_why(tmp_path: Path):
 def test_the_reason_is_the_error_not_what_is_said_of_the_run_behind_it(tmp_path: Path):
     (tmp_path / "output.txt").write_text("at step 3\npenstock: error: no reward\npenstock: it had learned nothing\n")
     assert TrialRun(tmp_path, Path.cwd())._reason() == "penstock: error: no reward"
+
+
+def test_a_checkpoint_that_is_pruned_while_it_is_copied_leaves_no_half_copy(tmp_path: Path, monkeypatch):
+    trial = TrialRun(tmp_path / "a", Path.cwd())
+    trial.train(from_mapping({**SMALL, "timesteps": 512}))
+    while not trial.wait()["done"]:
+        pass
+    copy = shutil.copytree
+
+    def pruned(source: Path, target: Path) -> None:
+        copy(source, target)
+        raise FileNotFoundError(source)
+
+    monkeypatch.setattr(shutil, "copytree", pruned)
+    assert not trial.checkpoint(tmp_path / "copies")
+    assert not any((tmp_path / "copies").rglob("*"))
+    monkeypatch.undo()
+    assert trial.checkpoint(tmp_path / "copies")

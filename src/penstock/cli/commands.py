@@ -175,9 +175,9 @@ def _retrain(argv: Sequence[str]) -> int:
     while True:
         with output_to_error(), _starting() as processes:
             found = load("penstock.retraining:retrain")(run, **asked, after=newest, processes=processes)
-        say(found.text)
+        code = say(found.text)
         if options.every is None:
-            return 0
+            return code
         newest = found.newest
         time.sleep(float(options.every[:-1]) * _SECONDS[options.every[-1]])
 

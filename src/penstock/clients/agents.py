@@ -162,19 +162,23 @@ class AgentsClient:
             self._number += 1
             frames.append(frame(self._number, kind, self._session(agent), body))
         try:
-            connection = self._connected()
-            connection.sendall(b"".join(frames))
-            while data := connection.recv(CHUNK):
-                found = replies.feed(data)
-                if found is not None:
-                    return found
-            raise closed("")
-        except EpisodeLostError:
-            self.close()
-            raise
+            return self._exchange(b"".join(frames), replies)
         except OSError as error:
             self.close()
             raise EpisodeLostError(f"no reply: {str(error) or type(error).__name__}") from None
+        except BaseException:
+            # Also an interrupt: replies that nobody waits for must not be taken for the next ones.
+            self.close()
+            raise
+
+    def _exchange(self, sent: bytes, replies: Replies) -> list[bytes | RefusedError]:
+        connection = self._connected()
+        connection.sendall(sent)
+        while data := connection.recv(CHUNK):
+            found = replies.feed(data)
+            if found is not None:
+                return found
+        raise closed("")
 
     def close(self) -> None:
         """Close the connection. Open episodes end as truncated, unless their sessions connect again soon."""

@@ -111,12 +111,13 @@ class GameClient(GameSession):
                 return self._exchange(line, kind, body)
         except RefusedError:
             raise
-        except EpisodeLostError:
-            self.close()
-            raise
         except OSError as error:
             self.close()
             raise EpisodeLostError(f"no reply to {kind}: {str(error) or type(error).__name__}") from None
+        except BaseException:
+            # Also an interrupt: a reply that nobody waits for must not be taken for the next one.
+            self.close()
+            raise
 
     def close(self) -> None:
         """Close the connection. An open episode ends as truncated, unless its session connects again soon."""

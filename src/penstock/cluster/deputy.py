@@ -5,6 +5,7 @@ It is the class of a Ray actor that outlives its launcher. It asks nothing of Ra
 """
 
 import contextlib
+import logging
 import os
 import subprocess
 import sys
@@ -21,6 +22,8 @@ from penstock.cluster.door import Door
 from penstock.saved_runs.run_folder import RunFolder
 
 __all__ = ["SILENCE_S", "Charge", "Deputy"]
+
+log = logging.getLogger("penstock.cluster")
 
 SILENCE_S = 12.0
 """After so long without a word from the launcher, the deputy looks whether the launcher's machine is there.
@@ -104,7 +107,10 @@ class Deputy:
                 with self._lock:
                     # It may have said something while this thread stood at the door.
                     if self._silent_s() > SILENCE_S:
-                        self._take_over()
+                        try:
+                            self._take_over()
+                        except Exception:  # a full disk, say; the actor must end all the same
+                            log.exception("the run cannot go on here")
                         _leave()
             elif self._silent_s() > ENDED_S:
                 self.end()

@@ -198,15 +198,21 @@ def with_changes(config: Config, settings: Mapping[str, Any]) -> Config:
     own = {field.name for field in dataclasses.fields(config.run)}
     algorithm = dataclasses.replace(config.algorithm, **_part(values, values.keys() - own))
     changed = _part(values, own & values.keys())
-    return Config(dataclasses.replace(config.run, **_follows(changed), **_decided_anew(changed), **changed), algorithm)
+    return Config(
+        dataclasses.replace(config.run, **_follows(config.run, changed), **_decided_anew(changed), **changed), algorithm
+    )
 
 
-def _follows(changed: Mapping[str, Any]) -> dict[str, Any]:
-    """What becomes of the settings of a cluster where a resumed run begins to run on one, or no longer does."""
-    if "runtime" not in changed:
-        return {"runtime": "ray"} if changed.get("distributed") else {}
-    of_cluster = ("distributed", "address", "resources", "min_workers") if changed["runtime"] != "ray" else ()
-    return {name: getattr(RunConfig, name) for name in of_cluster if name not in changed}
+def _follows(before: RunConfig, changed: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a cluster that change because a resume moves the run to one, or away from it."""
+    runtime, distributed = changed.get("runtime"), changed.get("distributed")
+    follows: dict[str, Any] = {}
+    if runtime is None and distributed is not None and distributed != (before.runtime == "ray"):
+        runtime = follows["runtime"] = "ray" if distributed else RunConfig.runtime
+    if runtime not in {None, "ray"}:
+        of_cluster = ("distributed", "address", "resources", "min_workers")
+        follows |= {name: getattr(RunConfig, name) for name in of_cluster if name not in changed}
+    return follows
 
 
 def _decided_anew(changed: Mapping[str, Any]) -> dict[str, Any]:

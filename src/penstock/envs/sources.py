@@ -145,7 +145,9 @@ def open_source(
     except BaseException:
         for one in made:
             if hasattr(one, "close"):
-                one.close()
+                # The error above says more than one of an environment that was hardly begun.
+                with contextlib.suppress(Exception):
+                    one.close()
         raise
 
 

@@ -190,14 +190,18 @@ class Warded:
         self._errors.clear()
 
     def _start_warden(self) -> "subprocess.Popen[bytes]":
-        with self._other:
-            return subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", WARDEN, str(Path(__file__).parent), str(self._other.fileno())],
-                pass_fds=(self._other.fileno(),),
-                stdin=subprocess.DEVNULL,
-                # Ctrl-C at a terminal reaches the foreground session only, and must not reach the warden.
-                start_new_session=True,
-            )
+        command = [sys.executable, "-I", "-S", "-c", WARDEN, str(Path(__file__).parent), str(self._other.fileno())]
+        try:
+            with self._other:
+                return subprocess.Popen(
+                    command,
+                    pass_fds=(self._other.fileno(),),
+                    stdin=subprocess.DEVNULL,
+                    # Ctrl-C at a terminal reaches the foreground session only, and must not reach the warden.
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise ResourceError(f"no process can be started: {error.strerror or error}") from error
 
     def _wake_warden(self) -> None:
         """Continue the warden: a user who stopped every process of a run (SIGSTOP) has stopped it, too."""

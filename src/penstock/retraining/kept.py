@@ -1,5 +1,6 @@
 """The kept episodes of a folder: which of them are held out, and how far newer ones differ. Learns nothing."""
 
+import math
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ from penstock.replay.episodes import steps_of
 from penstock.saved_runs.episodes import KeptEpisode, episode_number, list_episodes, read_episode
 from penstock.types import Array, Spaces
 
-__all__ = ["LEAST_HELD_OUT", "Kept", "read_kept"]
+__all__ = ["LEAST_HELD_OUT", "Kept", "is_held_out", "read_kept"]
 
 LEAST_HELD_OUT = 5
 """So many held-out episodes are needed: fewer tell too little."""
@@ -60,7 +61,6 @@ def read_kept(place: Path, spaces: Spaces, held_out: float) -> Kept:
     Raises:
         BadDataError: a file is no episode of these spaces.
     """
-    every = max(2, round(1.0 / held_out))
     found = Kept({}, {})
     for path in list_episodes(place):
         try:
@@ -70,8 +70,13 @@ def read_kept(place: Path, spaces: Spaces, held_out: float) -> Kept:
             continue
         number = episode_number(path)
         if steps_of(episode):
-            (found.learned if number % every else found.held_out)[number] = episode
+            (found.held_out if is_held_out(number, held_out) else found.learned)[number] = episode
     return found
+
+
+def is_held_out(number: int, share: float) -> bool:
+    """Whether nothing is learned from this episode: evenly spread, this share of all numbers from 1 on."""
+    return math.floor(number * share) > math.floor((number - 1) * share)
 
 
 def _outcomes(episode: KeptEpisode) -> Array:

@@ -1,5 +1,7 @@
 """Runs all nodes in this process, one after the other: deterministic, for tests and for pdb."""
 
+import contextlib
+
 from penstock.memory.segment import Segment
 from penstock.processes.interrupts import Interrupts
 from penstock.processes.starts import Processes
@@ -56,7 +58,7 @@ def launch(program: Program, _processes: Processes) -> Outcome:
             Loop(placed, _NoBell(), ended).run()
         return Outcome(final_record(wiring, program), interrupts.count > 0, wiring.table())
     finally:
-        for node, _ in placed:
-            node.close()
-        trace.close()
-        segment.close()
+        # All are closed, the nodes in their order, also if one of them cannot be.
+        with contextlib.ExitStack() as closing:
+            for close in (segment.close, trace.close, *(node.close for node, _ in reversed(placed))):
+                closing.callback(close)

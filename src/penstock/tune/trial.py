@@ -117,10 +117,12 @@ class TrialRun:
         copy = to / run.name
         # A checkpoint that is pruned meanwhile is followed by a newer one.
         with contextlib.suppress(OSError):
-            shutil.copytree(max(saved), copy / "checkpoints" / max(saved).name)
+            shutil.copytree(saved[-1], copy / "checkpoints" / saved[-1].name)
             shutil.copy(run / "config.toml", copy)
             shutil.copy(RunFolder.open(run).metrics_path, copy)
             return True
+        # Half a copy would be taken for a whole one.
+        shutil.rmtree(copy, ignore_errors=True)
         return False
 
     def stop(self) -> None:

@@ -1,16 +1,24 @@
 """Worker processes: same answers, and no request is lost when one is killed under load."""
 
+import asyncio
+import errno
 import http.client
+import itertools
 import json
 import os
 import signal
 import threading
 import time
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.serving.server.harness import Game, Running, call, observations, policy_of, serving, until
+from penstock.errors import ResourceError
+from penstock.serving.server.assembly import open_endpoint, start_engine
+from penstock.serving.server.limits import Limits
+from tests.serving.server.harness import Game, Running, call, observations, policy_of, serving, source_of, until
 
 
 def pids(server: Running) -> list[int]:
@@ -129,3 +137,54 @@ def test_lost_workers_and_those_that_are_being_started_end_with_the_server(start
         while len(started()) < 2:
             time.sleep(0.01)
     assert started() == []
+
+
+def refusing(monkeypatch: pytest.MonkeyPatch, *numbers: int) -> None:
+    """Let the system refuse these starts of a process, counted from 0."""
+    start, count = asyncio.create_subprocess_exec, itertools.count()
+
+    async def refused(*words: str, **settings: Any) -> asyncio.subprocess.Process:
+        if next(count) in numbers:
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return await start(*words, **settings)
+
+    monkeypatch.setattr("penstock.serving.server.workers.asyncio.create_subprocess_exec", refused)
+
+
+def test_a_worker_whose_start_the_system_refuses_is_started_a_little_later(monkeypatch, caplog) -> None:
+    with serving(workers=1) as server:
+        (pid,) = pids(server)
+        refusing(monkeypatch, 0, 1)
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: server.endpoint.stable.engine.restarts)
+        until(server.endpoint.stable.engine.is_ready)
+        assert pids(server) != [pid]
+    said = [line for line in caplog.messages if "cannot be started" in line]
+    assert said[0].startswith("a worker process cannot be started: Resource temporarily unavailable; the next try is")
+    assert len(said) == 2
+
+
+def test_workers_of_which_one_cannot_be_started_leave_no_process(monkeypatch, started) -> None:
+    refusing(monkeypatch, 1)
+
+    async def start() -> None:
+        limits = Limits()
+        engines = partial(start_engine, workers=2, balance="shortest", limits=limits)
+        await open_endpoint("toy", source_of("plain"), limits, engines)
+
+    with pytest.raises(ResourceError, match="a worker process cannot be started"):
+        asyncio.run(start())
+    assert started() == []
+
+
+def test_a_look_at_what_hangs_that_fails_is_not_the_last_one(monkeypatch, caplog) -> None:
+    with serving(workers=1) as server:
+        looks: list[float] = []
+
+        def fails(now: float) -> None:
+            looks.append(now)
+            raise RuntimeError("no look this time")
+
+        monkeypatch.setattr(server.endpoint.stable.engine, "check", fails)
+        until(lambda: len(looks) >= 2)
+    assert any("could not be looked after" in line for line in caplog.messages)

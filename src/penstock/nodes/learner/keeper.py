@@ -84,8 +84,8 @@ class Keeper:
         self._waits_for_verdicts = settings.run.early_stop > 0 and settings.run.sync_mode == "blocking"
         self._asked = -1
         """The last update for which an evaluation was asked for."""
-        self._answered = ports.checkpoints_wanted()
-        """How many wishes for a checkpoint have been answered by one."""
+        self._answered = 0
+        """How many wishes for a checkpoint have been answered by one. A later life answers those of an earlier one."""
         self._unsent: Report | None = None
         """The report of the last commit, if no slot was free for it."""
         self._episodes_told = 0

@@ -204,6 +204,9 @@ class Recorder:
             except OSError as error:
                 self._unwritten += 1
                 log.warning("%s: an episode is not kept: %s", self.name, error.strerror or error)
+            except Exception:  # else no later episode would be kept, and nobody would end this thread
+                self._unwritten += 1
+                log.exception("%s: an episode is not kept", self.name)
             self._written_bytes += episode.bytes
 
 

@@ -115,10 +115,10 @@ class Server:
             ConfigError: the certificate cannot be used.
         """
         loop, service = self._service.loop, self._service
-        context = self._certificate.context() if self._certificate is not None else None
         route = self._route()
         ports = self._ports
         try:
+            context = self._certificate.context() if self._certificate is not None else None
             opened = {"http": await self._listen(lambda: HttpConnection(service, route), "--port", ports.http, context)}
             if ports.tcp is not None:
                 opened["tcp"] = await self._listen(
@@ -199,16 +199,22 @@ class Server:
 
     async def _sweep(self) -> None:
         """Look after what hangs or is idle, again and again."""
-        service = self._service
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
-            for endpoint in self._endpoints:
-                endpoint.sweep()
-            now = service.loop.time()
-            for connection in list(service.connections):
-                connection.sweep(now)
-            if service.access_log is not None:
-                service.access_log.flush()
+            try:
+                self._look_after_all()
+            except Exception:  # else no request would time out any more
+                log.exception("what hangs or is idle could not be looked after; the next try is in a moment")
+
+    def _look_after_all(self) -> None:
+        service = self._service
+        for endpoint in self._endpoints:
+            endpoint.sweep()
+        now = service.loop.time()
+        for connection in list(service.connections):
+            connection.sweep(now)
+        if service.access_log is not None:
+            service.access_log.flush()
 
     async def _end(self, grpc: "InferenceGrpc | None") -> None:
         """End in three steps.

@@ -31,7 +31,7 @@ log = logging.getLogger("penstock.serve")
 _DEPTH = 2
 """Batches that a worker has at once: one that it answers, and one that waits in its socket."""
 _PAUSES = (0.0, 0.5, 2.0, 5.0)
-"""Seconds before a worker is started again, by how often one has died before it was ready."""
+"""Seconds before a worker is started again, by how often one has died, or was refused, before one was ready."""
 _END_SECONDS = 5.0
 
 
@@ -146,13 +146,18 @@ class Workers:
         """Start all workers, and wait until each is ready.
 
         Raises:
-            ResourceError: one ended before it was ready. It has said why.
+            ResourceError: the system refuses a process; or one ended before it was ready, and has said why.
         """
-        workers = await asyncio.gather(*(self._begin(place) for place in range(self._count)))
-        for worker in workers:
+        try:
+            await self._start_all()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _start_all(self) -> None:
+        for worker in [await self._begin(place) for place in range(self._count)]:
             await worker.changed.wait()
             if worker.is_lost:
-                await self.close()
                 raise ResourceError("a worker process ended before it was ready; what it said is above")
 
     def is_free(self) -> bool:
@@ -179,7 +184,9 @@ class Workers:
         for worker in self._workers:
             if any(now - since > limit for _, since in worker.under_way.values()):
                 log.warning("worker %d has not answered within %g s: killed", worker.process.pid, limit)
-                worker.process.kill()
+                # It may have ended, and a child of a user's module may hold its socket open.
+                with contextlib.suppress(ProcessLookupError):
+                    worker.process.kill()
 
     async def close(self) -> None:
         """End all workers, and return when each of their processes is reaped."""
@@ -208,19 +215,29 @@ class Workers:
         return [worker for worker in self._workers if worker.is_ready]
 
     async def _begin(self, place: int) -> _Worker:
-        """Start one process."""
-        ours, theirs = socketpair()
+        """Start one process.
+
+        Raises:
+            ResourceError: the system refuses it.
+        """
         worker = _Worker(place, self._layout, self._told, self._returns)
-        arguments = (str(theirs.fileno()), str(self._limits.max_batch), json.dumps(self._source._asdict()))
-        with theirs:
-            worker.process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                *("-m", "penstock.serving.server.worker", *arguments),
-                pass_fds=(theirs.fileno(),),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=sys.stderr,
-                start_new_session=True,
-            )
+        with contextlib.ExitStack() as unless_begun:
+            try:
+                ours, theirs = socketpair()
+                unless_begun.callback(ours.close)
+                arguments = (str(theirs.fileno()), str(self._limits.max_batch), json.dumps(self._source._asdict()))
+                with theirs:
+                    worker.process = await asyncio.create_subprocess_exec(
+                        sys.executable,
+                        *("-m", "penstock.serving.server.worker", *arguments),
+                        pass_fds=(theirs.fileno(),),
+                        stdin=asyncio.subprocess.DEVNULL,
+                        stdout=sys.stderr,
+                        start_new_session=True,
+                    )
+            except OSError as error:
+                raise ResourceError(f"a worker process cannot be started: {error.strerror or error}") from error
+            unless_begun.pop_all()
         self._processes = [*(one for one in self._processes if one.returncode is None), worker.process]
         await asyncio.get_running_loop().create_connection(lambda: worker, sock=ours)
         self._workers.append(worker)
@@ -241,8 +258,7 @@ class Workers:
             self._returns.lost(batch)
         if self._is_ending:
             return
-        pause = _PAUSES[min(self._failures, len(_PAUSES) - 1)]
-        self._failures += 1
+        pause = self._pause()
         self.restarts += 1
         when = f"in {pause:g} s" if pause else "at once"
         log.warning("worker %d of %s has died; another starts %s", worker.process.pid, self._source.path, when)
@@ -250,6 +266,18 @@ class Workers:
         self._starting.add(task)
         task.add_done_callback(self._starting.discard)
 
+    def _pause(self) -> float:
+        """Seconds before the next try to start a worker."""
+        pause = _PAUSES[min(self._failures, len(_PAUSES) - 1)]
+        self._failures += 1
+        return pause
+
     async def _begin_after(self, seconds: float, place: int) -> _Worker:
-        await asyncio.sleep(seconds)
-        return await self._begin(place)
+        """Start one process, again and again until the system allows it."""
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                return await self._begin(place)
+            except ResourceError as error:
+                seconds = self._pause()
+                log.warning("%s; the next try is in %g s", error, seconds)

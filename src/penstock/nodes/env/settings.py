@@ -9,8 +9,8 @@ from penstock.types import EnvReference, Spaces
 __all__ = ["RENEW_EVERY", "EnvSettings"]
 
 RENEW_EVERY = 64
-"""After so many steps a rollout goes on with the latest policy. In lock step that is the one it began with, because the
-next one is learned from this very rollout."""
+"""A rollout takes newer parameters after every so many steps. In lock step there are none newer: the next ones are
+learned from this very rollout."""
 
 
 @dataclass(frozen=True)

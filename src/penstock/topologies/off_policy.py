@@ -101,8 +101,11 @@ def replayed(
 def slots_ahead(plan: Plan, limits: RateLimiter, shards: int = 1) -> int:
     """How many slots one environment node may be ahead of the learner if it is faster than all others.
 
-    Of several ``shards``, ``limits`` are those of one. The others may be ahead of their part of all rows by that
-    tolerance and a turn of their own. A shard may catch up with them at once, and one node may do so alone.
+    With several ``shards``, ``limits`` are those of one shard.
+
+    1. Each other shard may be ahead of its part of all rows by the tolerance and one turn of its own nodes.
+    2. This shard may be behind its part by the sum of these. It may catch up in one go, and get ahead by its tolerance.
+    3. One of its nodes may do that alone.
     """
     rows = plan.run.num_envs * plan.num_steps
     ahead = shards * limits.tolerance + (shards - 1) * rows / shards

@@ -7,9 +7,10 @@ Source: https://arxiv.org/abs/1802.01561.
 ``v`` and ``rho`` are V-trace's (`penstock.ops.vtrace`). They come from the policy and the critic that are being
 learned, so a minibatch is whole lanes: one pass of the networks gives ratios, values and the loss.
 
-The advantages, which weigh the first term, are divided by their size over the minibatch: the root mean square of those
-that the policy that acted would have. Divided by their own, those of a batch that says little would count as much as
-any other. They are not shifted: a shift would push the policy along actions that it would not take any more.
+The advantages weigh the first term. They are divided by the root mean square, over the minibatch, of the advantages
+under the policy that acted (field ``size``). Dividing by their own root mean square would blow up minibatches whose
+advantages are all small. Their mean is not subtracted: that would push the policy along actions that it no longer
+takes.
 
 Deviations:
 
@@ -60,7 +61,7 @@ def build(spaces: Spaces, config: IMPALAConfig) -> Algorithm:
 
 
 def whole(normalize_advantage: bool, minibatch: Tensors, mean: Mean) -> Tensors:
-    """The size of the advantages of a minibatch in place of the size of each: their root mean square, or 1."""
+    """Replace each row's ``size`` by the root mean square over the minibatch; by 1 without ``normalize_advantage``."""
     size = minibatch["size"]
     if not normalize_advantage:
         return {"size": torch.ones_like(size)}

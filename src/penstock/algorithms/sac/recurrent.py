@@ -4,10 +4,11 @@
     y_t      = r_t + gamma (min_j Q'_j(h'_t+1, a') - alpha log pi(a' | o_0 .. o_t+1))
     J_Q, J_pi, J(alpha) as without a memory, over the rows of sequences behind their burn-in
 
-Actor and critics have a memory each, which is learned by their own loss: shared, the critics' loss drowns the actor's
-(Ni et al. 2022, https://arxiv.org/abs/2110.05038). All critics share one. The actor's memory begins a sequence with the
-carry that was stored when it was collected. The critics do not act, so theirs begins at zero: what it knows of the time
-before the sequence it has from the burn-in.
+The actor has a memory, and all critics share another. Each memory is trained by the loss of its own side. In one memory
+for both, the critics' loss drowns the actor's (Ni et al. 2022, https://arxiv.org/abs/2110.05038).
+
+The actor's memory begins a sequence with the carry that was stored when the sequence was collected. The critics do not
+act, so no carry of theirs is stored. Their memory begins at zero; the burn-in is all it knows of earlier steps.
 
 Functions here know no process, environment, loop or device.
 """

@@ -340,10 +340,11 @@ def _checked_on_machine(program: Program, prepared: Prepared) -> Program:
 
 
 def _joined(program: Program, run: RunConfig) -> contextlib.AbstractContextManager[None]:
-    """What a run needs beyond this machine, for the ``with`` block. It is asked for before the run folder is touched.
+    """Join the cluster for the ``with`` block, if the runtime uses one. Call it before the run folder is touched.
 
     Raises:
-        ConfigError: it is not there.
+        ConfigError: there is no cluster, or it has no room; or its package is not installed.
+        PenstockError: the cluster cannot be started on this machine.
     """
     joined = RUNTIMES[run.runtime].joined
     if joined is None:

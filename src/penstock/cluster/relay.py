@@ -57,7 +57,7 @@ class _Reply(NamedTuple):
 
 
 class Relay:
-    """The thread, and its calls for the supervisor. All but ``stacks`` may be called from another thread."""
+    """The thread, and its calls for the supervisor. All of these may be called from another thread."""
 
     def __init__(self, program: Program, wiring: Wiring) -> None:
         self._program = program

@@ -20,7 +20,8 @@ _OWN = ("host", "port", "tcp_port", "token_file", "keep_episodes", "idle_seconds
 """Settings for games only."""
 _PACKAGES = ("httptools", "orjson", "prometheus_client", "uvloop")
 _PATIENCE = 0.9
-"""The node that games connect to says that none asks, before the supervisor of the run sees a stall."""
+"""Share of ``--stall_timeout`` after which `GamesNode` itself ends the run and says why: no game has asked, or no
+request has fitted. The supervisor's report of the stall would come later and say less."""
 _PORT = 8000
 """Where games connect over HTTP if neither port is given."""
 

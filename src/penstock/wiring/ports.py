@@ -38,7 +38,7 @@ PROCESS_GROUP = "penstock.gradient_exchange.process_group:build"
 
 
 class NodePorts:
-    """Implements ``node.Ports`` for one node in one process."""
+    """Implements `penstock.nodes.contract.Ports` for one node in one process."""
 
     def __init__(  # noqa: PLR0917 - made in one place
         self,
@@ -202,7 +202,8 @@ class NodePorts:
     @contextmanager
     def busy(self, name: str, limit_s: float) -> Iterator[None]:
         """Work that cannot be cut: the supervisor counts the node as alive until the limit."""
-        # Not what stands in the counter: the time that a process has for its start ends with its first such work.
+        # Restore this node's own last limit, not the counter's: the counter may still hold the start-up limit, which
+        # ends with the first announced work.
         before, self._busy_until_ns = self._busy_until_ns, monotonic_ns() + int(limit_s * 1e9)
         self._counters.set(self.name, "busy_until_ns", self._busy_until_ns)
         try:

@@ -31,7 +31,7 @@ class Limits:
     """After SIGTERM, accepted requests are answered for at most so long."""
 
     def check_rows(self, count: int) -> None:
-        """Check that one request may hold ``rows`` rows.
+        """Check that one request may hold ``count`` rows.
 
         Raises:
             Refusal: they are more than a batch (400).

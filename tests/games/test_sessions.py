@@ -16,6 +16,7 @@ import penstock
 from penstock.clients import EpisodeLostError, GameClient, RefusedError
 from penstock.doubles import FakeGame, Script, rehearse
 from penstock.errors import PenstockError
+from penstock.games.sessions import GameSteps
 from tests.games import agents
 
 AGENT = "tests.games.agents:Counter"
@@ -258,14 +259,22 @@ def test_a_client_of_an_agent_with_bodies_of_its_own_may_vanish_or_stop_without_
 
 def test_a_session_that_has_come_back_does_not_part_with_its_old_connection(monkeypatch):
     monkeypatch.setattr("penstock.games.sessions._RECONNECT_S", 0.0)
+    sweep, sweeps = GameSteps.sweep, []
+
+    def counted(steps: GameSteps) -> None:
+        sweep(steps)
+        sweeps.append(time.monotonic())
+
+    monkeypatch.setattr(GameSteps, "sweep", counted)
     with rehearse(AGENT, num_steps=8, num_envs=1) as stage:
         old, new = GameClient(stage.tcp, "g"), GameClient(stage.tcp, "g")
         old.start()
         old.tick([1])
         new.send("tick", b'{"obs": [2], "reward": 1.0}')
         old.close()
-        # Several sweeps later.
-        time.sleep(1.0)
+        # By the second sweep the node has seen that the connection is closed. The third one would end the session.
+        before = len(sweeps)
+        until(lambda: len(sweeps) >= before + 3)
         new.send("tick", b'{"obs": [3], "reward": 1.0}')
 
 

@@ -169,11 +169,18 @@ def test_sigterm_under_load_answers_what_was_accepted(runs, workers: str) -> Non
     assert sorted(let_go) == ["http"] * 2 + ["tcp"] * 4
 
 
+def waiting_rows(server: Served) -> float:
+    page = server.get("/metrics")[1].decode()
+    samples = {sample.name: sample.value for family in plain_metrics(page) for sample in family.samples}
+    return samples["penstock_queue_rows"]
+
+
 def test_requests_that_wait_are_answered_after_sigterm(runs) -> None:
-    with served(runs["plain"], "--max_wait", "0.5") as server, Game(server.ports["tcp"]) as game:
+    # The batch waits for the session ``idle``, which may ask: longer than the signal takes, less than --grace_seconds.
+    with served(runs["plain"], "--max_wait", "4") as server, Game(server.ports["tcp"]) as game:
         assert game.ask("idle", "start") == b"{}"
         game.socket.sendall(frame("", "", b'{"obs": [0.1, 0.2, 0.3]}', time=5))
-        time.sleep(0.1)
+        until(lambda: waiting_rows(server) == 1)
         server.process.send_signal(signal.SIGTERM)
         _, body, moment = game.receive()
         assert "action" in json.loads(body)

@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import logging
 import socket
 import threading
 import time
@@ -315,8 +316,10 @@ def altered(base: bytes):
 
 @FUZZ
 @given(data=altered(frame("a", "", BODY, key="k", token="t") * 2))
-def test_fuzzed_frames(server: Running, data: bytes) -> None:
+def test_fuzzed_frames(server: Running, caplog: pytest.LogCaptureFixture, data: bytes) -> None:
+    """A client's nonsense is at most a warning: an error would be one of the server."""
     exchange(server.tcp, data)
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 @FUZZ

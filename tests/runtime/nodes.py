@@ -67,9 +67,15 @@ class Source:
         if self.settings.then == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         if self.settings.then == "fork and raise":
+            pids = Path(os.environ["PIDS"])
             if os.fork() == 0:
-                time.sleep(150)
-                os._exit(0)
+                # In a session of its own, so it does not end with the group of its parent.
+                os.setsid()
+                (pids / str(os.getpid())).touch()
+                while True:
+                    time.sleep(1000)
+            while not any(pids.iterdir()):
+                time.sleep(0.01)
             raise ValueError("the source is broken")
         if self.settings.then == "bear children":
             for apart in (False, True):

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from penstock.config.commands import EvalOptions, PlotOptions, ResumeOptions, RetrainOptions
@@ -181,7 +183,7 @@ def test_arguments_of_an_environment_are_json():
             r"--env_args takes a table of keyword arguments, such as .* in JSON or .* in TOML, not \[1\]",
         ),
         (["--env_args", '{"a": NaN}'], "--env_args holds nan, which JSON cannot"),
-        (["--wrap", "a:B,,c:D"], "--wrap takes module:Wrapper, .* not nothing"),
+        (["--wrap", "a:B,,c:D"], "--wrap takes module:Wrapper; .* not nothing"),
         (["--reward", " "], "--reward takes module:name of a function or a class"),
     ],
 )
@@ -189,3 +191,17 @@ def test_what_shapes_an_environment_is_checked(argv, says):
     with pytest.raises(ConfigError, match=says) as refusal:
         config("--env", "X", *argv)
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("flag", "says"),
+    [
+        ("--wrap=a:B(size=84)", "--wrap takes module:Wrapper; one with arguments stands in a file"),
+        ('--wrap={"use": "a:B", "arguments": {"size": 84}}', "--wrap takes module:Wrapper; one with arguments stands"),
+        ("--wrap=", "--wrap takes module:Wrapper"),
+        ("--reward=", "--reward"),
+    ],
+)
+def test_what_is_no_name_of_a_wrapper_or_reward_is_refused(flag: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(says)}"):
+        config("--env", "X", flag)

@@ -289,10 +289,10 @@ def test_what_shapes_an_environment_is_the_runs_for_good():
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        ({"wrap": [3]}, "wrap takes module:Wrapper, or .*, not 3"),
+        ({"wrap": [3]}, "wrap takes module:Wrapper; one with arguments stands in a file .*; not 3"),
         ({"wrap": [{"use": "a:B", "argument": {}}]}, "^wrap takes use and arguments, not argument$"),
         ({"wrap": [{"arguments": {}}]}, "wrap takes module:Wrapper"),
-        ({"wrap": [{"use": "a:B", "arguments": 3}]}, r"^wrap: arguments of a:B takes a table of keyword .*, not 3$"),
+        ({"wrap": [{"use": "a:B", "arguments": 3}]}, "^wrap: arguments of a:B are a table, .*, not 3$"),
         ({"wrap": [{"use": "a:B", "arguments": {"f": len}}]}, "wrap: arguments of a:B holds <built-in .*JSON cannot"),
         ({"env_args": {3: 4}}, "env_args has the key 3, which is no text"),
     ],

@@ -121,6 +121,9 @@ def test_a_run_that_is_not_there(tmp_path):
         RunFolder.find("Pendulum-v1-ppo-20260102", tmp_path)
     with pytest.raises(RunFolderError, match="there is no run"):
         RunFolder.find("latest", tmp_path / "nowhere")
+    part = made(tmp_path).checkpoints
+    with pytest.raises(RunFolderError, match=f"checkpoints is a part of a run: give {part.parent}$"):
+        RunFolder.find(str(part), tmp_path)
     with pytest.raises(RunFolderError, match=r"no run folder: it has no config\.toml"):
         RunFolder.open(tmp_path)
     (tmp_path / "manifest.json").touch()

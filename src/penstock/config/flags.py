@@ -131,8 +131,9 @@ def options_from_arguments(options: type[Options], argv: Sequence[str]) -> Optio
         if name not in known:
             near = nearest(f"--{name}", [f"--{other}" for other in known])
             of_train = name in field_table(RunConfig)
-            hint = ": it belongs to a run, is set by penstock train, and is not taken here" if of_train else near
-            raise ConfigError(f"unknown flag {flag.label}{hint}")
+            if of_train:
+                raise ConfigError(f"{flag.label} belongs to a run: penstock train takes it, this command does not")
+            raise ConfigError(f"unknown flag {flag.label}{near}")
     return _options(options, line)
 
 

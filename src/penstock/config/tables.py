@@ -41,16 +41,20 @@ def wrapping_of(value: object, label: str) -> Wrapping:
     """
     if isinstance(value, Wrapping):
         return value
-    if isinstance(value, str) and value.strip():
+    if isinstance(value, str) and value.strip() and not set(value) & set("(){}[]\"'="):
         return Wrapping(value.strip(), {})
     if isinstance(value, Mapping) and isinstance(value.get("use"), str) and value.keys() <= {"use", "arguments"}:
-        return Wrapping(
-            value["use"].strip(), table_of(value.get("arguments", {}), f"{label}: arguments of {value['use']}")
-        )
+        arguments = value.get("arguments", {})
+        if not isinstance(arguments, Mapping | str):
+            raise ConfigError(
+                f"{label}: arguments of {value['use']} are a table, such as {{size = 84}}, not {_shown(arguments)}"
+            )
+        return Wrapping(value["use"].strip(), table_of(arguments, f"{label}: arguments of {value['use']}"))
     if isinstance(value, Mapping) and (stray := next((key for key in value if key not in {"use", "arguments"}), None)):
         raise ConfigError(f"{label} takes use and arguments, not {stray}")
     raise ConfigError(
-        f'{label} takes module:Wrapper, or {{use = "module:Wrapper", arguments = {{...}}}}, not {_shown(value)}'
+        f"{label} takes module:Wrapper; one with arguments stands in a file for --config: "
+        f'wrap = [{{use = "module:Wrapper", arguments = {{size = 84}}}}]; not {_shown(value)}'
     )
 
 

@@ -14,7 +14,7 @@ from penstock.errors import ConfigError
 __all__ = ["count_of", "from_text", "from_value"]
 
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
-_NONE = frozenset({"none", ""})
+_NONE = frozenset({"none"})
 
 
 def from_text(field: Field, text: str, label: str) -> Value:
@@ -30,7 +30,7 @@ def from_text(field: Field, text: str, label: str) -> Value:
     if not field.many:
         return from_value(field, _scalar(field, text, label), label)
     parts = [part.strip() for part in text.strip("()[] ").split(",")]
-    if parts[-1] == "":
+    if parts[-1] == "" and text.strip():
         parts.pop()  # Python writes a tuple of one element as (64,).
     return from_value(field, [_scalar(field, part, label) for part in parts], label)
 
@@ -50,7 +50,9 @@ def from_value(field: Field, value: object, label: str) -> Value:
     if field.optional and isinstance(value, list | tuple) and not value:
         return None
     if field.base == "wrapping" and isinstance(value, str | Mapping):
-        value = value.split(",") if isinstance(value, str) else [value]
+        # One that begins with a bracket is refused whole.
+        parts = isinstance(value, str) and not value.lstrip().startswith(("{", "["))
+        value = str(value).split(",") if parts else [value]
     if getattr(value, "shape", None):
         value = getattr(value, "tolist", lambda: value)()
     if isinstance(value, str):

@@ -38,7 +38,8 @@ def find_callable(given: str | bytes | Callable[..., Any], what: str) -> Callabl
     module, colon, attribute = given.rpartition(":")
     if not (colon and module and attribute):
         example = _with_colon(given) or "module:name, as in my_package.my_module:name"
-        raise EnvError(f"{what} {given} is no name in a module: write {example}")
+        said = "is a module" if example.endswith(":NAME") else "is no name in a module"
+        raise EnvError(f"{what} {given} {said}: write {example}")
     return attribute_of(f"{what} {given}", imported(f"{what} {given}", module), attribute)
 
 
@@ -123,6 +124,7 @@ def _with_colon(given: str) -> str:
     inside, dot, last = given.rpartition(".")
     if not (dot and all(map(str.isidentifier, given.split(".")))):
         return ""
+    search_working_directory()
     with contextlib.suppress(ImportError, ValueError):
         if importlib.util.find_spec(given):
             return f"{given}:NAME"

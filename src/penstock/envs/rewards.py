@@ -20,7 +20,7 @@ from penstock.envs.actions import cutter
 from penstock.envs.fields import one_line
 from penstock.envs.imports import find_callable, name_of
 from penstock.envs.rows import as_number
-from penstock.errors import BadDataError, EnvError, SnapshotError
+from penstock.errors import BadDataError, EnvError, SnapshotError, place_in
 from penstock.types import Array, Arrays, Discrete, EnvSource, StepResult
 
 __all__ = ["KNOWN", "OwnReward", "RewardedSource", "find_reward", "no_infos"]
@@ -281,8 +281,10 @@ class RewardedSource(EnvSource):
         try:
             value = part.call(**{name: known[name] for name in part.names})
         except Exception as error:
-            error.add_note(f"in {part.name}, for {self._lane_names[lane]}")
-            raise
+            # It would fail again in every life, so its process is not started anew.
+            place = place_in(str(getattr(part.call, "__module__", "")), error)
+            why = f"{type(error).__name__}: {one_line(error, 300)}{place}"
+            raise BadDataError(f"{part.name} failed for {self._lane_names[lane]}: {why}") from error
         if isinstance(value, float):
             return value
         try:

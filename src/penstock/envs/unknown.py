@@ -7,6 +7,7 @@ import pkgutil
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,6 +57,8 @@ _PIP = {
     "supersuit": "supersuit",
 }
 """Module of environments or wrappers -> what pip calls it."""
+_ALIKE = 0.85
+"""From here on the first word of an id is a misspelt one of a package (by ``difflib``)."""
 _SHORT = 4
 """A name of fewer letters is like too many others."""
 
@@ -70,10 +73,12 @@ def hint(name: str, known: Iterable[str]) -> str:
     known = list(known)
     inside, dot, attribute = name.rpartition(".")
     if dot and all(map(str.isidentifier, name.split("."))) and _is_installed(inside.partition(".")[0]):
-        return f"; did you mean {inside}:{attribute}?"
+        is_module = _is_installed(name)
+        return f"; it is a module: write {name}:NAME" if is_module else f"; did you mean {inside}:{attribute}?"
     base, version, _ = re.sub(r"-v(\d+)$", r"\n\1", name).partition("\n")
     if version and not any(other.startswith(f"{base}-v") for other in known):
-        package = _PACKAGES.get(re.split("[-/]", base)[0].lower())
+        first = re.split("[-/]", base)[0].lower()
+        package = _PACKAGES.get(next(iter(get_close_matches(first, _PACKAGES, 1, _ALIKE)), first))
         complete = package is not None and all(map(_is_installed, package.needs))
         # An imported module has registered all its ids, so naming it would not help.
         if package is not None and not (complete and package.module in sys.modules):
@@ -118,8 +123,8 @@ def _modules(base: str) -> Iterator[str]:
 
 def _is_installed(module: str) -> bool:
     """True for an installed module that is not a part of Python itself."""
-    if module in sys.stdlib_module_names or not module.isidentifier():
+    if module in sys.stdlib_module_names or not module.replace(".", "").isidentifier():
         return False
-    with contextlib.suppress(ValueError):  # a module that was made by hand may have no spec
+    with contextlib.suppress(ValueError, ImportError):  # a module that was made by hand may have no spec
         return importlib.util.find_spec(module) is not None
     return False

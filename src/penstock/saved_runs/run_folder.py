@@ -117,6 +117,9 @@ class RunFolder:
                 return cls.open(path)
             if (path / MANIFEST).is_file():
                 raise RunFolderError(f"{path} is a bundle, which holds one policy; give the run that it came from")
+        above = next((path for path in Path(run).expanduser().parents if (path / CONFIG).is_file()), None)
+        if above is not None and Path(run).expanduser().exists():
+            raise RunFolderError(f"{run} is a part of a run: give {above}")
         hint = nearest(run, [path.name for path in runs]) or f"; latest stands for the newest run in {log_dir}"
         raise RunFolderError(f"there is no run {run}{hint}")
 

@@ -113,7 +113,7 @@ $(BIN)/python:
 
 # The build tools are installed first and the build is not isolated, so that the build uses the pinned tools.
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
-	@echo "installing penstock into $(VENV); the first time this takes a minute or two"
+	@echo "installing penstock into $(VENV); the first time this takes two to five minutes, most of it for torch"
 	@$(PIP) install -q -c constraints.txt scikit-build-core nanobind cmake ninja
 	@$(PIP) install -q -c constraints.txt --no-build-isolation -e '.[dev]'
 	@touch $@
@@ -123,7 +123,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 build/native/.installed: $(NATIVE_SOURCES) $(VENV)/.installed
 	@$(BIN)/cmake -S . -B build/native $(CMAKE_FLAGS) -DCMAKE_BUILD_TYPE=Release -DSKBUILD=ON --log-level=WARNING \
 		-DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -Dnanobind_DIR="$$($(BIN)/python -m nanobind --cmake_dir)" >/dev/null
-	@echo "building the native modules"
+	@echo "building the native modules; the first time this takes two to four minutes on two cores"
 	@$(BIN)/cmake --build build/native -- --quiet
 	@$(BIN)/cmake --install build/native --prefix src >/dev/null
 	@$(BIN)/python -m compileall -q src

@@ -161,8 +161,9 @@ class RunConfig:
     )
     learners: int = _setting(
         1,
-        "number of learner processes; they share each minibatch and step together, but where learning from a table "
-        "overlaps collecting (non_blocking), each takes minibatches of its own; --exchange and --pace choose otherwise",
+        "number of learner processes; each takes a part of every minibatch, and all step together; but if an algorithm "
+        "learns from a table with --sync_mode non_blocking, each has minibatches of its own; --exchange and --pace "
+        "choose otherwise",
         min=1,
         max=12,
     )

@@ -10,7 +10,7 @@ from penstock.algorithms.ppo.spec import (
     initial_arrays,
     policy_graph,
 )
-from penstock.algorithms.vtrace.spec import VTraceConfig, check_weights
+from penstock.algorithms.correction.spec import VTraceConfig, check_weights
 from penstock.config.fields import BY_LANES, tunable
 from penstock.types import Arrays, ArraySpec, Spaces
 

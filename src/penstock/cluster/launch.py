@@ -5,14 +5,12 @@ from typing import Any
 
 from penstock.cluster.cut import movable
 from penstock.errors import ConfigError
-from penstock.memory.segment import Segment
 from penstock.processes.starts import Processes
-from penstock.processes.supervised import supervised
+from penstock.processes.supervised import supervised_here
 from penstock.program.check import check
 from penstock.program.graph import Program
 from penstock.registry import load
 from penstock.supervision.outcome import Outcome
-from penstock.wiring.edges import Wiring
 
 __all__ = ["joined", "launch"]
 
@@ -48,14 +46,7 @@ def launch(program: Program, processes: Processes) -> Outcome:
     if movable(program):
         outcome: Outcome = _of_ray("penstock.cluster.spread:run")(program, processes)
         return outcome
-    wiring = Wiring(program.edges, [(node.name, node.group) for node in program.nodes])
-    segment = Segment.create(wiring.nbytes, "penstock")
-    wiring.attach(segment.bytes)
-    try:
-        return supervised(program, wiring, segment, processes)
-    finally:
-        processes.clear()
-        segment.close()
+    return supervised_here(program, processes)
 
 
 def _of_ray(reference: str) -> Any:  # noqa: ANN401 - as `load`

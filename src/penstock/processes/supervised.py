@@ -11,6 +11,7 @@ from typing import Protocol
 from penstock.errors import NodeError
 from penstock.memory.segment import Segment
 from penstock.processes.interrupts import Interrupts
+from penstock.processes.starts import Processes
 from penstock.processes.worker import WorkerSpec
 from penstock.program.graph import Program, Record
 from penstock.supervision.lives import Exit, Restart, describe
@@ -19,7 +20,7 @@ from penstock.supervision.recovery import recover
 from penstock.supervision.supervisor import Limits, State, Supervisor
 from penstock.wiring.edges import Wiring, placement
 
-__all__ = ["START_LIMIT_S", "Starting", "supervised"]
+__all__ = ["START_LIMIT_S", "Starting", "supervised", "supervised_here"]
 
 TICK_S = 0.1
 """The supervisor checks the processes at least this often. A bell wakes it sooner."""
@@ -53,6 +54,26 @@ class Starting(Protocol):
     def kill(self, group: str) -> None:
         """End a process. Nothing that it does from now on reaches the segment."""
         ...
+
+
+def supervised_here(program: Program, processes: Processes) -> Outcome:
+    """Run a whole program to its end on this machine, in a segment that ends with it.
+
+    Args:
+        program: what to run; checked.
+        processes: no other program runs in them. At the end none of them is left.
+
+    Raises:
+        NodeError: a process failed; with that process's traceback.
+    """
+    wiring = Wiring(program.edges, [(node.name, node.group) for node in program.nodes])
+    segment = Segment.create(wiring.nbytes, "penstock")
+    wiring.attach(segment.bytes)
+    try:
+        return supervised(program, wiring, segment, processes)
+    finally:
+        processes.clear()
+        segment.close()
 
 
 def supervised(program: Program, wiring: Wiring, segment: Segment, processes: Starting) -> Outcome:

@@ -4,13 +4,11 @@ A warden starts the workers, by forks of templates where it can. They inherit fi
 from a file.
 """
 
-from penstock.memory.segment import Segment
 from penstock.processes.starts import Processes
-from penstock.processes.supervised import supervised
+from penstock.processes.supervised import supervised_here
 from penstock.program.check import check
 from penstock.program.graph import Program
 from penstock.supervision.outcome import Outcome
-from penstock.wiring.edges import Wiring
 
 __all__ = ["launch"]
 
@@ -26,11 +24,4 @@ def launch(program: Program, processes: Processes) -> Outcome:
         NodeError: a process failed; with that process's traceback.
     """
     check(program)
-    wiring = Wiring(program.edges, [(node.name, node.group) for node in program.nodes])
-    segment = Segment.create(wiring.nbytes, "penstock")
-    wiring.attach(segment.bytes)
-    try:
-        return supervised(program, wiring, segment, processes)
-    finally:
-        processes.clear()
-        segment.close()
+    return supervised_here(program, processes)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from penstock.config.fields import Value
-from penstock.config.schema import RunConfig
+from penstock.config.schema import HTTP_PORT, RunConfig
 
 __all__ = [
     "FORMATS",
@@ -24,7 +24,6 @@ __all__ = [
     "VerifyOptions",
 ]
 
-_LOGS = "./logs"
 NAME_PATTERN = r"[A-Za-z0-9_.-]{1,100}"
 """Names of served policies."""
 FORMATS = ("onnx", "ort", "safetensors", "torch")
@@ -56,7 +55,7 @@ class ResumeOptions:
 
     run: str = _run()
     checkpoint: str | None = _checkpoint()
-    log_dir: str = _option(_LOGS, "folder that holds the run folders", form="a folder")
+    log_dir: str = _option(RunConfig.log_dir, "folder that holds the run folders", form="a folder")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +91,7 @@ class RetrainOptions:
         max=0.5,
     )
     epochs: float = _option(10.0, "how often each step is learned from, on average", min=0.01)
-    log_dir: str = _option(_LOGS, "folder that holds the run folders", form="a folder")
+    log_dir: str = _option(RunConfig.log_dir, "folder that holds the run folders", form="a folder")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +132,7 @@ class EvalOptions:
     checkpoint: str | None = _checkpoint()
     seed: int | None = _option(None, "seed of the episodes; left out: the run's seed", min=0, max=2**63 - 1)
     json: bool = _option(False, "print the result as one JSON object")
-    log_dir: str = _option(_LOGS, "folder that holds the run folders", form="a folder")
+    log_dir: str = _option(RunConfig.log_dir, "folder that holds the run folders", form="a folder")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +155,7 @@ class CompareOptions:
         pattern=r"(?s).+\.(png|svg|pdf)",
         form="a file that ends in .png, .svg or .pdf",
     )
-    log_dir: str = _option(_LOGS, "folder that holds the run folders", form="a folder")
+    log_dir: str = _option(RunConfig.log_dir, "folder that holds the run folders", form="a folder")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +175,7 @@ class ModelsOptions:
     )
     keep_every: int = _option(0, "with --prune: also keep versions whose update is a multiple of this", min=0)
     json: bool = _option(False, "print the versions and the lineage as one JSON object")
-    log_dir: str = _option(_LOGS, "folder that holds the run folders", form="a folder")
+    log_dir: str = _option(RunConfig.log_dir, "folder that holds the run folders", form="a folder")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +204,7 @@ class ExportOptions:
     observations: int = _option(
         256, "observations to play for the bundle's sample; int8 learns its ranges from them", min=1, max=100_000
     )
-    log_dir: str = _option(_LOGS, "folder that holds the run folders", form="a folder")
+    log_dir: str = _option(RunConfig.log_dir, "folder that holds the run folders", form="a folder")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,7 +241,7 @@ class VerifyOptions:
     quantized_agreement: float = _option(0.99, "int8 and fp16: the same share", min=0.0, max=1.0)
     quantized_error: float = _option(0.02, "int8 and fp16: the same error", min=0.0)
     json: bool = _option(False, "print the result as one JSON object")
-    log_dir: str = _option(_LOGS, "folder that holds the run folders", form="a folder")
+    log_dir: str = _option(RunConfig.log_dir, "folder that holds the run folders", form="a folder")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,7 +252,7 @@ class TraceOptions:
     out: str | None = _option(
         None, "file to write; left out: trace.json in the run folder", pattern=r"(?s).+", form="a file"
     )
-    log_dir: str = _option(_LOGS, "folder that holds the run folders", form="a folder")
+    log_dir: str = _option(RunConfig.log_dir, "folder that holds the run folders", form="a folder")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,7 +268,7 @@ class PlotOptions:
             "form": "the folder of a run",
         },
     )
-    log_dir: str = _option(_LOGS, "one run folder, or a folder of runs to compare", form="a folder")
+    log_dir: str = _option(RunConfig.log_dir, "one run folder, or a folder of runs to compare", form="a folder")
     save_fig: bool = _option(True, "write curves.png into that folder; False opens a window instead")
     smooth: float = _option(
         0.03,
@@ -310,7 +309,7 @@ class ServeOptions:
         form="letters, digits, _, . and -",
     )
     host: str = _option("127.0.0.1", "address to listen at; 0.0.0.0 for every address of this machine")
-    port: int = _option(8000, "port for HTTP; 0 for a free one", min=0, max=65535)
+    port: int = _option(HTTP_PORT, "port for HTTP; 0 for a free one", min=0, max=65535)
     tcp_port: int | None = _option(None, "port for Gamecore over TCP; 0 for a free one", min=0, max=65535)
     grpc_port: int | None = _option(None, "port for the Open Inference Protocol over gRPC", min=0, max=65535)
     workers: int = _option(
@@ -362,7 +361,7 @@ class ServeOptions:
     max_seconds: float = _option(30.0, "seconds until a request is refused that has no answer", min=0.1)
     idle_seconds: float = _option(300.0, "seconds without a request after which a session ends", min=0.1)
     grace_seconds: float = _option(10.0, "seconds to answer accepted requests after SIGTERM", min=0.0)
-    log_dir: str = _option(_LOGS, "folder that holds the run folders", form="a folder")
+    log_dir: str = _option(RunConfig.log_dir, "folder that holds the run folders", form="a folder")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,15 +9,11 @@ import shutil
 import sys
 from dataclasses import dataclass, replace
 
-from penstock.config.schema import AUTO, Config
+from penstock.config.schema import AUTO, COMPILED_PAYS_FROM, COMPILED_STEPS_PAY_FROM, Config
 from penstock.config.workers import auto_num_workers, check_sharing
 
 __all__ = ["Demand", "auto_backend", "auto_threads", "available_cores", "has_compiler", "most_threads", "resolve"]
 
-COMPILED_PAYS_FROM = 300_000
-"""Timesteps from which on compiling an update saves more time than it costs: 8 s on two cores."""
-COMPILED_STEPS_PAY_FROM = 20_000
-"""The same for gradient steps from a table. One of SAC took 10.9 ms eager and 6.9 ms compiled; compiling took 30 s."""
 PARTED_FROM = 12_000_000
 """Multiplications of a minibatch in one network from which on more threads make torch faster. Two threads were 1.6
 times as fast as one with 256 rows in two layers of 256, and slower than one with 64 rows in two layers of 64."""

@@ -4,7 +4,7 @@ import importlib.util
 from dataclasses import replace
 from pathlib import Path
 
-from penstock.config.schema import AUTO, Config, RunConfig
+from penstock.config.schema import AUTO, HTTP_PORT, Config, RunConfig
 from penstock.envs.sources import EnvProfile
 from penstock.errors import ConfigError
 from penstock.games.settings import PORT_FLAGS, GamesSettings
@@ -22,8 +22,6 @@ _PACKAGES = ("httptools", "orjson", "prometheus_client", "uvloop")
 _PATIENCE = 0.9
 """Share of ``--stall_timeout`` after which `GamesNode` itself ends the run and says why: no game has asked, or no
 request has fitted. The supervisor's report of the stall would come later and say less."""
-_PORT = 8000
-"""Where games connect over HTTP if neither port is given."""
 
 
 def with_games(config: Config, profile: EnvProfile, topology: str) -> tuple[Config, tuple[str, ...]]:
@@ -40,7 +38,7 @@ def with_games(config: Config, profile: EnvProfile, topology: str) -> tuple[Conf
         return config, ()
     _check(run, profile.name, topology)
     if run.port is None and run.tcp_port is None:
-        run = replace(run, port=_PORT)
+        run = replace(run, port=HTTP_PORT)
     told = [f"games connect to {where(run)}; at most {run.num_envs} sessions (--num_envs)"]
     if run.eval_episodes:
         told.append("no evaluation at the end: games cannot be asked for episodes (--eval_episodes 0)")

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from http import HTTPStatus
 
+from penstock.config.commands import ServeOptions
 from penstock.serving.server.refusal import Refusal
 
 __all__ = ["Limits"]
@@ -12,22 +13,22 @@ __all__ = ["Limits"]
 class Limits:
     """Sizes in rows, bytes or counts; times in seconds."""
 
-    max_batch: int = 64
+    max_batch: int = ServeOptions.max_batch
     """Rows that the policy answers in one call."""
-    max_wait: float = 0.0
+    max_wait: float = ServeOptions.max_wait
     """How long a batch waits for sessions that have not asked. 0: it takes what has arrived."""
-    max_body: int = 8 << 20
+    max_body: int = ServeOptions.max_body
     """Bytes of one request's body."""
-    max_sessions: int = 1024
-    max_queue: int = 4096
+    max_sessions: int = ServeOptions.max_sessions
+    max_queue: int = ServeOptions.max_queue
     """Rows that wait for an answer."""
-    max_connections: int = 4096
+    max_connections: int = ServeOptions.max_connections
     """Open connections of HTTP and TCP together. Behind these the most silent one gives way to a new client."""
-    max_seconds: float = 30.0
+    max_seconds: float = ServeOptions.max_seconds
     """A request that is not answered after this time is refused. A request that has not arrived whole is dropped."""
-    idle_seconds: float = 300.0
+    idle_seconds: float = ServeOptions.idle_seconds
     """A session or connection without a request for so long ends."""
-    grace_seconds: float = 10.0
+    grace_seconds: float = ServeOptions.grace_seconds
     """After SIGTERM, accepted requests are answered for at most so long."""
 
     def check_rows(self, count: int) -> None:

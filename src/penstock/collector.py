@@ -21,6 +21,7 @@ from penstock.errors import ConfigError, NodeError, PenstockError
 from penstock.memory.segment import Segment
 from penstock.planning import plan, prepare
 from penstock.processes.starts import Processes
+from penstock.processes.supervised import START_LIMIT_S
 from penstock.processes.worker import WorkerSpec
 from penstock.registry import load
 from penstock.supervision.lives import describe
@@ -34,7 +35,6 @@ __all__ = ["ParallelEnvironmentCollector"]
 
 DEFAULT_WORKERS = 8
 """Environment processes if the caller gives no number. There are fewer where 8 does not divide the lanes."""
-START_LIMIT_S = 120.0
 TICK_S = 0.05
 LEARNER = "learner"
 """This process takes the place of this node."""

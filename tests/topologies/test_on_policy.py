@@ -12,6 +12,7 @@ from penstock.program.check import check
 from penstock.program.draw import draw
 from penstock.program.graph import Ask, Board, Program, RemoteAnswer, Stream
 from penstock.topologies import async_on_policy, on_policy
+from penstock.topologies.training import NICENESS
 from tests.planned import prepared
 
 
@@ -63,7 +64,7 @@ def test_a_trace_is_kept_in_the_run_folder_where_it_is_asked_for() -> None:
 
 def test_where_collection_overlaps_learning_the_learner_goes_first() -> None:
     overlapping = program(async_on_policy)
-    assert overlapping.node("learner").niceness < overlapping.node("env.0").niceness == async_on_policy.NICENESS
+    assert overlapping.node("learner").niceness < overlapping.node("env.0").niceness == NICENESS
     lock_step = program(on_policy)
     assert lock_step.node("learner").niceness == lock_step.node("env.1").niceness == 0
 

@@ -18,6 +18,7 @@ from penstock.cluster.messages import Batch, FilledSlot
 from penstock.cluster.publications import Publications
 from penstock.cluster.stand_in import FollowerStandIn, StandIn, stand_in
 from penstock.errors import LostError
+from penstock.memory.doorbell import CEILING_S
 from penstock.processes.worker import WorkerSpec
 from penstock.program.graph import Program
 from penstock.supervision.lives import HOPELESS, Exit
@@ -33,7 +34,6 @@ START_SILENCE_S = 120.0
 """The same for a machine that has told nothing yet: its Python has to start."""
 RETRY_S = 0.002
 """How soon a rollout is tried again that found no free slot."""
-CEILING_S = 0.1
 LOST = -9
 """Exit status of a node whose machine was lost: as if killed from outside, which is not its own fault."""
 

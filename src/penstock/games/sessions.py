@@ -25,7 +25,7 @@ from penstock.games.roster import Roster
 from penstock.saved_runs.episodes import EpisodeFiles
 from penstock.serving.observations import FieldReader, flat_row
 from penstock.serving.server.refusal import Refusal
-from penstock.serving.server.sessions import SessionKey, no_session
+from penstock.serving.server.sessions import MOST_WAITING, SessionKey, no_session
 from penstock.serving.server.steps import StepReply
 from penstock.types import Array, Arrays, Discrete, Spaces
 
@@ -35,8 +35,6 @@ log = logging.getLogger("penstock.games")
 
 _TICKS = ("decode", "encode", "on_tick", "on_episode")
 """Methods of `Agent` that a tick meets."""
-_WAITING = 64
-"""Requests of one session that wait behind its present one."""
 _RECONNECT_S = 10.0
 """Seconds after which a session whose connection is gone has vanished."""
 _SAY_S = 10.0
@@ -370,7 +368,7 @@ class GameSteps:
         if session is None:
             self._check_running()
             raise no_session(key)
-        if len(session.requests) >= _WAITING:
+        if len(session.requests) >= MOST_WAITING:
             text = f"{len(session.requests)} requests of this session wait already"
             raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, text, retry_after=1)
         session.used, session.parted = self._loop.time(), None

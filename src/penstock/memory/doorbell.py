@@ -18,7 +18,7 @@ __all__ = ["CEILING_S", "BellDescriptor", "Doorbells"]
 _LINUX = sys.platform == "linux"
 
 CEILING_S = 0.1
-"""No sleep lasts longer, in seconds."""
+"""No sleep lasts longer, in seconds. A lost ring costs at most this, and heartbeats go on."""
 
 
 class Doorbells:

@@ -25,7 +25,10 @@ from penstock.nodes.ports import (
 from penstock.replay.sum_tree import SumTrees
 from penstock.types import Array, Arrays
 
-__all__ = ["Balance", "LaneStart", "Node", "Ports", "Timed"]
+__all__ = ["STEP_LIMIT_S", "Balance", "LaneStart", "Node", "Ports", "Timed"]
+
+STEP_LIMIT_S = 0.05
+"""Seconds that one call of ``step`` may take before it returns to the scheduler."""
 
 Shared = TypeVar("Shared")
 
@@ -42,7 +45,7 @@ class Node(Protocol):
         ...
 
     def step(self) -> None:
-        """One bounded piece of work (at most about 50 ms). Never waits."""
+        """One bounded piece of work (at most about ``STEP_LIMIT_S``). Never waits."""
         ...
 
     def close(self) -> None:

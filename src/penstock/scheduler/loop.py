@@ -8,12 +8,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from penstock.memory.doorbell import CEILING_S
 from penstock.nodes.contract import Node, Timed
 
 __all__ = ["Bell", "Loop", "Placed", "Vitals"]
-
-CEILING_S = 0.1
-"""The longest sleep. A lost ring costs at most this, and heartbeats go on."""
 
 
 class Bell(Protocol):

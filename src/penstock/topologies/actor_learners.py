@@ -14,6 +14,7 @@ from penstock.program.graph import Board, NodeSpec, Program, Stream
 from penstock.program.plan import Plan
 from penstock.registry import RUNTIMES
 from penstock.topologies.learners import (
+    GRADIENTS_TEAM,
     keeper_settings,
     learner_imports,
     required,
@@ -23,8 +24,6 @@ from penstock.topologies.learners import (
 from penstock.topologies.training import OPEN_LIMIT_S, Pattern, env_names, wire
 
 __all__ = ["build"]
-
-TEAM = "penstock.gradient_exchange.gradients:build"
 
 
 def build(plan: Plan) -> Program:
@@ -66,7 +65,9 @@ def build(plan: Plan) -> Program:
                     name,
                     "stream_follower",
                     # A rollout is learned from however old its policy is: it has just ended.
-                    StreamFollowerSettings(finder, updater, whole, TEAM, plan.num_workers, 1, math.inf, OPEN_LIMIT_S),
+                    StreamFollowerSettings(
+                        finder, updater, whole, GRADIENTS_TEAM, plan.num_workers, 1, math.inf, OPEN_LIMIT_S
+                    ),
                     group=env,
                     threads=plan.learner_threads,
                     imports=learner_imports(plan),

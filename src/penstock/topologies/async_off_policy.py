@@ -22,12 +22,9 @@ from penstock.topologies.learners import (
     rule_of,
 )
 from penstock.topologies.off_policy import limiter, minibatch, replayed, slots_ahead, step_settings, table
-from penstock.topologies.training import OPEN_LIMIT_S, Pattern, wire
+from penstock.topologies.training import NICENESS, OPEN_LIMIT_S, Pattern, wire
 
 __all__ = ["build"]
-
-NICENESS = 5
-"""Niceness of environment processes; see ``async_on_policy``."""
 
 
 def build(plan: Plan) -> Program:

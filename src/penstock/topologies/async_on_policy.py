@@ -9,13 +9,9 @@ from penstock.program.graph import Program
 from penstock.program.plan import Plan
 from penstock.topologies import served
 from penstock.topologies.on_policy import streamed
+from penstock.topologies.training import NICENESS
 
 __all__ = ["build"]
-
-NICENESS = 5
-"""Niceness of environment processes: they get a third of the learner's share of a core. With equal shares, two
-environment processes and a slow learner do not fill two cores: both processes wait for the learner, and one core rests.
-"""
 
 
 def build(plan: Plan) -> Program:

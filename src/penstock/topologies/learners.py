@@ -18,6 +18,7 @@ from penstock.topologies.training import env_names, slow_imports
 from penstock.types import ArraySpec
 
 __all__ = [
+    "GRADIENTS_TEAM",
     "Rule",
     "activation_bytes",
     "follower_names",
@@ -35,6 +36,8 @@ __all__ = [
     "updater_settings",
 ]
 
+GRADIENTS_TEAM = "penstock.gradient_exchange.gradients:build"
+"""``module:build`` of the end of a learner that hands its gradients on."""
 NUMBER_BYTES = 12
 """Bytes of a row's flat index and weight."""
 
@@ -117,8 +120,8 @@ def rule_of(plan: Plan, agreed: Agreement) -> Rule:
     """The parts of a program in which these rules differ."""
     spec = plan.learning.spec
     if agreed.exchange != HOGWILD:
-        shared, room = spec.shared(), "penstock.gradient_exchange.gradients"
-        return Rule(f"{room}:build", None, shared, shared, plan.run.max_policy_lag, ())
+        shared = spec.shared()
+        return Rule(GRADIENTS_TEAM, None, shared, shared, plan.run.max_policy_lag, ())
     vector, room = vector_specs(spec.state), "penstock.gradient_exchange.hogwild"
     told = tuple(part for part in spec.shared() if part.name == "progress")
     members = ("learner", *follower_names(plan.run.learners))

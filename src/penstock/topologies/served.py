@@ -27,6 +27,7 @@ from penstock.program.graph import Board, NodeSpec, Program, Stream
 from penstock.program.plan import Plan
 from penstock.registry import compression_of
 from penstock.topologies.learners import (
+    GRADIENTS_TEAM,
     follower_names,
     gradients_waiting,
     keeper_settings,
@@ -43,8 +44,6 @@ from penstock.topologies.training import OPEN_LIMIT_S, Pattern, env_names, wire
 
 __all__ = ["apart", "together"]
 
-TEAM = "penstock.gradient_exchange.gradients:build"
-
 
 def together(
     plan: Plan, *, slots: int, max_lag: int | None, assemble: Literal["by_lane", "by_arrival"], niceness: int
@@ -60,7 +59,8 @@ def together(
     epochs = ServedEpochSettings(applier, own[0], schedule, run.learners, OPEN_LIMIT_S)
     first = LearnerSettings(keeper_settings(plan), epochs, plan.num_workers, assemble)
     settings = [
-        BatchFollowerSettings(finder, updater, schedule, TEAM, plan.num_workers, OPEN_LIMIT_S) for updater in own
+        BatchFollowerSettings(finder, updater, schedule, GRADIENTS_TEAM, plan.num_workers, OPEN_LIMIT_S)
+        for updater in own
     ]
     pattern = Pattern(
         Stream("rollouts", env_names(plan), ("learner",), rollout_arrays(plan), slots, "wait", viewers=learners),

@@ -47,6 +47,7 @@ from penstock.saved_runs.run_folder import RunFolder
 from penstock.types import ArraySpec, BackendSpec
 
 __all__ = [
+    "NICENESS",
     "OPEN_LIMIT_S",
     "Pattern",
     "env_names",
@@ -60,6 +61,11 @@ ACTION_LOG_CAPACITY = 10_000
 """Longest episode, in steps, that seed and actions restore. A longer one needs snapshots of its environment."""
 OPEN_LIMIT_S = 300.0
 """Longest time for work that a node announces: compiling an update, opening environments, writing a checkpoint."""
+NICENESS = 5
+"""Niceness of environment processes where collection overlaps learning. They get a third of the learner's share of a
+core. With equal shares, two environment processes and a slow learner do not fill two cores: both processes wait for the
+learner, and one core rests.
+"""
 GAMES = "games"
 """Name of the node that games connect to, of its process, and of the meeting of lanes and sessions."""
 

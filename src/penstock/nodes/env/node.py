@@ -14,7 +14,7 @@ from penstock.errors import BadDataError
 from penstock.kernels.actions import environment_array
 from penstock.kernels.rollout import rollout_writer
 from penstock.memory.action_log import RolloutLog
-from penstock.nodes.contract import Ports
+from penstock.nodes.contract import STEP_LIMIT_S, Ports
 from penstock.nodes.env.lanes import Lanes
 from penstock.nodes.env.memory import LaneMemory
 from penstock.nodes.env.opened import open_lanes
@@ -26,9 +26,6 @@ from penstock.nodes.ports import PolicyPort, StreamWriter
 from penstock.types import Arrays, EnvSource, StepResult
 
 __all__ = ["EnvNode"]
-
-STEP_LIMIT_S = 0.05
-"""Seconds that one call of ``step`` may take before it returns to the scheduler."""
 
 BOUND_SLOTS = 1024
 """So many slots of a table stay bound. Binding a slot takes as long as some steps; a bound slot takes some KB."""

@@ -14,14 +14,13 @@ import numpy as np
 
 from penstock.errors import BadDataError
 from penstock.metrics.report import Report, report_sequence, write_report
-from penstock.nodes.contract import Ports
+from penstock.nodes.contract import STEP_LIMIT_S, Ports
 from penstock.nodes.evaluation.episodes import Episode, PlaySettings, play
 from penstock.seeding import VALIDATION_LANE, validation_seed
 from penstock.types import EnvSource
 
 __all__ = ["EvaluatorNode", "EvaluatorSettings", "summary"]
 
-STEP_LIMIT_S = 0.05
 FINISH_LIMIT_S = 2.0
 """Seconds that an ending run waits for an evaluation that has begun."""
 

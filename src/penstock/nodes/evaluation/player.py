@@ -15,15 +15,13 @@ import numpy as np
 
 from penstock.envs.deadline import deadline
 from penstock.errors import EnvError
-from penstock.nodes.contract import Ports
+from penstock.nodes.contract import STEP_LIMIT_S, Ports
 from penstock.nodes.evaluation.episodes import Episode, PlaySettings, play
 from penstock.nodes.evaluation.tickets import ALWAYS_PLAYED, Ending
 from penstock.seeding import final_seed
 from penstock.types import EnvSource
 
 __all__ = ["PlayerNode", "PlayerSettings"]
-
-STEP_LIMIT_S = 0.05
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from penstock.algorithm import Schedule, UpdaterSettings
-from penstock.nodes.contract import Ports
+from penstock.nodes.contract import STEP_LIMIT_S, Ports
 from penstock.nodes.learner.batch import Minibatches, minibatches, valid_rows, whole_lanes
 from penstock.nodes.learner.losses import refuse_bad_losses
-from penstock.nodes.learner.work import STEP_LIMIT_S, Task
+from penstock.nodes.learner.work import Task
 from penstock.nodes.ports import StreamReader
 from penstock.registry import load
 from penstock.types import Array

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.algorithm import UpdaterSettings
-from penstock.nodes.contract import Ports
+from penstock.nodes.contract import STEP_LIMIT_S, Ports
 from penstock.nodes.learner.intake import Intake, refill, rows_to_sample
 from penstock.nodes.learner.keeper import Keeper, KeeperSettings
 from penstock.nodes.learner.record import account
 from penstock.nodes.learner.settling import Settling
-from penstock.nodes.learner.work import STEP_LIMIT_S, Work, WorkingNode
+from penstock.nodes.learner.work import Work, WorkingNode
 from penstock.registry import load
 from penstock.replay.limiter import RateLimiter
 from penstock.types import Arrays

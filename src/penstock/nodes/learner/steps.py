@@ -13,12 +13,12 @@ from penstock.algorithm import UpdaterSettings
 from penstock.errors import BadDataError
 from penstock.kernels.steps import StepKeys
 from penstock.memory.table import Table
-from penstock.nodes.contract import Ports
+from penstock.nodes.contract import STEP_LIMIT_S, Ports
 from penstock.nodes.learner.demonstrations import DemonstrationSettings, WithDemonstrations, demonstrated
 from penstock.nodes.learner.losses import nothing_kept
 from penstock.nodes.learner.resets import Resets
 from penstock.nodes.learner.sampling import SampleSpec, sampling
-from penstock.nodes.learner.work import STEP_LIMIT_S, Work
+from penstock.nodes.learner.work import Work
 from penstock.registry import load
 from penstock.replay.sampler import RowSampler, Sampler, SequenceSampler
 from penstock.replay.shards import ShardSampler

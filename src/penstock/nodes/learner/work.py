@@ -9,10 +9,7 @@ from typing import TypeAlias
 
 from penstock.nodes.contract import Ports
 
-__all__ = ["STEP_LIMIT_S", "Task", "Wake", "Work", "WorkingNode"]
-
-STEP_LIMIT_S = 0.05
-"""Seconds that one call of ``step`` may take before it returns to the scheduler."""
+__all__ = ["Task", "Wake", "Work", "WorkingNode"]
 
 Wake: TypeAlias = Callable[[], bool]
 """True once the work need not wait any longer."""

@@ -11,7 +11,7 @@ from penstock.serving.server.answering import ServedPolicy
 from penstock.serving.server.batcher import Asker
 from penstock.serving.server.limits import Limits
 from penstock.serving.server.refusal import Refusal
-from penstock.serving.server.sessions import ClientSession, SessionKey, Sessions
+from penstock.serving.server.sessions import MOST_WAITING, ClientSession, SessionKey, Sessions
 from penstock.serving.server.share import Share
 from penstock.serving.server.versions import Version
 from penstock.types import Arrays
@@ -20,8 +20,6 @@ __all__ = ["Endpoint"]
 
 log = logging.getLogger("penstock.serve")
 
-_WAITING = 64
-"""Requests of one session that wait behind its present one."""
 _NO_CANARY = Share(0.0)
 
 
@@ -172,7 +170,7 @@ class Endpoint:
             raise Refusal(HTTPStatus.BAD_REQUEST, text)
         if not session.asking:
             session.version.tick(session, fields, asker)
-        elif len(session.waiting) < _WAITING:
+        elif len(session.waiting) < MOST_WAITING:
             session.waiting.append(lambda: _tick_late(session, fields, asker))
         else:
             raise Refusal(

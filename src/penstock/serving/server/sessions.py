@@ -17,10 +17,12 @@ from penstock.types import Array, Arrays
 if TYPE_CHECKING:
     from penstock.serving.server.versions import Version
 
-__all__ = ["ClientSession", "SessionKey", "Sessions"]
+__all__ = ["MOST_WAITING", "ClientSession", "SessionKey", "Sessions"]
 
 SessionKey: TypeAlias = tuple[str, str | int]
 """The protocol's namespace, and the name that the client chose in it."""
+MOST_WAITING = 64
+"""Requests of one session that wait behind its present one."""
 
 
 class ClientSession:

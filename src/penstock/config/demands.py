@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.config.fields import Demands
+from penstock.config.tables import shown
 from penstock.errors import ConfigError, nearest
 
 __all__ = ["DEMANDS_EXAMPLE", "demands_of"]
@@ -29,7 +30,7 @@ def demands_of(value: object, label: str) -> Demands:
         return value
     found = _table(value, label) if isinstance(value, str) else value
     if not isinstance(found, Mapping) or not found:
-        raise _unreadable(label, f"{_shown(value)} names no kind of node")
+        raise _unreadable(label, f"{shown(value)} names no kind of node")
     return Demands({str(kind): _amounts(kind, asked, label) for kind, asked in found.items()})
 
 
@@ -40,7 +41,7 @@ def _table(text: str, label: str) -> Any:  # noqa: ANN401 - whatever JSON holds
         return json.loads(quoted if quoted.startswith("{") else f"{{{quoted}}}", object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         unit = "; memory is a number of bytes" if any(name in text for name in _IN_BYTES) else ""
-        raise _unreadable(label, f"{_shown(text)} ({getattr(error, 'msg', error)}){unit}") from None
+        raise _unreadable(label, f"{shown(text)} ({getattr(error, 'msg', error)}){unit}") from None
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -52,20 +53,18 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _amounts(kind: object, asked: object, label: str) -> dict[str, float]:
     if kind not in _KINDS:
-        name = _shown(kind)
+        name = shown(kind)
         raise ConfigError(f"{label} names the kind of node {name}; there are env and learner{nearest(name, _KINDS)}")
     if not isinstance(asked, Mapping) or not asked:
-        raise _unreadable(label, f"{kind} takes resources with amounts, not {_shown(asked)}")
+        raise _unreadable(label, f"{kind} takes resources with amounts, not {shown(asked)}")
     found: dict[str, float] = {}
     for name, amount in asked.items():
         if isinstance(amount, bool) or not isinstance(amount, int | float) or not _LEAST <= amount < math.inf:
             wanted = "bytes" if name in _IN_BYTES else f"at least {_LEAST}"
-            raise ConfigError(
-                f"{label} asks for {_shown(name)}: {_shown(amount)} for {kind}; give a number of {wanted}"
-            )
+            raise ConfigError(f"{label} asks for {shown(name)}: {shown(amount)} for {kind}; give a number of {wanted}")
         own = str(name).lower() if str(name).lower() in {"cpu", "gpu"} else str(name)
         if not own.strip() or own in found:
-            raise _unreadable(label, f"{kind} names the resource {_shown(name)} {'twice' if own in found else ''}")
+            raise _unreadable(label, f"{kind} names the resource {shown(name)} {'twice' if own in found else ''}")
         if own == "gpu" and amount > 1 and amount != int(amount):
             raise ConfigError(
                 f"{label} asks for gpu: {amount:g} for {kind}; Ray shares out parts of one, or whole ones"
@@ -76,7 +75,3 @@ def _amounts(kind: object, asked: object, label: str) -> dict[str, float]:
 
 def _unreadable(label: str, why: str) -> ConfigError:
     return ConfigError(f'{label} cannot be read: {why.strip()}; write it as "{DEMANDS_EXAMPLE}"')
-
-
-def _shown(value: object) -> str:
-    return " ".join(str(value).encode(errors="replace").decode().split())[:60] or "nothing"

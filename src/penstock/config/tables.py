@@ -11,7 +11,7 @@ from typing import Any
 from penstock.config.fields import Demands, Wrapping
 from penstock.errors import ConfigError
 
-__all__ = ["as_toml", "table_of", "wrapping_of"]
+__all__ = ["as_toml", "shown", "table_of", "wrapping_of"]
 
 
 def table_of(value: object, label: str) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def table_of(value: object, label: str) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise ConfigError(
             f'{label} takes a table of keyword arguments, such as \'{{"render_mode": "human"}}\' in JSON '
-            f'or {{render_mode = "human"}} in TOML, not {_shown(value)}'
+            f'or {{render_mode = "human"}} in TOML, not {shown(value)}'
         )
     return {_key(key, label): _plain(inner, label) for key, inner in value.items()}
 
@@ -47,14 +47,14 @@ def wrapping_of(value: object, label: str) -> Wrapping:
         arguments = value.get("arguments", {})
         if not isinstance(arguments, Mapping | str):
             raise ConfigError(
-                f"{label}: arguments of {value['use']} are a table, such as {{size = 84}}, not {_shown(arguments)}"
+                f"{label}: arguments of {value['use']} are a table, such as {{size = 84}}, not {shown(arguments)}"
             )
         return Wrapping(value["use"].strip(), table_of(arguments, f"{label}: arguments of {value['use']}"))
     if isinstance(value, Mapping) and (stray := next((key for key in value if key not in {"use", "arguments"}), None)):
         raise ConfigError(f"{label} takes use and arguments, not {stray}")
     raise ConfigError(
         f"{label} takes module:Wrapper; one with arguments stands in a file for --config: "
-        f'wrap = [{{use = "module:Wrapper", arguments = {{size = 84}}}}]; not {_shown(value)}'
+        f'wrap = [{{use = "module:Wrapper", arguments = {{size = 84}}}}]; not {shown(value)}'
     )
 
 
@@ -84,14 +84,12 @@ def _plain(value: object, label: str) -> Any:  # noqa: ANN401
         return {_key(key, label): _plain(inner, label) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(inner, label) for inner in value]
-    raise ConfigError(
-        f"{label} holds {_shown(value)}, which JSON cannot hold; set it in a function of your own instead"
-    )
+    raise ConfigError(f"{label} holds {shown(value)}, which JSON cannot hold; set it in a function of your own instead")
 
 
 def _key(key: object, label: str) -> str:
     if not isinstance(key, str):
-        raise ConfigError(f"{label} has the key {_shown(key)}, which is no text")
+        raise ConfigError(f"{label} has the key {shown(key)}, which is no text")
     return key
 
 
@@ -103,5 +101,6 @@ def _holds_none(value: object) -> bool:
     )
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A value for an error text: on one line, cut to 60 characters."""
     return " ".join(str(value).encode(errors="replace").decode().split())[:60] or "nothing"

@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from penstock.types import ActionSpace, Array, Composite, Discrete, Leaf, LeafPath
+from penstock.kernels.actions import leaf_arrays
+from penstock.types import ActionSpace, Array, Composite, Discrete, LeafPath
 
 __all__ = ["Cut", "batched", "cutter"]
 
@@ -31,7 +32,7 @@ def cutter(space: ActionSpace, num_lanes: int) -> Cut:
 
 def batched(space: Composite, action: Array) -> Any:
     """Actions ``[B, size]`` in the environment's own units as one dict or tuple of new arrays ``[B, ...]``."""
-    return _built([path for path, _ in space.leaves], _arrays(space, action))
+    return _built([path for path, _ in space.leaves], leaf_arrays(action, space))
 
 
 def _integers(space: Discrete) -> Cut:
@@ -52,24 +53,13 @@ def _structures(space: Composite) -> Cut:
     scalar = [isinstance(leaf, Discrete) for _, leaf in space.leaves]
 
     def cut(action: Array) -> Iterable[Any]:
-        arrays = _arrays(space, action)
+        arrays = leaf_arrays(action, space)
         for lane in range(len(action)):
             # `array[lane]` is a scalar, as a Discrete wants it; `array[lane, ...]` is always an array.
             values = [array[lane] if one else array[lane, ...] for array, one in zip(arrays, scalar, strict=True)]
             yield _built(paths, values)
 
     return cut
-
-
-def _arrays(space: Composite, action: Array) -> list[Array]:
-    """The leaves ``[B, ...]`` of actions ``[B, size]``, in their own shapes and dtypes."""
-    return [_shaped(leaf, action[:, columns]) for leaf, columns in space.columns()]
-
-
-def _shaped(leaf: Leaf, values: Array) -> Array:
-    if isinstance(leaf, Discrete):
-        return values[:, 0].astype(np.int64)
-    return values.astype(leaf.dtype).reshape(len(values), *leaf.shape)
 
 
 def _built(paths: Sequence[LeafPath], values: Sequence[Any]) -> Any:

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.envs.engines import whole
 from penstock.envs.fields import one_line
 from penstock.errors import BadDataError, EnvError, SpaceError
 from penstock.types import Array, EnvFactory
@@ -184,8 +185,8 @@ class _Agents:
             self.close()
             raise SpaceError("the games have agents of different kinds: all lanes need the same spaces")
         self._action, self._seen = first.action, first.seen
-        self.single_action_space = _whole(first.action)
-        self.single_observation_space = _whole(first.seen)
+        self.single_action_space = whole(first.action)
+        self.single_observation_space = whole(first.seen)
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         """Begin all episodes. There is no way to give a seed."""
@@ -316,10 +317,3 @@ def _value(given: Any, space: Any, name: str) -> Any:
     if "2d" in name and isinstance(given, str):
         return np.frombuffer(bytes.fromhex(given), np.uint8).reshape(space.shape)
     return given
-
-
-def _whole(spaces: Mapping[str, Any]) -> Any:
-    """One space by itself, several as a Dict."""
-    from gymnasium.spaces import Dict  # noqa: PLC0415
-
-    return next(iter(spaces.values())) if len(spaces) == 1 else Dict(dict(spaces))

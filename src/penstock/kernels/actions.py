@@ -8,7 +8,7 @@ import numpy as np
 from penstock.kernels.noise import uniform
 from penstock.types import ActionSpace, Array, Box, Composite, Discrete, Leaf, MultiDiscrete
 
-__all__ = ["bounds_of", "environment_array", "from_environment", "generate_actions", "to_environment"]
+__all__ = ["bounds_of", "environment_array", "from_environment", "generate_actions", "leaf_arrays", "to_environment"]
 
 
 def bounds_of(space: Box) -> tuple[Array, Array]:
@@ -62,6 +62,17 @@ def to_environment(action: Array, space: ActionSpace, out: Array) -> Array:
     else:
         out[...] = _in_units(values, space).reshape(out.shape)
     return out
+
+
+def leaf_arrays(action: Array, space: Composite) -> list[Array]:
+    """The leaves ``[n, ...]`` of actions ``[n, size]`` in the environment's units, in their own shapes and dtypes."""
+    return [_shaped(action[:, columns], leaf) for leaf, columns in space.columns()]
+
+
+def _shaped(values: Array, leaf: Leaf) -> Array:
+    if isinstance(leaf, Discrete):
+        return values[:, 0].astype(np.int64)
+    return values.astype(leaf.dtype).reshape(len(values), *leaf.shape)
 
 
 def _in_units(values: Array, space: Leaf) -> Array:

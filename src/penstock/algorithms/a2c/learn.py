@@ -19,15 +19,12 @@ Deviations:
 Functions here know no process, environment, loop or device.
 """
 
-from functools import partial
-
 import torch
 from torch import Tensor
 
 from penstock.algorithm import Algorithm, Tensors
 from penstock.algorithms.a2c.spec import A2CConfig, init_state
-from penstock.algorithms.ppo.learn import Loss, actor_critic, actor_critic_loss, update
-from penstock.algorithms.ppo.spec import policy_graph
+from penstock.algorithms.ppo.learn import Loss, actor_critic, actor_critic_loss
 from penstock.torch_networks.policy import Policy
 from penstock.types import Spaces
 
@@ -36,16 +33,7 @@ __all__ = ["build", "loss"]
 
 def build(spaces: Spaces, config: A2CConfig) -> Algorithm:
     """A2C on ``spaces`` as pure functions."""
-    policy = Policy(policy_graph(spaces, config), config.precision)
-    return actor_critic(
-        spaces,
-        policy,
-        config,
-        init=partial(init_state, spaces, config),
-        loss=partial(loss, policy, config),
-        update=partial(update, policy.graph, config),
-        normalize_advantage=config.normalize_advantage,
-    )
+    return actor_critic(spaces, config, init_state, loss, normalize_advantage=config.normalize_advantage)
 
 
 def loss(policy: Policy, config: A2CConfig, state: Tensors, minibatch: Tensors) -> Loss:

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, replace
 
 from penstock.algorithm import AlgorithmSpec
-from penstock.algorithms.dqn.spec import QConfig, policy_graph, q_spec
+from penstock.algorithms.dqn.spec import QConfig, initial_q_arrays, policy_graph, q_spec
 from penstock.algorithms.off_policy.exploration import LadderConfig
-from penstock.algorithms.off_policy.spec import MOST_UPDATES, initial_arrays
+from penstock.algorithms.off_policy.spec import MOST_UPDATES
 from penstock.config.fields import BY_LANES, BY_PRIORITIES, tunable
 from penstock.types import Arrays, ArraySpec, Spaces
 
@@ -77,5 +77,4 @@ def spec(spaces: Spaces, config: ApexConfig) -> AlgorithmSpec:
 
 def init_state(spaces: Spaces, config: ApexConfig, seed: int) -> Arrays:
     """The first state: a random network that depends on ``seed``, an equal target, everything else 0."""
-    found = spec(spaces, config)
-    return initial_arrays(found, {"actor": [found.policy.actor]}, seed)
+    return initial_q_arrays(spec(spaces, config), seed)

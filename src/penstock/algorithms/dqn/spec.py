@@ -28,6 +28,7 @@ __all__ = [
     "QConfig",
     "ValueConfig",
     "init_state",
+    "initial_q_arrays",
     "policy_graph",
     "q_spec",
     "spec",
@@ -234,5 +235,9 @@ def policy_graph(spaces: Spaces, config: QConfig, algorithm: str) -> PolicyGraph
 
 def init_state(spaces: Spaces, config: DQNConfig, seed: int) -> Arrays:
     """The first state: a random network that depends on ``seed``, an equal target, everything else 0."""
-    found = spec(spaces, config)
-    return initial_arrays(found, {"actor": [found.policy.actor]}, seed)
+    return initial_q_arrays(spec(spaces, config), seed)
+
+
+def initial_q_arrays(of: AlgorithmSpec, seed: int) -> Arrays:
+    """The first state of any spec with one network, as ``init_state`` describes it."""
+    return initial_arrays(of, {"actor": [of.policy.actor]}, seed)

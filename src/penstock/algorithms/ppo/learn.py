@@ -13,7 +13,7 @@ Functions here know no process, environment, loop or device.
 
 from collections.abc import Callable
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -53,42 +53,40 @@ __all__ = [
 
 Loss: TypeAlias = tuple[Tensor, dict[str, Tensor]]
 """A loss, a scalar, and what it is made of: name -> scalar."""
+Settings = TypeVar("Settings", bound=ActorCriticConfig)
 
 
 def build(spaces: Spaces, config: PPOConfig) -> Algorithm:
     """PPO on ``spaces`` as pure functions."""
-    policy = Policy(policy_graph(spaces, config), config.precision)
-    return actor_critic(
-        spaces,
-        policy,
-        config,
-        init=partial(init_state, spaces, config),
-        loss=partial(loss, policy, config),
-        update=partial(update, policy.graph, config),
-        normalize_advantage=config.normalize_advantage,
-    )
+    return actor_critic(spaces, config, init_state, loss, normalize_advantage=config.normalize_advantage)
 
 
 def actor_critic(
     spaces: Spaces,
-    policy: Policy,
-    config: ActorCriticConfig,
+    config: Settings,
+    init_state: Callable[[Spaces, Settings, int], Arrays],
+    loss: Callable[[Policy, Settings, Tensors, Tensors], Loss],
     *,
-    init: Callable[[int], Arrays],
-    loss: Callable[[Tensors, Tensors], Loss],
-    update: Callable[[Tensors, Tensors], Tensors],
     normalize_advantage: bool,
 ) -> Algorithm:
-    """The functions of an on-policy actor-critic with this loss ``(state, minibatch)`` and this optimizer."""
+    """The functions of an on-policy actor-critic with this first state and this loss."""
+    policy = Policy(policy_graph(spaces, config), config.precision)
     # A unit of a minibatch is a row, or with memory a lane of ``num_steps`` steps.
     steps = (config.num_steps,) if policy.graph.carry else ()
     noise = tuple((part.name, NoiseSpec("uniform", (*steps, *part.shape))) for part in policy.graph.dropout)
     return Algorithm(
-        init_state=init,
+        init_state=partial(init_state, spaces, config),
         act=partial(act, policy, spaces),
         targets=partial(targets, config),
         statistics=partial(statistics, policy.graph),
-        phases=(Phase("actor_critic", partial(gradients, policy.graph, config, loss), update, noise=noise),),
+        phases=(
+            Phase(
+                "actor_critic",
+                partial(gradients, policy.graph, config, partial(loss, policy, config)),
+                partial(update, policy.graph, config),
+                noise=noise,
+            ),
+        ),
         whole=partial(whole, normalize_advantage),
     )
 

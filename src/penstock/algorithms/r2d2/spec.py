@@ -4,13 +4,12 @@ import math
 from dataclasses import dataclass, replace
 
 from penstock.algorithm import AlgorithmSpec, Priorities, TableSpec
-from penstock.algorithms.dqn.spec import ValueConfig
+from penstock.algorithms.dqn.spec import ValueConfig, initial_q_arrays
 from penstock.algorithms.off_policy.exploration import LadderConfig
 from penstock.algorithms.off_policy.spec import (
     MOST_UPDATES,
     SequenceConfig,
     body_of,
-    initial_arrays,
     off_policy_spec,
     over_sequences,
     with_statistics,
@@ -145,5 +144,4 @@ def policy_graph(spaces: Spaces, config: R2D2Config) -> PolicyGraph:
 
 def init_state(spaces: Spaces, config: R2D2Config, seed: int) -> Arrays:
     """The first state: a random network that depends on ``seed``, an equal target, everything else 0."""
-    found = spec(spaces, config)
-    return initial_arrays(found, {"actor": [found.policy.actor]}, seed)
+    return initial_q_arrays(spec(spaces, config), seed)

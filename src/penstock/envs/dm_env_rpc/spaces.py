@@ -1,11 +1,10 @@
 """Specs of dm_env_rpc as spaces."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-__all__ = ["space_of", "whole"]
+__all__ = ["space_of"]
 
 _MOST_CHOICES = 1 << 16
 """Whole numbers of a wider range are a Box."""
@@ -27,13 +26,6 @@ def space_of(spec: Any) -> Any:
         low, high = np.where(low <= limits.min, -np.inf, low), np.where(high >= limits.max, np.inf, high)
     bounds = [np.broadcast_to(np.asarray(side, spec.dtype), spec.shape) for side in (low, high)]
     return Box(bounds[0], bounds[1], dtype=spec.dtype.type)
-
-
-def whole(spaces: Mapping[str, Any]) -> Any:
-    """One space by itself, several as a Dict."""
-    from gymnasium.spaces import Dict  # noqa: PLC0415
-
-    return next(iter(spaces.values())) if len(spaces) == 1 else Dict(dict(spaces))
 
 
 def _choices(spec: Any) -> tuple[int, int] | None:

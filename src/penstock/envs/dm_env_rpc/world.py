@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from penstock.envs.dm_env_rpc.answers import MOST_MESSAGE, Answers
-from penstock.envs.dm_env_rpc.spaces import space_of, whole
+from penstock.envs.dm_env_rpc.spaces import space_of
+from penstock.envs.engines import whole
 from penstock.errors import EnvError, SpaceError
 from penstock.types import EnvFactory
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.envs.engines import whole
 from penstock.envs.mlagents.game import Action
 from penstock.envs.mlagents.lanes import GameLanes, Kind
 from penstock.envs.mlagents.observations import read_observation
@@ -33,8 +34,8 @@ class Agents:
                 self._games.append(next(games))
             self._kind = _common([game.kind for game in self._games])
             self.single_action_space = _action_space(self._kind)
-            self._spaces = {name: _space(shape) for name, shape in self._kind.seen}
-            self.single_observation_space = _whole(self._spaces)
+            self._spaces = _observed_spaces(self._kind)
+            self.single_observation_space = whole(self._spaces)
             self._begun: list[Any] | None = self._asked()
             self._masked = masks or any(info.action_mask for info in self._begun)
         except BaseException:
@@ -121,7 +122,7 @@ def _common(kinds: Sequence[Kind]) -> Kind:
 
 
 def _action_space(kind: Kind) -> Any:
-    from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete  # noqa: PLC0415 - takes 70 ms
+    from gymnasium.spaces import Box, Discrete, MultiDiscrete  # noqa: PLC0415 - takes 70 ms
 
     parts: dict[str, Any] = {}
     if kind.continuous:
@@ -132,19 +133,16 @@ def _action_space(kind: Kind) -> Any:
         )
     if not parts:
         raise SpaceError("the game's agents take no actions")
-    return next(iter(parts.values())) if len(parts) == 1 else Dict(parts)
+    return whole(parts)
+
+
+def _observed_spaces(kind: Kind) -> dict[str, Any]:
+    if not kind.seen:
+        raise SpaceError("the game's agents see nothing")
+    return {name: _space(shape) for name, shape in kind.seen}
 
 
 def _space(shape: tuple[int, ...]) -> Any:
     from gymnasium.spaces import Box  # noqa: PLC0415
 
     return Box(0, 255, shape, np.uint8) if len(shape) == 3 else Box(-np.inf, np.inf, shape, np.float32)
-
-
-def _whole(spaces: Mapping[str, Any]) -> Any:
-    """One space by itself, several as a Dict."""
-    from gymnasium.spaces import Dict  # noqa: PLC0415
-
-    if not spaces:
-        raise SpaceError("the game's agents see nothing")
-    return next(iter(spaces.values())) if len(spaces) == 1 else Dict(dict(spaces))

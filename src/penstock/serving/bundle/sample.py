@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.inference.onnx import leaf_name, next_name
-from penstock.kernels.actions import environment_array, to_environment
-from penstock.types import Array, Arrays, Composite, Discrete, Leaf, Spaces
+from penstock.kernels.actions import environment_array, leaf_arrays, to_environment
+from penstock.types import Array, Arrays, Composite, Spaces
 
 __all__ = ["Sample", "pack_sample", "sample_of", "unpack_sample"]
 
@@ -46,18 +46,9 @@ def sample_of(recorded: tuple[Mapping[str, Array], Mapping[str, Array]], spaces:
     decoded = to_environment(action, spaces.action, environment_array(spaces.action, len(action)))
     actions: Arrays = {"action": decoded}
     if isinstance(spaces.action, Composite):
-        actions = {
-            leaf_name(path): _shaped(leaf, decoded[:, columns])
-            for (path, leaf), (_, columns) in zip(spaces.action.leaves, spaces.action.columns(), strict=True)
-        }
+        arrays = leaf_arrays(decoded, spaces.action)
+        actions = {leaf_name(path): array for (path, _), array in zip(spaces.action.leaves, arrays, strict=True)}
     return Sample(inputs, actions | {next_name(name): values for name, values in outputs.items()})
-
-
-def _shaped(leaf: Leaf, values: Array) -> Array:
-    """One leaf ``[n, ...]`` of a Composite, in its own shape and dtype."""
-    if isinstance(leaf, Discrete):
-        return values[:, 0].astype(np.int64)
-    return values.astype(leaf.dtype).reshape(len(values), *leaf.shape)
 
 
 def pack_sample(sample: Sample) -> bytes:

@@ -109,9 +109,9 @@ def wire(plan: Plan, pattern: Pattern) -> Program:
     # A vector environment cannot step a lane by itself, so nothing can be laid on a lane of it.
     snapshot_bytes = SNAPSHOT_BYTES if plan.kind == "scalar" else 0
     restores = past_specs(run.num_envs, action, ACTION_LOG_CAPACITY, snapshot_bytes)
-    told_of = tuple(ArraySpec(name, (), "bool") for name in ("evaluation_asked", "passing"))
+    checkpoint_flags = tuple(ArraySpec(name, (), "bool") for name in ("evaluation_asked", "passing"))
     # A report holds the return of each of its episodes.
-    told = max(RETURN_WINDOW, run.eval_episodes if evaluators else 0)
+    reported_returns = max(RETURN_WINDOW, run.eval_episodes if evaluators else 0)
     request = (
         *spec.published(),
         ArraySpec("update", (), "int64"),
@@ -141,9 +141,9 @@ def wire(plan: Plan, pattern: Pattern) -> Program:
         # Actions for observations, written into the rows.
         Ask("act", envs, "policy", _remote(plan, policies, lanes, stacks) if policies else _local(plan, stacks)),
         # Committed records, to disk.
-        Stream("checkpoints", ("learner",), ("checkpointer",), (*record, *restores, *told_of), 2, "wait"),
+        Stream("checkpoints", ("learner",), ("checkpointer",), (*record, *restores, *checkpoint_flags), 2, "wait"),
         # Numbers, to the metrics.
-        Stream("reports", ("learner", *evaluators), ("monitor",), report_specs(told), 16, "drop"),
+        Stream("reports", ("learner", *evaluators), ("monitor",), report_specs(reported_returns), 16, "drop"),
     ]
     if evaluators:
         edges += [

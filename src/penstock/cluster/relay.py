@@ -76,6 +76,7 @@ class Relay:
         """Groups of learners to which rollouts are under way."""
         self._lost: set[Machine] = set()
         self._thread: threading.Thread | None = None
+        self._closing = False
 
     def begin(self, life: int, former: tuple[int, ...]) -> None:
         """Start the thread."""
@@ -149,8 +150,6 @@ class Relay:
             self._closing = True
             self._wiring.bells.ring(self._bell)
             self._thread.join()
-
-    _closing = False
 
     def _run(self, ports: NodePorts) -> None:
         bells = self._wiring.bells

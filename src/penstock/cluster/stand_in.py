@@ -128,13 +128,13 @@ class EnvStandIn(StandIn):
             self._log.append_lane(lane, action, {})
         self._log.rewind(lane, start.position)
 
-    def deliver(self, rollout: FilledSlot) -> bool:
+    def deliver(self, filled: FilledSlot) -> bool:
         """Hand a rollout to the learner. False while the stream has no free slot."""
-        index = self._stream.claim(rollout.sequence)
+        index = self._stream.claim(filled.sequence)
         if index is None:
             return False
         slot, steps = self._stream.slot(index), self._settings.num_steps
-        unpack(rollout.parcel, slot)
+        unpack(filled.parcel, slot)
         ends = [Position(*map(int, row)) for row in slot["lane_position"]]
         for lane, end in enumerate(ends):
             # Each vector step adds one action to each lane. So the rollout's actions are the last ones of the lane.
@@ -144,10 +144,10 @@ class EnvStandIn(StandIn):
         for t in range(steps):
             self._bound[index].append(t)
         for lane, end in enumerate(ends):
-            if lane in rollout.pasts:
-                self._enter(lane, rollout.pasts[lane], end)
-            elif lane in rollout.bases:
-                self._log.add_snapshot(lane, rollout.bases[lane])
+            if lane in filled.pasts:
+                self._enter(lane, filled.pasts[lane], end)
+            elif lane in filled.bases:
+                self._log.add_snapshot(lane, filled.bases[lane])
             self._log.rewind(lane, end)
         self._ports.note("collected", int((slot["lane_collected"] - slot["lane_spoilt"]).sum()))
         self._stream.push(index)

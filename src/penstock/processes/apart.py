@@ -34,7 +34,7 @@ class Errand(NamedTuple):
     error: type[UsageError]
     """Raised if its process ends by a signal or without a traceback, or takes too long."""
     imports: tuple[str, ...] = ()
-    """Modules of its process that take long to import, as for `Processes.run`."""
+    """Modules of its process that take long to import, as for `Processes.start_function`."""
 
     def ended(self, how: str) -> UsageError:
         """The error for a process that has ended itself."""
@@ -58,7 +58,7 @@ def call_apart(processes: Processes, errand: Errand, limit_s: float, *given: obj
     """
     told = in_a_file(pickle.dumps(sys.path) + pickle.dumps((errand.function, given, named)))
     try:
-        processes.run(errand.name, ERRAND, (), (told,), threads=1, imports=errand.imports)
+        processes.start_function(errand.name, ERRAND, (), (told,), threads=1, imports=errand.imports)
         _await_end(processes, errand, limit_s)
         with os.fdopen(os.dup(told), "rb") as file:
             file.seek(0)

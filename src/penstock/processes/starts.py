@@ -47,20 +47,20 @@ class Processes(Warded):
         Args:
             segment: the run's shared memory.
             spec: what the process has to do.
-            threads: as in ``run``.
-            imports: as in ``run``.
+            threads: as in ``start_function``.
+            imports: as in ``start_function``.
 
         Raises:
-            ResourceError: as ``run``.
+            ResourceError: as ``start_function``.
         """
         told = in_a_file(pickle.dumps(sys.path) + pickle.dumps(spec))
         try:
             group = spec.placement.group
-            self.run(group, WORKER, [segment.nbytes], (segment.fd, told), threads=threads, imports=imports)
+            self.start_function(group, WORKER, [segment.nbytes], (segment.fd, told), threads=threads, imports=imports)
         finally:
             os.close(told)
 
-    def run(
+    def start_function(
         self,
         name: str,
         entry: str,
@@ -74,7 +74,7 @@ class Processes(Warded):
 
         Args:
             name: of the process.
-            entry: its "module:function"; see ``begin``.
+            entry: its "module:function"; see ``ask_for``.
             numbers: the function's first arguments.
             descriptors: that it inherits; their numbers are the next arguments. The caller may close them.
             threads: most threads of numerical libraries.
@@ -85,7 +85,7 @@ class Processes(Warded):
         """
         variables = {**environment(threads), GROUP: name.encode()}
         key = self._have_template(imports)
-        self.begin(name, entry, numbers, variables, descriptors, template=key)
+        self.ask_for(name, entry, numbers, variables, descriptors, template=key)
 
     def _have_template(self, imports: Sequence[str]) -> str:
         """The key of the template that has imported these modules. Starts that template at the first call."""

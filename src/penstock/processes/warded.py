@@ -74,7 +74,7 @@ class Warded:
         self._other.close()
         self._lifeline.close()
 
-    def begin(
+    def ask_for(
         self,
         name: str,
         entry: str,
@@ -84,7 +84,7 @@ class Warded:
         *,
         template: str,
     ) -> None:
-        """Start a process, and do not wait until it runs.
+        """Ask the warden for a process, and do not wait until it runs.
 
         Args:
             name: of the process.

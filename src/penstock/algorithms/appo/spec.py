@@ -3,9 +3,9 @@
 from dataclasses import dataclass, replace
 
 from penstock.algorithm import AlgorithmSpec
+from penstock.algorithms.correction.spec import VTraceConfig, check_weights
 from penstock.algorithms.ppo import spec as ppo
 from penstock.algorithms.ppo.spec import PPOConfig, initial_arrays
-from penstock.algorithms.correction.spec import VTraceConfig, check_weights
 from penstock.types import Arrays, ArraySpec, Spaces
 
 __all__ = ["MASKS", "APPOConfig", "init_state", "spec"]

@@ -4,13 +4,13 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from penstock.algorithm import AlgorithmSpec, Schedule
+from penstock.algorithms.correction.spec import VTraceConfig, check_weights
 from penstock.algorithms.ppo.spec import (
     ActorCriticConfig,
     actor_critic_spec,
     initial_arrays,
     policy_graph,
 )
-from penstock.algorithms.correction.spec import VTraceConfig, check_weights
 from penstock.config.fields import BY_LANES, tunable
 from penstock.types import Arrays, ArraySpec, Spaces
 

@@ -51,8 +51,8 @@ def from_value(field: Field, value: object, label: str) -> Value:
         return None
     if field.base == "wrapping" and isinstance(value, str | Mapping):
         # One that begins with a bracket is refused whole.
-        parts = isinstance(value, str) and not value.lstrip().startswith(("{", "["))
-        value = str(value).split(",") if parts else [value]
+        whole = not isinstance(value, str) or value.lstrip().startswith(("{", "["))
+        value = [value] if whole else str(value).split(",")
     if getattr(value, "shape", None):
         value = getattr(value, "tolist", lambda: value)()
     if isinstance(value, str):

@@ -141,13 +141,19 @@ def test_importance_weights_and_returns_that_cannot_be_are_refused() -> None:
         prepared(algo="r2d2", env="CartPole-v1", n_step=100)
 
 
+def test_the_first_line_says_what_is_trained_and_where() -> None:
+    found = prepared(num_envs=1, timesteps=5000, seed=7)
+    what = "ppo on tests.environments:ClockEnv: 1 lane in 1 process, 5,000 steps, seed 7; run folder run"
+    assert plan(found, Path("run"), quiet=True).told[0] == what
+
+
 def test_threads_that_a_learner_has_no_use_for_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.config.resolve.available_cores", lambda: 4)
     monkeypatch.setattr("penstock.planning.remarks.available_cores", lambda: 4)
     for backend, threads in (("eager", 4), ("fused", 2)):
         found = prepared(backend=backend, threads=99)
         said = f"--threads 99: each learner gets {threads}, because the {backend} update cannot use more on 4 cores"
-        assert plan(found, Path("run"), quiet=True).told == (said,)
+        assert plan(found, Path("run"), quiet=True).told[1:] == (said,)
     assert prepared(threads=2).told == prepared().told == ()
 
 

@@ -40,6 +40,13 @@ def lines_of(updates, interval=10):
     return stream.getvalue().splitlines()
 
 
+def test_slow_updates_have_a_line_each(monkeypatch):
+    times = iter([0.0, *(6.0 * update for update in range(1, 100))])
+    monkeypatch.setattr("penstock.metrics.progress.time.monotonic", lambda: next(times))
+    # 0: made. 6, 12: update 1 and 2 are looked at, and 2 is shown at 18. 24: update 3; 30: update 4, shown at 36.
+    assert [line.partition(" |")[0] for line in lines_of(range(1, 5))] == ["update 2", "update 4"]
+
+
 def test_a_plain_line_holds_everything():
     (line,) = lines_of([10])
     for part in ("update 10", "steps 10,000/100,000 (10%)", "1,000 steps/s", "return -990.0", "length 200.0",

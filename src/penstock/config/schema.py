@@ -233,7 +233,9 @@ class RunConfig:
     keep_every: int = _setting(
         0, "also keep each checkpoint whose update is a multiple of this; 0: none for that reason", min=0
     )
-    log_interval: int = _setting(10, "updates between printed lines", min=1)
+    log_interval: int = _setting(
+        10, "updates between printed lines; after 10 s without one, the next update has one at any rate", min=1
+    )
     target_return: float | None = _setting(None, "stop once the last 100 training episodes average this return")
     eval_interval: int = _setting(
         0,

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from functools import partial
 from typing import TextIO
 
@@ -11,6 +12,8 @@ from penstock.metrics.report import STEPS_PER_SECOND, Report, Sink
 
 __all__ = ["PlainLines", "progress_sink"]
 
+_SECONDS = 10.0
+"""After so long without a line the next update has one, whatever ``log_interval`` says."""
 _WAITING_LINES = 64
 """Lines that wait for a slow reader; older ones are dropped."""
 
@@ -31,7 +34,7 @@ def progress_sink(title: str, timesteps: int, log_interval: int) -> Sink:
 
 
 class PlainLines:
-    """One line every ``log_interval`` updates, and one for the last.
+    """One line every ``log_interval`` updates or 10 s, whichever comes first, and one for the last.
 
     Args:
         timesteps: environment steps of the whole run.
@@ -45,13 +48,15 @@ class PlainLines:
         self._stream = None if stream is None else own_stream(stream)
         self._outlet = None if self._stream is None else Outlet(self._stream, _WAITING_LINES)
         self._shown = 0
+        self._shown_at = time.monotonic()
 
     def write(self, report: Report) -> None:
         """Take one report. Show a line if its update is due."""
         self._figures.add(report)
         if report.note:
             self._put(report.note)
-        if STEPS_PER_SECOND in report.values and report.update % self._interval == 0:
+        is_due = report.update % self._interval == 0 or time.monotonic() - self._shown_at > _SECONDS
+        if STEPS_PER_SECOND in report.values and is_due:
             self._show()
 
     def close(self) -> None:
@@ -62,7 +67,7 @@ class PlainLines:
             self._outlet.close()
 
     def _show(self) -> None:
-        self._shown = self._figures.update
+        self._shown, self._shown_at = self._figures.update, time.monotonic()
         self._put(self._figures.line())
 
     def _put(self, line: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from penstock.config.resolve import available_cores
-from penstock.config.schema import Config
+from penstock.config.schema import Config, RunConfig
 from penstock.envs.rewards import find_reward, no_infos
 from penstock.errors import CheckpointError, ConfigError
 from penstock.memory.action_log import Position
@@ -41,6 +41,13 @@ def check_fits(prepared: Prepared, checkpoint: Checkpoint) -> None:
                 f"checkpoint {checkpoint.path} does not fit {what}: its {spec.name} is {has}, they need "
                 f"{spec.dtype} {list(spec.shape)}; set them back to what the run began with"
             )
+
+
+def _what(run: RunConfig, env: str, folder: Path) -> str:
+    """The first line of a run's display: what is trained, and where."""
+    lanes = "1 lane" if run.num_envs == 1 else f"{run.num_envs} lanes"
+    processes = "1 process" if run.num_workers == 1 else f"{run.num_workers} processes"
+    return f"{run.algo} on {env}: {lanes} in {processes}, {run.timesteps:,} steps, seed {run.seed}; run folder {folder}"
 
 
 def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | None = None) -> Plan:
@@ -80,7 +87,7 @@ def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | N
         manifest=prepared.manifest(),
         starts=tuple(LaneStart() for _ in range(run.num_envs)),
         quiet=quiet,
-        told=prepared.told,
+        told=(_what(run, profile.name, folder), *prepared.told),
         modules=_modules(prepared),
         demonstrations=_demonstrations(prepared),
         games=game_settings(run, profile, prepared.env, folder),

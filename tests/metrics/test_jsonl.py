@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from penstock.metrics.jsonl import JsonLines, evaluations, final_evaluations, read_reports
+from penstock.metrics.jsonl import METRICS, GrowingLog, JsonLines, evaluations, final_evaluations, read_reports
 from penstock.metrics.report import Report
 
 
@@ -91,3 +91,23 @@ def test_evaluations_by_their_update(tmp_path):
         file.write(b'{"update": 5, "eval/return_mean": 9')
     assert evaluations(tmp_path) == {1: 3.0, 4: 6.0}
     assert final_evaluations(tmp_path) == {4: 7.0}
+
+
+def test_a_growing_log_gives_each_report_once_and_says_when_it_begins_anew(tmp_path):
+    path = tmp_path / METRICS
+    lines = [b'{"update": %d, "steps": %d, "time_s": 0.5}\n' % (update, 8 * update) for update in range(1, 5)]
+    path.write_bytes(b"".join(lines[:2]) + lines[2][:10])
+    log = GrowingLog(tmp_path)
+    reports, anew = log.new()
+    assert ([report.update for report in reports], anew) == ([1, 2], True)
+    path.write_bytes(b"".join(lines[:3]))
+    reports, anew = log.new()
+    assert ([report.update for report in reports], anew) == ([3], False)
+    assert log.new() == ([], False)
+    # A resume from an earlier checkpoint cuts lines off: into another file, or into a shorter one.
+    (tmp_path / "other").write_bytes(lines[0] + lines[3])
+    (tmp_path / "other").replace(path)
+    reports, anew = log.new()
+    assert ([report.update for report in reports], anew) == ([1, 4], True)
+    path.write_bytes(lines[0])
+    assert ([report.update for report in log.new()[0]], len(log.new()[0])) == ([1], 0)

@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.metrics.report import EVAL_RETURN, FINAL, Report
 
-__all__ = ["METRICS", "JsonLines", "each_report", "evaluations", "final_evaluations", "read_reports"]
+__all__ = ["METRICS", "GrowingLog", "JsonLines", "each_report", "evaluations", "final_evaluations", "read_reports"]
 
 METRICS = "metrics.jsonl"
 
@@ -65,6 +65,38 @@ def each_report(folder: Path) -> Iterator[Report]:
     """As ``read_reports``, one report at a time, because a log may be large."""
     with (folder / METRICS).open("rb") as file:
         yield from (_report(line) for raw in file if (line := _parsed(raw)) is not None)
+
+
+class GrowingLog:
+    """Reads the log of a run that goes on, each line once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._file = 0
+        """Number of the file that was read last. A resume that cuts lines off makes another one."""
+        self._read = 0
+        """Its bytes so far."""
+
+    def new(self) -> tuple[list[Report], bool]:
+        """The reports since the last call, and whether the log has begun anew, so that earlier ones count no more.
+
+        Raises:
+            OSError: there is no log.
+        """
+        with (self.folder / METRICS).open("rb") as file:
+            status = os.fstat(file.fileno())
+            anew = status.st_ino != self._file or status.st_size < self._read
+            if anew:
+                self._file, self._read = status.st_ino, 0
+            file.seek(self._read)
+            reports = []
+            for raw in file:
+                if not raw.endswith(b"\n"):
+                    break
+                self._read += len(raw)
+                if (line := _parsed(raw)) is not None:
+                    reports.append(_report(line))
+        return reports, anew
 
 
 def evaluations(folder: Path) -> dict[int, float]:

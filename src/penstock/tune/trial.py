@@ -14,7 +14,7 @@ from pathlib import Path
 from penstock.config.schema import Config
 from penstock.config.sources import shown, to_toml
 from penstock.errors import PenstockError
-from penstock.metrics.jsonl import read_reports
+from penstock.metrics.jsonl import METRICS, GrowingLog
 from penstock.metrics.report import EVAL_RETURN, FINAL, RETURN
 from penstock.saved_runs.checkpoints import list_checkpoints
 from penstock.saved_runs.run_folder import RunFolder, list_runs
@@ -45,6 +45,9 @@ class TrialRun:
         self._timesteps = 0
         self._resumed: Path | None = None
         """The copy that goes on, once the trial has taken over another one. Its files are older than its number."""
+        self._log: GrowingLog | None = None
+        self._values: dict[str, float] = {}
+        """What the lines of the log so far say."""
 
     @property
     def run_folder(self) -> Path | None:
@@ -139,11 +142,14 @@ class TrialRun:
             process.wait()
 
     def _latest(self) -> dict[str, float]:
-        values = {"update": -1.0, "steps": 0.0, "return": float("-inf")}
-        run = self.run_folder
-        if run is None or not (run / "metrics.jsonl").exists():
-            return values
-        for report in read_reports(run):
+        run, nothing = self.run_folder, {"update": -1.0, "steps": 0.0, "return": float("-inf")}
+        if run is None or not (run / METRICS).exists():
+            return nothing
+        if self._log is None or self._log.folder != run:
+            self._log = GrowingLog(run)
+        reports, anew = self._log.new()
+        values = self._values = nothing if anew else self._values
+        for report in reports:
             values["update"], values["steps"] = float(report.update), float(report.steps)
             values["return"] = report.values.get(RETURN, values["return"])
             if FINAL in report.values:

@@ -242,7 +242,10 @@ class Version:
             self.heir.take_over(asks, self)
             return
         for ask in asks:
-            ask.asker.refused(refusal)
+            try:
+                ask.asker.refused(refusal)
+            except Exception:  # as for an answer: the other askers must not suffer from it
+                log.exception("a refusal could not be written")
             if ask.session is not None:
                 self._settle(ask.session)
 

@@ -205,3 +205,8 @@ def test_what_shapes_an_environment_is_checked(argv, says):
 def test_what_is_no_name_of_a_wrapper_or_reward_is_refused(flag: str, says: str) -> None:
     with pytest.raises(ConfigError, match=f"^{re.escape(says)}"):
         config("--env", "X", flag)
+
+
+def test_a_second_reward_does_not_take_the_place_of_the_first():
+    # Two names in one text are refused where the reward is looked up.
+    assert config("--env", "X", "--reward", "a:b", "--reward", "c:d").run.reward == "a:b,c:d"

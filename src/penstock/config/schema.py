@@ -61,6 +61,7 @@ class RunConfig:
         "(docs/environments.md); reported returns stay the environment's",
         pattern=r"(?s).*\S.*",
         form="module:name of a function or a class",
+        adds=True,  # so that a second one is refused, and does not take the place of the first
         fixed="its values were learned from these rewards",
     )
     algo: str = _setting(

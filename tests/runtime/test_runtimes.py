@@ -156,7 +156,7 @@ def test_an_error_is_told_at_once_though_an_environments_child_lives_on(monkeypa
             lived.extend(child.status() != psutil.STATUS_ZOMBIE for child in children)
             raise
 
-    monkeypatch.setattr(local, "supervised", watched)
+    monkeypatch.setattr("penstock.processes.supervised.supervised", watched)
     try:
         with pytest.raises(NodeError, match="the source is broken"):
             launched(local.launch, counting(5, "fork and raise", wanted=50))

@@ -109,4 +109,5 @@ def _holds_modules(path: Path) -> bool:
 def _installed(path: Path) -> bool:
     """Whether a path belongs to this machine's Python."""
     own = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    return any(path.is_relative_to(folder) for folder in (*own, site.getusersitepackages()))
+    # A virtual environment may be reached by a link.
+    return any(path.is_relative_to(Path(folder).resolve()) for folder in (*own, site.getusersitepackages()))

@@ -63,7 +63,8 @@ def test_a_run_says_how_much_memory_its_table_takes(tmp_path: Path, capsys, monk
         "inline",
     ]
     assert main(["train", *settings, *rest, "--eval_episodes", "0", "--log_dir", str(tmp_path)]) == 0
-    assert re.match(r"the replay table takes \d+\.\d KiB of memory; a smaller --capacity", capsys.readouterr().out)
+    said = capsys.readouterr().out.splitlines()[1]
+    assert re.match(r"the replay table takes \d+\.\d KiB of memory; a smaller --capacity", said)
 
 
 def test_a_resume_of_a_finished_run_says_what_to_type_and_trains_nothing(tmp_path: Path) -> None:

@@ -145,6 +145,11 @@ def test_the_first_line_says_what_is_trained_and_where() -> None:
     found = prepared(num_envs=1, timesteps=5000, seed=7)
     what = "ppo on tests.environments:ClockEnv: 1 lane in 1 process, 5,000 steps, seed 7; run folder run"
     assert plan(found, Path("run"), quiet=True).told[0] == what
+    # One process has all nodes there.
+    inline = prepared(num_envs=4, num_workers=2, timesteps=5000, runtime="inline")
+    assert (
+        plan(inline, Path("run"), quiet=True).told[0].startswith("ppo on tests.environments:ClockEnv: 4 lanes, 5,000")
+    )
 
 
 def test_threads_that_a_learner_has_no_use_for_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

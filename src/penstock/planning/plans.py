@@ -8,6 +8,7 @@ import numpy as np
 from penstock.config.resolve import available_cores
 from penstock.config.schema import Config, RunConfig
 from penstock.envs.rewards import find_reward, no_infos
+from penstock.envs.sources import EnvProfile
 from penstock.errors import CheckpointError, ConfigError
 from penstock.memory.action_log import Position
 from penstock.nodes.contract import LaneStart
@@ -15,7 +16,7 @@ from penstock.planning.games import game_settings
 from penstock.planning.own_modules import modules_named
 from penstock.planning.prepared import Prepared
 from penstock.program.plan import LearningPlan, Plan
-from penstock.registry import UPDATES
+from penstock.registry import RUNTIMES, UPDATES
 from penstock.saved_runs.checkpoints import Checkpoint
 from penstock.saved_runs.demonstrations import Demonstrations, find_demonstrations
 from penstock.saved_runs.pasts import read_pasts
@@ -43,11 +44,14 @@ def check_fits(prepared: Prepared, checkpoint: Checkpoint) -> None:
             )
 
 
-def _what(run: RunConfig, env: str, folder: Path) -> str:
+def _what(run: RunConfig, profile: EnvProfile, folder: Path) -> str:
     """The first line of a run's display: what is trained, and where."""
     lanes = "1 lane" if run.num_envs == 1 else f"{run.num_envs} lanes"
-    processes = "1 process" if run.num_workers == 1 else f"{run.num_workers} processes"
-    return f"{run.algo} on {env}: {lanes} in {processes}, {run.timesteps:,} steps, seed {run.seed}; run folder {folder}"
+    if RUNTIMES[run.runtime].processes and profile.kind != "game":
+        # Else one process has them all, whatever the number of environment nodes is.
+        lanes += " in 1 process" if run.num_workers == 1 else f" in {run.num_workers} processes"
+    steps = f"{run.timesteps:,} steps, seed {run.seed}"
+    return f"{run.algo} on {profile.name}: {lanes}, {steps}; run folder {folder}"
 
 
 def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | None = None) -> Plan:
@@ -87,7 +91,7 @@ def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | N
         manifest=prepared.manifest(),
         starts=tuple(LaneStart() for _ in range(run.num_envs)),
         quiet=quiet,
-        told=(_what(run, profile.name, folder), *prepared.told),
+        told=(_what(run, profile, folder), *prepared.told),
         modules=_modules(prepared),
         demonstrations=_demonstrations(prepared),
         games=game_settings(run, profile, prepared.env, folder),

@@ -1,16 +1,27 @@
 """A policy as one value of plain data: encoding of observations, networks, head, normalisation."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from penstock.policies.encoding import Encoding, width_of
 from penstock.policies.heads import Categorical, Composed, EpsilonGreedy, Gaussian, Head
+from penstock.policies.layers import Linear
 from penstock.policies.network import Network
 from penstock.types import ArraySpec, NoiseSpec
 
-__all__ = ["PolicyGraph"]
+__all__ = ["PolicyGraph", "ValueHead"]
 
 _Choosing = Categorical | Composed | EpsilonGreedy
 """Heads that may have choices, and so a mask."""
+
+
+class ValueHead(NamedTuple):
+    """The last layer of a policy's value: ``v = x . vector[weight] + vector[bias]``."""
+
+    network: str
+    weight: slice
+    """Of the network's flat vector."""
+    bias: int
 
 
 @dataclass(frozen=True)
@@ -90,6 +101,28 @@ class PolicyGraph:
     def features(self) -> int:
         """Width of the concatenated vector fields."""
         return width_of(self.encoding)
+
+    def value_head(self) -> ValueHead | None:
+        """Where the last layer of the value is; ``None`` in a module of the user's own, whose layers are not known.
+
+        Raises:
+            ValueError: the policy gives no value.
+        """
+        if not self.gives_value:
+            raise ValueError("this policy gives no value")
+        network = self.critic or self.actor
+        last = len(network.layers) - 1
+        layer = network.layers[last]
+        if not isinstance(layer, Linear):
+            return None
+        offset = {part.name: part.offset for part in network.slices()}
+        column = layer.outputs - 1
+        weight = offset[f"{last}.weight"] + column
+        return ValueHead(
+            network.name,
+            slice(weight, weight + layer.inputs * layer.outputs, layer.outputs),
+            offset[f"{last}.bias"] + column,
+        )
 
     def published(self) -> tuple[ArraySpec, ...]:
         """Specs of the published record: parameters, then statistics."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from penstock.algorithms.ppo.spec import ActorCriticConfig
 from penstock.ops.returns import advantages
-from penstock.ops.statistics import Moments, merge_lanes, obs_statistics
+from penstock.ops.statistics import obs_statistics, value_statistics
 from penstock.policies import PolicyGraph
 from penstock.types import Array, Arrays
 
@@ -28,9 +28,4 @@ def targets(config: ActorCriticConfig, state: Mapping[str, Array], rollout: Mapp
 
 def statistics(graph: PolicyGraph, state: Mapping[str, Array], rollout: Mapping[str, Array]) -> Arrays:
     """Running moments of observations and value targets, with this slot's valid rows merged lane by lane."""
-    changed = obs_statistics(graph, state, rollout)
-    if graph.normalize_value:
-        moments = Moments(state["value_mean"], state["value_var"], state["value_count"])
-        moments = merge_lanes(moments, rollout["target"], rollout["valid"][:-1])
-        changed |= {"value_mean": moments.mean, "value_var": moments.variance, "value_count": moments.count}
-    return changed
+    return obs_statistics(graph, state, rollout) | value_statistics(graph, state, rollout)

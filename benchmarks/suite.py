@@ -60,6 +60,7 @@ SUITE = (
     Entry("off_policy", "off_policy", "--rounds 1 --updates 200"),
     Entry("recurrent", "recurrent", "--rounds 1 --updates 4 --peer_updates 1"),
     Entry("atari", "atari", None),
+    Entry("impala", "impala", None),
     Entry("serve", "serve", "--seconds 2"),
     Entry("serve_batching", "serve_batching", "--rounds 1 --seconds 0.3 --clients 1 16 64"),
     Entry("serve_peers", "serve_peers", None),

@@ -172,12 +172,22 @@ def test_fewer_timesteps_than_a_batch_are_told() -> None:
     assert prepared(algo="a3c", env="CartPole-v1", timesteps=10, num_workers=2).told == ()
 
 
+DQN = {"algo": "dqn", "env": "CartPole-v1"}
+ATOMS = {"atoms": 51, "value_min": 0.0, "value_max": 200.0}
+SAC = {"algo": "sac", "env": "Pendulum-v1", "temperature": 0.1}
+
+
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
         ({"max_policy_lag": 4}, "--max_policy_lag 4 changes nothing: in lock step no experience is old"),
         ({"env": "CartPole-v1", "log_std_init": -1.0}, "--log_std_init -1 changes nothing: the actions are choices"),
         ({"mini_batch_size": 20_000}, "--mini_batch_size 20,000 is more than a batch, which has 16,384 rows: an epoch"),
+        ({**DQN, "priority_alpha": 0.9}, "--priority_alpha changes nothing without --prioritised true"),
+        ({**DQN, "priority_beta": 0.9}, "--priority_beta changes nothing without --prioritised true"),
+        ({**DQN, **ATOMS, "error_clip": 2.0}, "--error_clip 2 changes nothing: with atoms the loss is a cross-entropy"),
+        ({**SAC, "temperature_lr": 1e-2}, "--temperature_lr changes nothing: --temperature 0.1 is not learned"),
+        ({**SAC, "target_entropy": -2.0}, "--target_entropy changes nothing: --temperature 0.1 is not learned"),
     ],
 )
 def test_settings_that_change_nothing_are_told(settings: dict[str, object], text: str) -> None:
@@ -185,7 +195,15 @@ def test_settings_that_change_nothing_are_told(settings: dict[str, object], text
     assert said.startswith(text)
 
 
+def test_the_default_range_of_returns_is_told() -> None:
+    (said,) = prepared(**DQN, atoms=51).told
+    assert said.startswith("--atoms 51: returns below 0 and above 100 look alike, so nothing is learned where all are")
+    assert prepared(**DQN, **ATOMS).told == ()
+
+
 def test_settings_that_change_something_are_not_told() -> None:
+    assert prepared(**DQN, prioritised=True, priority_alpha=0.9, error_clip=2.0).told == ()
+    assert prepared(algo="sac", env="Pendulum-v1", temperature_lr=1e-2, target_entropy=-2.0).told == ()
     assert prepared(max_policy_lag=4, sync_mode="non_blocking").told == ()
     assert prepared(env="Pendulum-v1", log_std_init=-1.0, mini_batch_size=16_384).told == ()
     assert prepared(num_envs=1, num_steps=8, timesteps=8, mini_batch_size=64).told == ()

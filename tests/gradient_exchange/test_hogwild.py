@@ -184,3 +184,15 @@ def test_a_mean_is_over_the_own_rows(run) -> None:
     team, _ = run.learner(0)
     values = {"mean": vector(3.0)}
     assert team.mean(values, 8.0) is values
+
+
+def test_what_learners_add_while_the_owner_merges_statistics_stays(run, monkeypatch) -> None:
+    """The owner changes a last layer from (1, 2) to (0.5, 2). Meanwhile a learner has made the vector (4, 2)."""
+
+    def finish(self, slots) -> None:
+        run.vector["actor"][...] += vector(3.0, 0.0)
+        self.values["actor"] = vector(0.5, 2.0)
+
+    monkeypatch.setattr(Held, "finish", finish)
+    run.owner.finish([0])
+    assert run.vector["actor"].tolist() == [3.5, 2.0]

@@ -68,6 +68,27 @@ def test_each_minibatch_holds_its_share_and_no_rank_of_the_others_is_ever_change
         assert (out["index"][6:] == 0).all()
 
 
+def test_demonstrations_weigh_what_the_own_rows_weigh_on_average():
+    class Ranked:
+        """Rows with the importance of rows that were sampled by priority."""
+
+        def sample(self, key, out, before=None, beta=0.0):
+            out["importance"][:] = np.resize([1.0, 0.25, 0.1], len(out["importance"]))
+
+    class Uniform:
+        def sample(self, key, out, before=None, beta=0.0):
+            out["importance"][:] = 1.0
+
+    mixed = WithDemonstrations(Ranked(), Uniform(), 0.25)
+    out = {**batch(), "importance": np.zeros(SIZE, np.float32)}
+    mixed.sample((1, 0), out)
+    np.testing.assert_allclose(out["importance"][:6], [1.0, 0.25, 0.1] * 2)
+    np.testing.assert_allclose(out["importance"][6:], 0.45, rtol=1e-6)
+    every = WithDemonstrations(Ranked(), Uniform(), 1.0)
+    every.sample((1, 0), out)
+    assert out["importance"].tolist() == [1.0] * SIZE
+
+
 @pytest.fixture(scope="module")
 def first(tmp_path_factory):
     """A run whose table another run can learn from."""

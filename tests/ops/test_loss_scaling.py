@@ -1,5 +1,6 @@
 """The scale of a loss in float16: by hand, beside torch's own, and in PPO's step."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -110,3 +111,10 @@ def test_float16_is_refused_where_nothing_learns_in_it_and_what_has_learned_acts
     able_to_act = prepared(env="tests.environments:EyeEnv", precision="float16")
     with pytest.raises(ConfigError, match="--precision float16 is for GPUs: give --device cuda, or --precision bf"):
         plan(able_to_act, tmp_path, quiet=True)
+
+
+def test_float16_is_refused_with_hogwild_whose_learners_would_add_up_their_scales(tmp_path: Path) -> None:
+    sharing = prepared(env="tests.environments:EyeEnv", precision="float16", learners=2, exchange="hogwild")
+    on_gpu = replace(sharing, config=replace(sharing.config, run=replace(sharing.config.run, device="cuda")))
+    with pytest.raises(ConfigError, match="--exchange hogwild adds up what learners change"):
+        plan(on_gpu, tmp_path, quiet=True)

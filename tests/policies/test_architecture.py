@@ -187,10 +187,24 @@ def test_dropout_is_for_what_learns_on_policy():
     body = Body("auto", (8, 4), "tanh", dropout=0.1)
     found = actor_critic(Spaces((("obs", VECTOR),), BOUNDED), body, 0.0, normalize_obs=False, normalize_value=False)
     named = [(spec.name, spec.shape) for spec in found.dropout]
-    shapes = [("0", (8,)), ("1", (4,))]
-    assert named == [(f"dropout.{name}.{number}", shape) for name in ("actor", "critic") for number, shape in shapes]
+    # Only the critic's: an actor that drops is another policy than the one that acted.
+    assert named == [("dropout.critic.0", (8,)), ("dropout.critic.1", (4,))]
+    memory = actor_critic(
+        Spaces((("obs", VECTOR),), BOUNDED),
+        Body("lstm", (8,), "tanh", 16, dropout=0.1),
+        0.0,
+        normalize_obs=False,
+        normalize_value=False,
+    )
+    assert [spec.name for spec in memory.dropout] == ["dropout.critic.0"]
     with pytest.raises(ConfigError, match="dropout is for ppo, a2c, a3c, impala or appo; sac learns without it"):
         squashed_actor(Spaces((("obs", VECTOR),), BOUNDED), body, "sac")
+
+
+def test_dropout_in_layers_that_actor_and_critic_share_is_refused():
+    body = Body("lstm", (8,), "tanh", 16, share_memory=True, dropout=0.1)
+    with pytest.raises(ConfigError, match="--dropout is for a critic of its own, and here actor and critic share"):
+        actor_critic(Spaces((("obs", VECTOR),), BOUNDED), body, 0.0, normalize_obs=False, normalize_value=False)
 
 
 def test_layer_norm_stands_before_each_activation():
@@ -279,6 +293,7 @@ DECIDING = '{"trunk": {"hidden_sizes": [8]}, "memory": {"kind": "gru", "size": 4
         (PPOConfig(model='{"trunk": {}}', memory_size=32), "--memory_size has no effect: the policy has no memory"),
         (PPOConfig(model=OWN, share_memory=True), f"--share_memory has no effect: --model {OWN}"),
         (PPOConfig(model=OWN, layer_norm=True), "--layer_norm has no effect"),
+        (PPOConfig(hidden_sizes=(), dropout=0.1), "--dropout has no effect: the networks have no hidden layers of a"),
     ],
 )
 def test_a_setting_that_nothing_reads_is_refused(config, text):
@@ -291,7 +306,7 @@ def test_a_setting_that_nothing_reads_is_refused(config, text):
 def test_a_setting_that_something_reads_is_not_refused():
     spaces = Spaces((("obs", Box((3,), "float32", (-1.0,), (1.0,))),), Discrete(2))
     assert policy_graph(spaces, PPOConfig(model="gru", memory_size=5, share_memory=True)).carry
-    settings = {"memory_size": 5, "share_memory": True, "hidden_sizes": (7,), "layer_norm": True, "dropout": 0.1}
+    settings = {"memory_size": 5, "share_memory": True, "hidden_sizes": (7,), "layer_norm": True}
     graph = policy_graph(spaces, PPOConfig(model='{"memory": {"kind": "gru"}}', **settings))
     assert (graph.critic, [part.shape for part in graph.carry]) == (None, [(5,)])
     assert policy_graph(spaces, PPOConfig(model=DECIDING, layer_norm=True, activation="relu")).carry

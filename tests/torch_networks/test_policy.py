@@ -92,6 +92,19 @@ def test_normalised_observations_and_values():
     torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_observations_far_from_0_are_normalised_before_they_are_rounded(precision):
+    """1000 plus or minus 1: rounded first, bfloat16 would leave three numbers of them."""
+    graph = policy(Discrete(3), normalised=True)[0].graph
+    module = Policy(graph, precision)
+    obs = 1000.0 + torch.linspace(-1.0, 1.0, 27).reshape(9, 3)
+    statistics = {"obs_mean": torch.full((3,), 1000.0).double(), "obs_var": torch.full((3,), 0.25).double()}
+    published = {"actor": torch.zeros(1), **statistics}
+    (found,) = module.features(published, {"obs": obs}).values()
+    assert found.dtype == getattr(torch, precision)
+    torch.testing.assert_close(found.float(), 2.0 * (obs - 1000.0), rtol=0.0, atol=0.01)
+
+
 def test_targets_and_values_change_units_both_ways():
     statistics = {"value_mean": torch.tensor(-100.0).double(), "value_var": torch.tensor(400.0).double()}
     target = normalised_target(torch.tensor([-140.0, -100.0]), statistics)

@@ -117,6 +117,32 @@ def test_who_finds_steps_nothing_and_who_applies_does_what_one_learner_does(roll
         np.testing.assert_allclose(found[name], values, rtol=1e-4, atol=1e-6, err_msg=name)
 
 
+@BOTH
+def test_statistics_that_change_within_a_batch_count_from_the_next_minibatch_on(rollout, backend: str) -> None:
+    """As where another learner ends its batch: gradients are those of a learner that knew them from the beginning."""
+    changed = first_state()
+    changed |= {"value_mean": np.array(3.0), "value_var": np.array(9.0)}
+    changed |= {"obs_mean": changed["obs_mean"] + 0.5, "obs_var": changed["obs_var"] * 4.0}
+    indices, weights = flat_rows(rollout, np.random.default_rng(1), CONFIG.mini_batch_size)
+    found = {}
+    for when in ("before", "within"):
+        handed_on = []
+        finder = load(UPDATES[backend].stream_finder)(
+            settings(24, backend),
+            rollout,
+            lambda phase, gradients, weight, into=handed_on: into.append(
+                {name: values.copy() for name, values in gradients.items()}
+            ),
+        )
+        finder.load(changed if when == "before" else first_state())
+        finder.begin([0], 0.5)
+        finder.load(changed)
+        finder.minibatches(indices[:1], weights[:1])
+        (found[when],) = handed_on
+    for name, gradient in found["before"].items():
+        assert gradient.tobytes() == found["within"][name].tobytes()
+
+
 def test_a_phase_without_gradients_runs_where_the_others_are_applied() -> None:
     """The second phase of `counting` has none. It counts its own runs, at every second step."""
     learned = "tests.updates.counting:build"

@@ -175,8 +175,9 @@ class VectorOwner:
         self._applier.load(before)
         self._applier.finish(slots)
         for name, values in self._applier.state().items():
+            # Added, because learners have gone on: new statistics of values change the last layer of a network.
             if name in before and not np.array_equal(values, before[name]):
-                self._vector[name][...] = values
+                np.add(self._vector[name], values - before[name], out=self._vector[name])
 
 
 def _is_copy(name: str, after: Mapping[str, Array]) -> bool:

@@ -155,7 +155,7 @@ def _starts(arrays: Arrays, num_steps: int, *, restorable: bool) -> tuple[LaneSt
 
 
 def _check_precision(config: Config) -> None:
-    """Check that float16 learns on a GPU, and that no compression is asked to encode infinite gradients.
+    """Check that float16 learns on a GPU, and with an exchange that keeps the scale of its loss.
 
     Raises:
         ConfigError: it does not, or one is.
@@ -169,4 +169,9 @@ def _check_precision(config: Config) -> None:
         raise ConfigError(
             f"--compress {run.compress} cannot encode the infinite gradients by which float16 finds its scale; try "
             "--precision bfloat16"
+        )
+    if run.exchange == "hogwild":
+        raise ConfigError(
+            "--exchange hogwild adds up what learners change, and two that lower the scale of float16's loss would "
+            "make it 0; try --precision bfloat16"
         )

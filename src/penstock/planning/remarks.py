@@ -31,6 +31,7 @@ def remarks(
         *_fewer_threads(threads, config.run),
         *_less_than_a_batch(config, spec),
         *_without_effect(config, spec, profile),
+        *_range_of_returns(config),
         *_unused_mask(algorithm, profile),
     )
 
@@ -42,6 +43,16 @@ def _without_effect(config: Config, spec: AlgorithmSpec, profile: EnvProfile) ->
         yield f"--max_policy_lag {run.max_policy_lag} changes nothing: in lock step no experience is old"
     if _is_given(settings, "log_std_init") and isinstance(profile.spaces.action, Discrete | MultiDiscrete):
         yield f"--log_std_init {settings.log_std_init:g} changes nothing: the actions are choices"
+    if getattr(settings, "temperature", "auto") != "auto":
+        for name in ("temperature_lr", "target_entropy"):
+            if _is_given(settings, name):
+                yield f"--{name} changes nothing: --temperature {settings.temperature:g} is not learned"
+    if not getattr(settings, "prioritised", True):
+        for name in ("priority_alpha", "priority_beta"):
+            if _is_given(settings, name):
+                yield f"--{name} changes nothing without --prioritised true"
+    if getattr(settings, "atoms", 1) > 1 and _is_given(settings, "error_clip"):
+        yield f"--error_clip {settings.error_clip:g} changes nothing: with atoms the loss is a cross-entropy"
     rows = run.num_envs * settings.num_steps
     learns_from_batches = spec.table is None and spec.unit == "row"
     if learns_from_batches and _is_given(settings, "mini_batch_size") and settings.mini_batch_size > rows:
@@ -49,6 +60,16 @@ def _without_effect(config: Config, spec: AlgorithmSpec, profile: EnvProfile) ->
             f"--mini_batch_size {settings.mini_batch_size:,} is more than a batch, which has {rows:,} rows: an epoch "
             "is one minibatch"
         )
+
+
+def _range_of_returns(config: Config) -> tuple[str, ...]:
+    """One line if the range of a distribution of returns is its default, which suits few tasks; else empty."""
+    settings = config.algorithm
+    if getattr(settings, "atoms", 1) == 1 or _is_given(settings, "value_min") or _is_given(settings, "value_max"):
+        return ()
+    outside = f"below {settings.value_min:g} and above {settings.value_max:g}"
+    why = "so nothing is learned where all are outside; --value_min and --value_max say what returns to expect"
+    return (f"--atoms {settings.atoms}: returns {outside} look alike, {why}",)
 
 
 def _is_given(settings: Any, name: str) -> bool:  # noqa: ANN401 - of any algorithm

@@ -75,11 +75,17 @@ def actor_critic(
     if normalize_obs:
         _check_normalised(trunk.encoding)
     if trunk.shared:
+        if trunk.drops:
+            raise ConfigError(
+                "--dropout is for a critic of its own, and here actor and critic share their layers: an actor that "
+                "drops outputs while learning is another policy than the one that acted; leave it out"
+            )
         # One layer holds both heads. Its small gain keeps the first policy near uniform and the first values near 0.
         actor = _network("actor", trunk, head.outputs + 1, body, gain=0.01, free=free)
         return PolicyGraph(trunk.encoding, actor, None, head, normalize_obs, normalize_value, mask=spaces.mask)
     # The gains of Andrychowicz et al. 2021 (https://arxiv.org/abs/2006.05990): a last policy layer 100 times smaller.
-    actor = _network("actor", trunk, head.outputs, body, gain=0.01, free=free)
+    # Only the critic drops: what acted dropped nothing, and the importance ratio compares both policies.
+    actor = _network("actor", trunk.without_dropout(), head.outputs, body, gain=0.01, free=free)
     critic = _network("critic", trunk, 1, body, gain=1.0)
     return PolicyGraph(trunk.encoding, actor, critic, head, normalize_obs, normalize_value, mask=spaces.mask)
 
@@ -226,6 +232,8 @@ def check_network_settings(
     unread = decided(config.model, graph.encoding) if config.model.startswith("{") else {}
     if not graph.carry:
         unread |= dict.fromkeys(_OF_MEMORY, "the policy has no memory; give --model lstm or gru")
+    if not graph.dropout:
+        unread["dropout"] = "the networks have no hidden layers of a perceptron"
     if graph.actor.own is not None:
         unread |= dict.fromkeys(_OF_NETWORKS, f"--model {config.model} makes its layers itself")
     for field in fields_of(type(config)):

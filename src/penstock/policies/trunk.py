@@ -1,13 +1,13 @@
 """The part of networks below their outputs, as a model name asks for it: encodings, branches, hidden layers, memory."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from penstock.errors import ConfigError, SpaceError, nearest
 from penstock.policies.encoding import Encoding, width_of
 from penstock.policies.initial import InitName
-from penstock.policies.layers import GRU, LSTM, Layer
+from penstock.policies.layers import GRU, LSTM, Dropout, Layer
 from penstock.policies.network import Branch
 from penstock.policies.stacks import (
     NATURE_SIDE,
@@ -79,6 +79,19 @@ class Trunk(NamedTuple):
     """Width of what the last layer takes."""
     shared: bool
     """True: one network gives actions and values. False: each has a network of its own."""
+
+    @property
+    def drops(self) -> bool:
+        """Whether dropout is among its layers."""
+        return any(isinstance(layer, Dropout) for layers in self._parts() for layer in layers)
+
+    def without_dropout(self) -> "Trunk":
+        """The same layers, but for dropout."""
+        branches = tuple(replace(branch, layers=_kept(branch.layers)) for branch in self.branches)
+        return self._replace(branches=branches, layers=_kept(self.layers))
+
+    def _parts(self) -> Sequence[tuple[Layer, ...]]:
+        return (*(branch.layers for branch in self.branches), self.layers)
 
 
 class _Chosen(NamedTuple):
@@ -165,6 +178,10 @@ def _joined(spaces: Spaces, body: Body, chosen: _Chosen, images: Sequence[str]) 
     sizes = body.hidden_sizes if len(branches) > 1 else ()
     above = _perceptron(features, sizes, body)
     return Trunk(tuple(encoding), tuple(branches), above.layers, above.features, shared=True)
+
+
+def _kept(layers: Sequence[Layer]) -> tuple[Layer, ...]:
+    return tuple(layer for layer in layers if not isinstance(layer, Dropout))
 
 
 def _perceptron(inputs: int, sizes: Sequence[int], body: Body) -> Stack:

@@ -17,7 +17,13 @@ IMAGE_FORMAT = torch.channels_last
 without (Zen 4)."""
 
 
-def encode(encoding: Sequence[Encoding], obs: Mapping[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
+def encode(
+    encoding: Sequence[Encoding],
+    obs: Mapping[str, Tensor],
+    dtype: torch.dtype,
+    *,
+    vectors: torch.dtype | None = None,
+) -> dict[str, Tensor]:
     """The inputs of networks: `VECTOR` ``[n, features]``, all vector fields concatenated, and the others by field.
 
     An image ``[n, C, H, W]`` has values from 0 to 255. The network scales it to [0, 1], if it can by the weights of its
@@ -27,9 +33,10 @@ def encode(encoding: Sequence[Encoding], obs: Mapping[str, Tensor], dtype: torch
         encoding: encoding of each field; `Encoding` has the shapes.
         obs: field -> ``[n, ...]``.
         dtype: dtype of the result, but for numbers of embeddings. bfloat16 holds every byte exactly.
+        vectors: dtype of `VECTOR`; ``None``: ``dtype``.
     """
-    vectors = [_vector(part, obs[part.field], dtype) for part in encoding if part.is_vector]
-    found = {VECTOR: vectors[0] if len(vectors) == 1 else torch.cat(vectors, 1)} if vectors else {}
+    flat = [_vector(part, obs[part.field], vectors or dtype) for part in encoding if part.is_vector]
+    found = {VECTOR: flat[0] if len(flat) == 1 else torch.cat(flat, 1)} if flat else {}
     for part in encoding:
         if not part.is_vector:
             found[part.field] = _field(part, obs[part.field], dtype)

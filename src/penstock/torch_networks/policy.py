@@ -89,9 +89,13 @@ class Policy:
 
         ``dtype`` is that of the network's parameters.
         """
-        x = encode(encoding, obs, self.compute_dtype(dtype))
-        if self.graph.normalize_obs and VECTOR in x:
-            x[VECTOR] = normalise(x[VECTOR], published["obs_mean"], published["obs_var"])
+        compute = self.compute_dtype(dtype)
+        if not self.graph.normalize_obs:
+            return encode(encoding, obs, compute)
+        # Rounded to bfloat16, observations far from 0 would lose what their mean is to bring out.
+        x = encode(encoding, obs, compute, vectors=dtype)
+        if VECTOR in x:
+            x[VECTOR] = normalise(x[VECTOR], published["obs_mean"], published["obs_var"]).to(compute)
         return x
 
     def compute_dtype(self, dtype: torch.dtype) -> torch.dtype:

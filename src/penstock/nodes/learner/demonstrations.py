@@ -45,11 +45,17 @@ class WithDemonstrations:
         self._mixture = Mixture([own, demonstrated], [1.0 - share, share])
 
     def sample(self, key: tuple[int, int], out: Arrays, before: Sequence[int] | None = None, beta: float = 0.0) -> None:
-        """As `penstock.replay.sampler.Sampler.sample`; ``index`` and ``stamp`` are set for own rows only."""
+        """As `penstock.replay.sampler.Sampler.sample`; ``index`` and ``stamp`` are set for own rows only.
+
+        The importance of demonstrations is the mean of that of the own rows.
+        """
         end, _ = self._mixture.sample(key, out, [before, None], beta)
         out["stamp"][end:] = OF_NOBODY
         # An index into the larger table of demonstrations could lie outside the run's own tree of priorities.
         out["index"][end:] = 0
+        if "importance" in out and end > 0:
+            # The own rows' are at most 1. With 1, demonstrations would weigh more than their share.
+            out["importance"][end:] = out["importance"][:end].mean()
 
 
 def demonstrated(settings: DemonstrationSettings, sampler: Callable[[Table], RowSampler]) -> RowSampler:

@@ -95,14 +95,44 @@ class _StreamUpdater:
 
 
 class _Learning(_StreamUpdater):
-    """An updater that finds gradients on minibatches."""
+    """An updater that finds gradients on minibatches.
+
+    Packed rows are normalised by the statistics of the state. Where another learner changes these in the middle of a
+    batch, rows are packed anew before the next minibatch.
+    """
+
+    def __init__(self, fused: Fused, spec: AlgorithmSpec, arrays: Mapping[str, Array], threads: int) -> None:
+        super().__init__(fused, spec, arrays, threads, packs=True)
+        self._normalising = tuple(part.name for part in spec.policy.statistics())
+        self._slots: tuple[int, ...] = ()
+        """Those of the batch."""
+        self._stale = False
+        """The state's statistics are others than those of the packed rows."""
+
+    def load(self, state: Mapping[str, Array]) -> None:
+        """As `_StreamUpdater.load`."""
+        self._stale |= any(
+            name in state and not np.array_equal(state[name], self._state[name]) for name in self._normalising
+        )
+        super().load(state)
 
     def begin(self, slots: Sequence[int], progress: float) -> None:
         """Compute the targets of the rollouts in ``slots``, and pack their rows."""
         self._state["progress"][...] = progress
+        self._slots = tuple(slots)
         for slot in slots:
             self._target(slot)
+        self._pack()
+
+    def _refresh(self) -> None:
+        """Pack the rows of the batch anew if they are normalised by older statistics."""
+        if self._stale:
+            self._pack()
+
+    def _pack(self) -> None:
+        for slot in self._slots:
             self._update.pack(self._state, self._rows.flat, slot * self._rows.per_slot, self._packed)
+        self._stale = False
 
 
 class FusedUpdater(_Learning):
@@ -124,11 +154,12 @@ class FusedUpdater(_Learning):
         threads: int,
         exchange: Exchange | None = None,
     ) -> None:
-        super().__init__(fused, spec, arrays, threads, packs=True)
+        super().__init__(fused, spec, arrays, threads)
         self._exchange = exchange
 
     def minibatches(self, indices: Array, weights: Array) -> None:
         """Take one gradient step for each row of ``indices``: flat rows, or row 0 of whole lanes."""
+        self._refresh()
         if self._exchange is None:
             self._update.run(self._state, indices, weights)
             return
@@ -155,7 +186,7 @@ class FusedStreamFinder(_Learning):
     """
 
     def __init__(self, fused: Fused, settings: UpdaterSettings, arrays: Mapping[str, Array], hand_on: HandOn) -> None:
-        super().__init__(fused, settings.spec, arrays, settings.threads, packs=True)
+        super().__init__(fused, settings.spec, arrays, settings.threads)
         own = settings.spec.schedule.mini_batch_size * settings.accumulate
         first = settings.learner % settings.sharing * own
         self._own = slice(first, first + own)
@@ -163,6 +194,7 @@ class FusedStreamFinder(_Learning):
 
     def minibatches(self, indices: Array, weights: Array) -> None:
         """Hand on the gradients of the own share of each row of ``indices``."""
+        self._refresh()
         update = self._update
         for units, weight in zip(indices, weights, strict=True):
             whole = update.whole(units, _mean_by(weight))

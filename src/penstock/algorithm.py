@@ -64,10 +64,6 @@ class ReplaySchedule:
     reset_every: int = 0
     """Gradient steps after which all networks and their optimizers begin anew; 0: never."""
 
-    def progress(self, gradient_steps: int, timesteps: int) -> float:
-        """Progress of a run in [0, 1], computed from its gradient steps only."""
-        return min(1.0, (self.min_rows + gradient_steps / self.updates_per_step) / timesteps)
-
 
 @dataclass(frozen=True)
 class Priorities:

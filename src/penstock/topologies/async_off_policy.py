@@ -6,7 +6,7 @@ If cores are short, the learner goes first, as with a stream. Several learners d
 
 from penstock.config.agreement import Agreement, agreement
 from penstock.errors import ConfigError
-from penstock.nodes.learner import FollowerSettings, ParameterSettings, parameter_record_specs
+from penstock.nodes.learner import ParameterSettings, parameter_record_specs
 from penstock.nodes.learner.gradient_slot import board_specs, slot_specs
 from penstock.program.graph import Board, NodeSpec, Program, Stream
 from penstock.program.plan import Plan
@@ -55,7 +55,6 @@ def _apart(plan: Plan, agreed: Agreement) -> Program:
     applier = required(plan, update.applier)
     behind = pull_after(plan, agreed.pace)
     steps = [step_settings(plan, number, 1, finder, rule.team, pull_after=behind) for number in range(run.learners)]
-    followers = [FollowerSettings(own, run.timesteps) for own in steps]
     limits = limiter(plan, schedule.reuse)
     parameter = ParameterSettings(
         keeper_settings(plan), applier, steps[0].updater, limits, rule.max_gradient_lag, OPEN_LIMIT_S, rule.owner
@@ -65,7 +64,7 @@ def _apart(plan: Plan, agreed: Agreement) -> Program:
         parameter_record_specs(spec, run.num_envs, plan.num_workers, run.learners, shaped=plan.shaped),
         (
             NodeSpec("learner", "parameter", parameter, group="learner", imports=learner_imports(plan)),
-            *learner_nodes(plan, learners, ["follower"] * run.learners, followers, minibatch(plan, 1)),
+            *learner_nodes(plan, learners, ["follower"] * run.learners, steps, minibatch(plan, 1)),
         ),
         None,
         NICENESS,

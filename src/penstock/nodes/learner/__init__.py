@@ -3,7 +3,7 @@
 from penstock.nodes.learner.batch_follower import BatchFollowerNode, BatchFollowerSettings
 from penstock.nodes.learner.demonstrations import DemonstrationSettings
 from penstock.nodes.learner.epochs import EpochSettings
-from penstock.nodes.learner.follower import FollowerNode, FollowerSettings
+from penstock.nodes.learner.follower import FollowerNode
 from penstock.nodes.learner.keeper import KeeperSettings
 from penstock.nodes.learner.node import LearnerNode, LearnerSettings
 from penstock.nodes.learner.parameter import ParameterNode, ParameterSettings
@@ -31,7 +31,6 @@ __all__ = [
     "DemonstrationSettings",
     "EpochSettings",
     "FollowerNode",
-    "FollowerSettings",
     "KeeperSettings",
     "LearnerNode",
     "LearnerSettings",

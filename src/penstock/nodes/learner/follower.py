@@ -3,37 +3,30 @@
 It works as fast as its team allows. The `ParameterNode` knows how many gradient steps are due.
 """
 
-from dataclasses import dataclass
+import numpy as np
 
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.intake import rows_to_sample
 from penstock.nodes.learner.steps import Goal, GradientSteps, StepSettings
 from penstock.nodes.learner.work import Work, WorkingNode
+from penstock.types import Array
 
-__all__ = ["FollowerNode", "FollowerSettings"]
+__all__ = ["FollowerNode"]
 
 STEPS = 8
 """Gradient steps that sample from the same slots, so that the next minibatch can be sampled ahead."""
 
 
-@dataclass(frozen=True)
-class FollowerSettings:
-    """What one FollowerNode learns."""
-
-    steps: StepSettings
-    timesteps: int
-
-
 class FollowerNode(WorkingNode):
     """Samples from table ``rollouts`` and hands the gradients to its team."""
 
-    def __init__(self, settings: FollowerSettings) -> None:
-        self._schedule, _ = settings.steps.updater.spec.replay()
+    def __init__(self, settings: StepSettings) -> None:
+        self._schedule, _ = settings.updater.spec.replay()
         self._settings = settings
 
     def _begin(self, ports: Ports) -> Work:
         """Build the updater and join the team."""
-        self._steps = GradientSteps(self._settings.steps, ports)
+        self._steps = GradientSteps(self._settings, ports)
         self._steps.start(self._steps.updater.state())
         self._parameters = ports.board_reader("parameters")
         return self._learn()
@@ -42,11 +35,15 @@ class FollowerNode(WorkingNode):
         stopping, table = self._ports.stopping, self._steps.table
         yield lambda: rows_to_sample(table, self._written()) >= self._schedule.min_rows or stopping()
         while not stopping():
-            # The version of the published parameters is the number of gradient steps of all learners.
-            progress = self._schedule.progress(self._parameters.version(), self._settings.timesteps)
-            yield from self._steps.until(Goal(self._steps.done + STEPS, self._written(), progress))
+            yield from self._steps.until(Goal(self._steps.done + STEPS, self._written(), self._progress()))
             yield None
         self._steps.leave()
+
+    def _progress(self) -> float:
+        """Of the run, by its rows. Gradient steps may be ahead of them (``reuse``)."""
+        told: Array = np.zeros(())
+        self._parameters.read({"progress": told})
+        return float(told)
 
     def _written(self) -> tuple[int, ...]:
         table = self._steps.table

@@ -303,6 +303,16 @@ def test_a_setting_that_nothing_reads_is_refused(config, text):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("setting", [{"hidden_sizes": (32,)}, {"activation": "relu"}, {"dropout": 0.1}])
+def test_layers_that_an_image_alone_does_not_have_are_refused(setting):
+    image = Box((64, 64, 3), "uint8", (0.0,), (255.0,))
+    with pytest.raises(ConfigError, match=f"--{next(iter(setting))} has no effect"):
+        policy_graph(Spaces((("obs", image),), Discrete(2)), PPOConfig(**setting))
+    beside = Spaces((("obs.eye", image), ("obs.at", VECTOR)), Discrete(2))
+    if "dropout" not in setting:
+        assert policy_graph(beside, PPOConfig(**setting)).actor.layers
+
+
 def test_a_setting_that_something_reads_is_not_refused():
     spaces = Spaces((("obs", Box((3,), "float32", (-1.0,), (1.0,))),), Discrete(2))
     assert policy_graph(spaces, PPOConfig(model="gru", memory_size=5, share_memory=True)).carry

@@ -232,6 +232,8 @@ def check_network_settings(
     unread = decided(config.model, graph.encoding) if config.model.startswith("{") else {}
     if not graph.carry:
         unread |= dict.fromkeys(_OF_MEMORY, "the policy has no memory; give --model lstm or gru")
+    if not config.model.startswith("{") and [part.kind for part in graph.encoding] == ["image"]:
+        unread |= dict.fromkeys(("hidden_sizes", "activation"), "an image alone has no layers behind its encoder")
     if not graph.dropout:
         unread["dropout"] = "the networks have no hidden layers of a perceptron"
     if graph.actor.own is not None:

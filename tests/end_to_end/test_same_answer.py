@@ -27,24 +27,26 @@ def fingerprint(result: Result) -> dict[str, str]:
     return {name: hashlib.sha256(values.tobytes()).hexdigest() for name, values in learned.items()}
 
 
+NORMALISED = {"normalize_obs": True, "normalize_value": True}
 TASKS = [
-    ("fused", "CartPole-v1"),
-    ("eager", "Pendulum-v1"),
-    ("eager", "benchmarks.learning.tasks:MaskedAimEnv"),
+    ("fused", "CartPole-v1", NORMALISED),
+    ("eager", "Pendulum-v1", NORMALISED),
+    ("eager", "benchmarks.learning.tasks:MaskedAimEnv", {}),
 ]
 
 
 @pytest.fixture(scope="module", params=TASKS, ids=str)
-def task(request: pytest.FixtureRequest) -> dict[str, str]:
-    """A backend and an environment.
+def task(request: pytest.FixtureRequest) -> dict[str, object]:
+    """A backend, an environment, and whether running statistics normalise.
 
     Discrete with episodes that end at any time, continuous with time limits, a masked choice with its numbers.
     """
-    return dict(zip(("backend", "env"), request.param, strict=True))
+    backend, env, normalised = request.param
+    return {"backend": backend, "env": env, **normalised}
 
 
 @pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory, task: dict[str, str]) -> dict[str, str]:
+def reference(tmp_path_factory: pytest.TempPathFactory, task: dict[str, object]) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("reference")
     return fingerprint(train(folder, **task, runtime="inline", num_workers=1))
 

@@ -50,7 +50,7 @@ class Learner(StreamLearner):
 
     def __init__(self) -> None:
         batch = Batch(counting.stream(), ("reward",), counting.spec(4).targets, torch.device("cpu"), staged=False)
-        super().__init__(counting.build(), batch, 4, 1)
+        super().__init__(counting.build(), counting.spec(4).policy, batch, 4, 1)
         self._stepper = Stepper()
         self.stepper = self._stepper
 
@@ -81,7 +81,7 @@ def test_the_bits_of_a_minibatch_do_not_depend_on_those_before_it_in_the_same_ca
             starts.extend(values.data_ptr() % 64 for part in parts for values in part.values())
 
     batch = Batch(counting.stream(), ("reward",), counting.spec(30).targets, torch.device("cpu"), staged=False)
-    learner = StreamLearner(counting.build(), batch, 30, 1)
+    learner = StreamLearner(counting.build(), counting.spec(30).policy, batch, 30, 1)
     learner._stepper = Noting()
     learner.minibatches(np.zeros((3, 30), np.int64), np.ones((3, 30), np.float32))
     assert len(starts) == 6

@@ -13,7 +13,7 @@ from penstock.policies import PolicyGraph
 from penstock.policies.features import features_of
 from penstock.types import Array, Arrays
 
-__all__ = ["Moments", "merge", "merge_lanes", "obs_statistics", "value_statistics"]
+__all__ = ["Moments", "merge", "merge_lanes", "obs_statistics", "same_values", "value_statistics"]
 
 EPSILON = 1e-8
 """Added to a variance before its root is taken."""
@@ -80,29 +80,43 @@ def obs_statistics(graph: PolicyGraph, state: Mapping[str, Array], rollout: Mapp
 
 
 def value_statistics(graph: PolicyGraph, state: Mapping[str, Array], rollout: Mapping[str, Array]) -> Arrays:
-    """The running statistics of value targets with the valid rows of a rollout, and a last layer that suits them.
-
-    New statistics alone would change every value, and the next targets are made of values: where returns are far from
-    0, each change would make the next one larger. So the last layer of the value is changed against them, and values
-    stay as they are. A module of the user's own keeps its layers.
-
-    Source: van Hasselt et al. 2016, https://arxiv.org/abs/1602.07714, section 2.2.
+    """The running statistics of value targets with the valid rows of a rollout.
 
     Args:
         graph: says whether values are normalised; if not, the result is empty.
-        state: ``value_mean``, ``value_var``, ``value_count`` so far, and the networks.
+        state: ``value_mean``, ``value_var``, ``value_count`` so far.
         rollout: the slot, with its ``target`` ``[T, B]``.
     """
     if not graph.normalize_value:
         return {}
-    before = Moments(state["value_mean"], state["value_var"], state["value_count"])
-    after = merge_lanes(before, rollout["target"], rollout["valid"][:-1])
-    changed = {"value_mean": after.mean, "value_var": after.variance, "value_count": after.count}
-    head = graph.value_head()
-    if head is not None:
-        old, new = (np.sqrt(moments.variance + EPSILON) for moments in (before, after))
-        vector = np.array(state[head.network])
-        vector[head.weight] *= old / new
-        vector[head.bias] = (vector[head.bias] * old + before.mean - after.mean) / new
-        changed[head.network] = vector
-    return changed
+    moments = Moments(state["value_mean"], state["value_var"], state["value_count"])
+    moments = merge_lanes(moments, rollout["target"], rollout["valid"][:-1])
+    return {"value_mean": moments.mean, "value_var": moments.variance, "value_count": moments.count}
+
+
+def same_values(graph: PolicyGraph, before: Mapping[str, Array], after: Mapping[str, Array]) -> Arrays:
+    """A last layer of the value that suits new statistics: values stay as they are.
+
+    New statistics alone would change every value, and the next targets are made of values: where returns are far from
+    0, each change would make the next one larger.
+
+    Source: van Hasselt et al. 2016, https://arxiv.org/abs/1602.07714, section 2.2.
+
+    Args:
+        graph: if it normalises no values, the result is empty; also with a module of the user's own, which keeps its
+            layers.
+        before: ``value_mean`` and ``value_var`` as they were.
+        after: as they are, and the networks.
+
+    Returns:
+        The network with the value, changed. Once for all rollouts that are merged: rounded after each of them, its bits
+        would depend on how lanes are split over slots.
+    """
+    head = graph.value_head() if graph.normalize_value else None
+    if head is None:
+        return {}
+    old, new = (np.sqrt(state["value_var"] + EPSILON) for state in (before, after))
+    vector: Array = np.array(after[head.network])
+    vector[head.weight] *= old / new
+    vector[head.bias] = (vector[head.bias] * old + before["value_mean"] - after["value_mean"]) / new
+    return {head.network: vector}

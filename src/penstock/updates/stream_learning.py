@@ -14,6 +14,8 @@ from torch import Tensor
 
 from penstock.algorithm import UpdaterSettings
 from penstock.ops.losses import Mean, mean_by
+from penstock.ops.statistics import same_values
+from penstock.policies import PolicyGraph
 from penstock.types import Array, Arrays
 from penstock.updates.batch import Batch
 from penstock.updates.contract import Exchange, HandOn
@@ -56,6 +58,7 @@ class StreamLearner:
 
     Args:
         algorithm: its functions that are not phases.
+        policy: that is learned.
         batch: the stream's rows.
         part_size: units of one part of a minibatch.
         parts: parts of a minibatch, whose gradients are averaged before a step.
@@ -65,9 +68,17 @@ class StreamLearner:
     _stepper: Stepper
 
     def __init__(
-        self, algorithm: AroundPhases, batch: Batch, part_size: int, parts: int, exchange: Exchange | None = None
+        self,
+        algorithm: AroundPhases,
+        policy: PolicyGraph,
+        batch: Batch,
+        part_size: int,
+        parts: int,
+        *,
+        exchange: Exchange | None = None,
     ) -> None:
         self._algorithm = algorithm
+        self._policy = policy
         self._batch = batch
         self._parts = parts
         self._exchange = exchange
@@ -157,11 +168,12 @@ class StreamLearner:
     def finish(self, slots: Sequence[int]) -> None:
         """Merge the running statistics of the rollouts in ``slots``, in that order."""
         state = _LazyState(self._stepper.tensors())
+        before = {part.name: state[part.name] for part in self._policy.statistics()}
         changed: Arrays = {}
         for slot in slots:
             changed |= self._algorithm.statistics(state, self._rollout(slot))
             state.put(changed)
-        self.load(changed)
+        self.load(changed | same_values(self._policy, before, state))
 
     def _rollout(self, slot: int) -> Mapping[str, Array]:
         """A rollout whose statistics are merged, with its targets."""
@@ -177,7 +189,7 @@ class StreamFinder(StreamLearner):
 
     def __init__(self, algorithm: AroundPhases, batch: Batch, settings: UpdaterSettings, hand_on: HandOn) -> None:
         parts = settings.sharing * settings.accumulate
-        super().__init__(algorithm, batch, settings.spec.schedule.mini_batch_size, parts)
+        super().__init__(algorithm, settings.spec.policy, batch, settings.spec.schedule.mini_batch_size, parts)
         first = settings.learner % settings.sharing * settings.accumulate
         self._own = slice(first, first + settings.accumulate)
         self._hand_on = hand_on
@@ -197,8 +209,8 @@ class StreamApplier(StreamLearner):
     It takes no minibatches.
     """
 
-    def __init__(self, algorithm: AroundPhases, batch: Batch) -> None:
-        super().__init__(algorithm, batch, part_size=1, parts=1)
+    def __init__(self, algorithm: AroundPhases, policy: PolicyGraph, batch: Batch) -> None:
+        super().__init__(algorithm, policy, batch, part_size=1, parts=1)
 
     def apply(self, gradients: Mapping[str, Mapping[str, Array]], progress: float) -> None:
         """Take one gradient step. As `penstock.updates.contract.Applier.apply`."""

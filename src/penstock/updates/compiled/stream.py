@@ -40,7 +40,7 @@ def build_stream_finder(settings: UpdaterSettings, arrays: Mapping[str, Array], 
 def build_stream_applier(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> StreamApplier:
     """The applier of gradients found on rollouts; as `penstock.registry.UpdateBackend.stream_applier`."""
     algorithm = algorithm_of(settings)
-    applier = StreamApplier(algorithm, batch_of(settings, arrays))
+    applier = StreamApplier(algorithm, settings.spec.policy, batch_of(settings, arrays))
     stepper = CompiledStepper(algorithm.phases, settings, applier.part(_size(settings)), dict)
     stepper.prepare_applies()
     applier.hold(stepper)
@@ -59,7 +59,9 @@ class CompiledUpdater(StreamLearner):
 
     def __init__(self, algorithm: Algorithm, settings: UpdaterSettings, arrays: Mapping[str, Array]) -> None:
         """Lay out the buffers and compile the phases."""
-        super().__init__(algorithm, batch_of(settings, arrays), settings.spec.schedule.mini_batch_size, parts=1)
+        super().__init__(
+            algorithm, settings.spec.policy, batch_of(settings, arrays), settings.spec.schedule.mini_batch_size, parts=1
+        )
         self._position = torch.zeros((), dtype=torch.int64, device=settings.device)
         rows = {**self._rows, POSITION: self._position}
         self._stepper = CompiledStepper(algorithm.phases, settings, rows, whole_of(_take, algorithm.whole))
@@ -86,7 +88,14 @@ class CompiledParts(StreamLearner):
         exchange: Exchange | None,
     ) -> None:
         """Lay out the buffers and compile the phases."""
-        super().__init__(algorithm, batch_of(settings, arrays), _size(settings), settings.accumulate, exchange)
+        super().__init__(
+            algorithm,
+            settings.spec.policy,
+            batch_of(settings, arrays),
+            _size(settings),
+            settings.accumulate,
+            exchange=exchange,
+        )
         stepper = CompiledStepper(algorithm.phases, settings, self.part(_size(settings)), dict)
         stepper.prepare_parts()
         self.hold(stepper)

@@ -29,7 +29,7 @@ def build_stream_finder(settings: UpdaterSettings, arrays: Mapping[str, Array], 
 def build_stream_applier(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> StreamApplier:
     """The applier of gradients found on rollouts; as `penstock.registry.UpdateBackend.stream_applier`."""
     algorithm = algorithm_of(settings)
-    applier = StreamApplier(algorithm, batch_of(settings, arrays))
+    applier = StreamApplier(algorithm, settings.spec.policy, batch_of(settings, arrays))
     applier.hold(EagerStepper(algorithm.phases, settings, applier.part(1)))
     return applier
 
@@ -45,5 +45,7 @@ class EagerUpdater(StreamLearner):
         exchange: Exchange | None = None,
     ) -> None:
         size = settings.spec.schedule.mini_batch_size
-        super().__init__(algorithm, batch_of(settings, arrays), size, settings.accumulate, exchange)
+        super().__init__(
+            algorithm, settings.spec.policy, batch_of(settings, arrays), size, settings.accumulate, exchange=exchange
+        )
         self.hold(EagerStepper(algorithm.phases, settings))

@@ -9,6 +9,7 @@ import numpy as np
 
 from penstock.algorithm import AlgorithmSpec, Fused, StreamShape, UpdaterSettings
 from penstock.algorithm_package import load_functions
+from penstock.ops.statistics import same_values
 from penstock.types import Array, Arrays
 from penstock.updates.contract import Exchange, HandOn
 from penstock.updates.rows import Rows, Targeted
@@ -61,6 +62,7 @@ class _StreamUpdater:
         self, fused: Fused, spec: AlgorithmSpec, arrays: Mapping[str, Array], threads: int, *, packs: bool
     ) -> None:
         self._fused = fused
+        self._policy = spec.policy
         whole = spec.unit == "lane"
         self._rows = rows = Rows(arrays, (*spec.minibatch, "valid") if whole else spec.minibatch, spec.targets)
         self._packed = rows.per_slot if whole else rows.learned_per_slot
@@ -82,8 +84,10 @@ class _StreamUpdater:
 
     def finish(self, slots: Sequence[int]) -> None:
         """Merge the running statistics of the rollouts in ``slots``, in that order."""
+        before = {part.name: self._state[part.name].copy() for part in self._policy.statistics()}
         for slot in slots:
             self.load(self._fused.statistics(self._state, self._rollout(slot)))
+        self.load(same_values(self._policy, before, self._state))
 
     def _rollout(self, slot: int) -> Mapping[str, Array]:
         """A rollout whose statistics are merged, with its targets."""

@@ -197,7 +197,7 @@ def test_settings_that_change_nothing_are_told(settings: dict[str, object], text
 
 def test_the_default_range_of_returns_is_told() -> None:
     (said,) = prepared(**DQN, atoms=51).told
-    assert said.startswith("--atoms 51: returns below 0 and above 100 look alike, so nothing is learned where all are")
+    assert said.startswith("--atoms 51 cover returns from 0 to 100: others count as the nearer end")
     assert prepared(**DQN, **ATOMS).told == ()
 
 

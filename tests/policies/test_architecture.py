@@ -293,7 +293,10 @@ DECIDING = '{"trunk": {"hidden_sizes": [8]}, "memory": {"kind": "gru", "size": 4
         (PPOConfig(model='{"trunk": {}}', memory_size=32), "--memory_size has no effect: the policy has no memory"),
         (PPOConfig(model=OWN, share_memory=True), f"--share_memory has no effect: --model {OWN}"),
         (PPOConfig(model=OWN, layer_norm=True), "--layer_norm has no effect"),
-        (PPOConfig(hidden_sizes=(), dropout=0.1), "--dropout has no effect: the networks have no hidden layers of a"),
+        (
+            PPOConfig(hidden_sizes=(), dropout=0.1),
+            "--dropout has no effect: no layer drops: the critic has no hidden perceptron layer",
+        ),
     ],
 )
 def test_a_setting_that_nothing_reads_is_refused(config, text):

@@ -94,7 +94,7 @@ def test_normalised_observations_and_values():
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_observations_far_from_0_are_normalised_before_they_are_rounded(precision):
-    """1000 plus or minus 1: rounded first, bfloat16 would leave three numbers of them."""
+    """From 999 to 1001: rounded first, bfloat16 would make one number of them."""
     graph = policy(Discrete(3), normalised=True)[0].graph
     module = Policy(graph, precision)
     obs = 1000.0 + torch.linspace(-1.0, 1.0, 27).reshape(9, 3)

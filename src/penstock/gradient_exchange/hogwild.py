@@ -11,6 +11,8 @@ Source: Recht et al. 2011, https://arxiv.org/abs/1106.5730; with one optimizer f
 - A target network ``target.X`` that a step has made a copy of X is overwritten too: the sum of two copies is a copy of
   nothing.
 - A step that is infinite or NaN anywhere is not added.
+- If values are normalised, their last layer changes with their statistics. A learner may read one before and the other
+  after that: its step then has values in wrong units. After the first few batches both hardly change.
 - Each step is noted in stream ``gradients``, and each note is settled once. So rows, rollouts and steps are counted as
   with the parameter server.
 

@@ -158,7 +158,7 @@ def _check_precision(config: Config) -> None:
     """Check that float16 learns on a GPU, and with an exchange that keeps the scale of its loss.
 
     Raises:
-        ConfigError: it does not, or one is.
+        ConfigError: it does not.
     """
     run = config.run
     if getattr(config.algorithm, "precision", None) != "float16":

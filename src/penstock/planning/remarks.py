@@ -67,9 +67,9 @@ def _range_of_returns(config: Config) -> tuple[str, ...]:
     settings = config.algorithm
     if getattr(settings, "atoms", 1) == 1 or _is_given(settings, "value_min") or _is_given(settings, "value_max"):
         return ()
-    outside = f"below {settings.value_min:g} and above {settings.value_max:g}"
-    why = "so nothing is learned where all are outside; --value_min and --value_max say what returns to expect"
-    return (f"--atoms {settings.atoms}: returns {outside} look alike, {why}",)
+    covered = f"cover returns from {settings.value_min:g} to {settings.value_max:g}"
+    why = "others count as the nearer end, so nothing is learned where all lie outside"
+    return (f"--atoms {settings.atoms} {covered}: {why}; set --value_min and --value_max",)
 
 
 def _is_given(settings: Any, name: str) -> bool:  # noqa: ANN401 - of any algorithm

@@ -76,9 +76,12 @@ def actor_critic(
         _check_normalised(trunk.encoding)
     if trunk.shared:
         if trunk.drops:
-            raise ConfigError(
-                "--dropout is for a critic of its own, and here actor and critic share their layers: an actor that "
-                "drops outputs while learning is another policy than the one that acted; leave it out"
+            of_table = body.model.startswith("{") and not body.dropout
+            raise NoEffectError(
+                f"{'dropout of the table' if of_table else '--dropout'} is for a critic of its own, and here actor and "
+                "critic share their layers: an actor that drops outputs while learning is another policy than the one "
+                "that acted; leave it out",
+                "dropout",
             )
         # One layer holds both heads. Its small gain keeps the first policy near uniform and the first values near 0.
         actor = _network("actor", trunk, head.outputs + 1, body, gain=0.01, free=free)
@@ -235,7 +238,7 @@ def check_network_settings(
     if not config.model.startswith("{") and [part.kind for part in graph.encoding] == ["image"]:
         unread |= dict.fromkeys(("hidden_sizes", "activation"), "an image alone has no layers behind its encoder")
     if not graph.dropout:
-        unread["dropout"] = "the networks have no hidden layers of a perceptron"
+        unread["dropout"] = "no layer drops: the critic has no hidden perceptron layer, or a table decides it"
     if graph.actor.own is not None:
         unread |= dict.fromkeys(_OF_NETWORKS, f"--model {config.model} makes its layers itself")
     for field in fields_of(type(config)):

@@ -57,7 +57,10 @@ class Updater(Protocol):
         ...
 
     def finish(self, slots: Sequence[int]) -> None:
-        """Merge the running statistics of the rollouts in ``slots``, in that order, into the state."""
+        """Merge the running statistics of the rollouts in ``slots``, in that order, into the state.
+
+        Where values are normalised, this also changes their last layer, so that they stay as they are.
+        """
         ...
 
 
@@ -220,7 +223,10 @@ class StreamApplier(Applier, Protocol):
     """An `Applier` of gradients that were found on rollouts of a stream."""
 
     def finish(self, slots: Sequence[int]) -> None:
-        """Merge the running statistics of the rollouts in ``slots``, in that order, into the state."""
+        """Merge the running statistics of the rollouts in ``slots``, in that order, into the state.
+
+        Where values are normalised, this also changes their last layer, so that they stay as they are.
+        """
         ...
 
 

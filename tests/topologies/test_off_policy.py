@@ -54,7 +54,9 @@ def test_bytes_that_do_not_hold_what_collecting_may_be_ahead_are_refused() -> No
 
 def shares(of: Program, *names: str) -> list[tuple[int, int]]:
     """Which learner each node is, and the rows of its minibatches."""
-    updaters = [of.node(name).settings.steps.updater for name in names]
+    settings = [of.node(name).settings for name in names]
+    # A follower has the settings of its gradient steps alone.
+    updaters = [getattr(part, "steps", part).updater for part in settings]
     return [(updater.learner, updater.spec.schedule.mini_batch_size) for updater in updaters]
 
 

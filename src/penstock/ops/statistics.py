@@ -13,10 +13,10 @@ from penstock.policies import PolicyGraph
 from penstock.policies.features import features_of
 from penstock.types import Array, Arrays
 
-__all__ = ["Moments", "merge", "merge_lanes", "obs_statistics", "same_values", "value_statistics"]
+__all__ = ["EPSILON", "Moments", "merge", "merge_lanes", "obs_statistics", "same_values", "value_statistics"]
 
 EPSILON = 1e-8
-"""Added to a variance before its root is taken."""
+"""Added to a running variance before its root is taken. The native kernels have the same number."""
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 
 from penstock.ops.distributions import Distribution, TanhGaussian, epsilon_greedy, expected_value, perturbed
+from penstock.ops.statistics import EPSILON
 from penstock.policies import EpsilonGreedy, Head, Network, PolicyGraph, SquashedGaussian
 from penstock.policies.architecture import PrecisionName
 from penstock.policies.encoding import VECTOR, Encoding
-from penstock.torch_networks.encoding import EPSILON, encode, normalise
+from penstock.torch_networks.encoding import encode, normalise
 from penstock.torch_networks.forward import Forward, Memory
 from penstock.torch_networks.heads import distribution_of
 

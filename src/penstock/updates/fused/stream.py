@@ -63,6 +63,7 @@ class _StreamUpdater:
     ) -> None:
         self._fused = fused
         self._policy = spec.policy
+        self._statistics = tuple(part.name for part in spec.policy.statistics())
         whole = spec.unit == "lane"
         self._rows = rows = Rows(arrays, (*spec.minibatch, "valid") if whole else spec.minibatch, spec.targets)
         self._packed = rows.per_slot if whole else rows.learned_per_slot
@@ -84,7 +85,7 @@ class _StreamUpdater:
 
     def finish(self, slots: Sequence[int]) -> None:
         """Merge the running statistics of the rollouts in ``slots``, in that order."""
-        before = {part.name: self._state[part.name].copy() for part in self._policy.statistics()}
+        before = {name: self._state[name].copy() for name in self._statistics}
         for slot in slots:
             self.load(self._fused.statistics(self._state, self._rollout(slot)))
         self.load(same_values(self._policy, before, self._state))
@@ -107,7 +108,6 @@ class _Learning(_StreamUpdater):
 
     def __init__(self, fused: Fused, spec: AlgorithmSpec, arrays: Mapping[str, Array], threads: int) -> None:
         super().__init__(fused, spec, arrays, threads, packs=True)
-        self._normalising = tuple(part.name for part in spec.policy.statistics())
         self._slots: tuple[int, ...] = ()
         """Those of the batch."""
         self._stale = False
@@ -116,7 +116,7 @@ class _Learning(_StreamUpdater):
     def load(self, state: Mapping[str, Array]) -> None:
         """As `_StreamUpdater.load`."""
         self._stale |= any(
-            name in state and not np.array_equal(state[name], self._state[name]) for name in self._normalising
+            name in state and not np.array_equal(state[name], self._state[name]) for name in self._statistics
         )
         super().load(state)
 

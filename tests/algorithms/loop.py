@@ -107,8 +107,9 @@ def train(task, module_spec, module_learn, config, updates, lanes=8, fused=None)
     for update in range(updates):
         rewards.append(collect(task, spec, algorithm, updater.state(), arrays, generator))
         updater.begin([0], update / updates)
+        updater.merge([0])
         for _ in range(spec.schedule.epochs):
             updater.minibatches(*flat_rows(arrays, generator, spec.schedule.mini_batch_size))
-        updater.finish([0])
+        updater.finish()
         metrics = updater.metrics()
     return rewards, metrics

@@ -49,8 +49,9 @@ def learned(run: Prepared, backend: str, device: str) -> Arrays:
     updater = load(UPDATES[backend].stream)(settings, arrays)
     updater.load(first_state(run))
     updater.begin([0], 0.25)
+    updater.merge([0])
     updater.minibatches(*minibatches(run))
-    updater.finish([0])
+    updater.finish()
     return copied(updater.state())
 
 

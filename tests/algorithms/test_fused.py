@@ -101,8 +101,9 @@ def test_a_batch_of_an_older_policy_teaches_what_the_general_path_learns_from_it
     for updater in (eager, fused):
         updater.load(state)
         updater.begin([0], 0.25)
+        updater.merge([0])
         updater.minibatches(indices, weights)
-        updater.finish([0])
+        updater.finish()
         found.append((updater.state(), updater.metrics()))
     (expected, expected_metrics), (given, metrics) = found
     assert metrics == pytest.approx(expected_metrics, rel=1e-4, abs=1e-5)

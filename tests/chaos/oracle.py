@@ -70,8 +70,8 @@ def noting(updater, obs: np.ndarray, unit: str = "row"):
             self.seen |= {(int(lane), int(episode) * LENGTH + int(step)) for lane, episode, step in ids}
             super().minibatches(indices, weights)
 
-        def finish(self, slots: Sequence[int]) -> None:
-            super().finish(slots)
+        def finish(self) -> None:
+            super().finish()
             line = json.dumps([int(self.state()["adam_step"]), sorted(self.seen)])
             # A line that a death cut short ends where the next begins.
             with Path(os.environ[LOG]).open("a") as log:

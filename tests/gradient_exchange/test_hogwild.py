@@ -39,8 +39,11 @@ class Held:
     def metrics(self):
         return {"policy_loss": 0.5}
 
-    def finish(self, slots) -> None:
-        self.values["obs_mean"] = self.values["obs_mean"] + float(sum(slots))
+    def merge(self, slots) -> None:
+        self.merged = slots
+
+    def finish(self) -> None:
+        self.values["obs_mean"] = self.values["obs_mean"] + float(sum(self.merged))
 
 
 class Writer:
@@ -171,12 +174,14 @@ def test_numbers_that_no_step_changes_are_left_to_the_owner(run) -> None:
     """The owner merges statistics while a learner is at its step."""
     team, held = run.learner(0)
     assert team.begin(held)
-    run.owner.finish([1, 2])
+    run.owner.merge([1, 2])
+    run.owner.finish()
     held.values = {**held.values, "actor": vector(2.0, 2.0)}
     team.end()
     assert run.owner.state()["obs_mean"].tolist() == [3.0]
     assert run.owner.state()["actor"].tolist() == [2.0, 2.0]
-    run.owner.finish([4])
+    run.owner.merge([4])
+    run.owner.finish()
     assert run.owner.state()["obs_mean"].tolist() == [7.0]
 
 
@@ -189,10 +194,10 @@ def test_a_mean_is_over_the_own_rows(run) -> None:
 def test_what_learners_add_while_the_owner_merges_statistics_stays(run, monkeypatch) -> None:
     """The owner changes a last layer from (1, 2) to (0.5, 2). Meanwhile a learner has made the vector (4, 2)."""
 
-    def finish(self, slots) -> None:
+    def merge(self, slots) -> None:
         run.vector["actor"][...] += vector(3.0, 0.0)
         self.values["actor"] = vector(0.5, 2.0)
 
-    monkeypatch.setattr(Held, "finish", finish)
-    run.owner.finish([0])
+    monkeypatch.setattr(Held, "merge", merge)
+    run.owner.merge([0])
     assert run.vector["actor"].tolist() == [3.5, 2.0]

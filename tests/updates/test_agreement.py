@@ -47,6 +47,7 @@ def make(backend, arrays, threads=1, parts=1):
         updater = load(UPDATES[backend].stream)(settings, arrays)
         updater.load(learn.build(TASK.spaces, CONFIG).init_state(0))
         updater.begin([0], 0.25)
+        updater.merge([0])
         return updater
     algorithm = learn.build(TASK.spaces, CONFIG)
     if backend == "fused":
@@ -56,6 +57,7 @@ def make(backend, arrays, threads=1, parts=1):
         updater = kind(algorithm, UpdaterSettings("", CONFIG, SPEC, TASK.spaces, "cpu", threads, seed=0), arrays)
     updater.load(algorithm.init_state(0))
     updater.begin([0], 0.25)
+    updater.merge([0])
     return updater
 
 
@@ -108,7 +110,7 @@ def test_bits_repeat_and_do_not_depend_on_how_calls_are_cut(backend, rollout):
             indices, weights = flat_rows(rollout, generator, CONFIG.mini_batch_size)
             for start, stop in pairwise(cuts):
                 updater.minibatches(indices[start:stop], weights[start:stop])
-        updater.finish([0])
+        updater.finish()
         states.append({name: values.tobytes() for name, values in updater.state().items()})
     assert len(indices) == 5
     assert states[0] == states[1] == states[2]
@@ -160,15 +162,16 @@ def test_a_state_passes_between_backends(rollout):
     indices, weights = flat_rows(rollout, np.random.default_rng(5), CONFIG.mini_batch_size)
     begun = make("eager", rollout)
     begun.minibatches(indices, weights)
-    begun.finish([0])
+    begun.finish()
     state = {name: values.copy() for name, values in begun.state().items()}
     after = {}
     for backend in ("eager", "fused"):
         updater = make(backend, rollout)
         updater.load(state)
         updater.begin([0], 0.5)
+        updater.merge([0])
         updater.minibatches(indices[:1], weights[:1])
-        updater.finish([0])
+        updater.finish()
         after[backend] = {name: values.copy() for name, values in updater.state().items()}
     shapes = [{name: (part.shape, part.dtype) for name, part in found.items()} for found in after.values()]
     assert shapes[0] == shapes[1]

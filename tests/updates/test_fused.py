@@ -62,6 +62,7 @@ def test_the_update_is_made_for_all_rows_and_the_threads_that_are_asked_for():
 
 def test_rows_are_packed_where_they_lie_without_the_bootstrap_rows(updater, update):
     updater.begin([1], 0.0)
+    updater.minibatches(np.array([[24]]), np.ones((1, 1), np.float32))
     # Slot 1 holds flat rows 24 .. 47; its last 4 are the bootstrap. Targets are twice the flat number.
     assert update.packed[24:44].tolist() == [2.0 * row for row in range(24, 44)]
     assert np.isnan(update.packed[:24]).all()
@@ -79,8 +80,10 @@ def test_an_epoch_uses_every_row_once(updater):
     assert updater.metrics() == {"doubled": 2.0 * VALID.mean()}
 
 
-def test_statistics_are_merged_slot_by_slot(updater):
-    updater.finish([0, 1])
+def test_statistics_are_merged_slot_by_slot_and_change_behind_the_batch(updater):
+    updater.merge([0, 1])
+    assert updater.state()["ran"].tolist() == [0.0, 0.0]
+    updater.finish()
     assert updater.state()["ran"].tolist() == [100.0, 100.0]
 
 

@@ -100,16 +100,20 @@ def test_who_finds_steps_nothing_and_who_applies_does_what_one_learner_does(roll
     finder = build_finder(
         settings(24, backend), rollout, lambda phase, gradients, weight: handed_on.append({phase: gradients})
     )
-    for part in (one, finder, applier):
+    for part in (one, applier):
         part.load(first_state())
+    one.begin([0], 0.5)
+    for part in (one, applier):
+        part.merge([0])
+    finder.load(applier.state())
+    finder.begin([0], 0.5)
     indices, weights = flat_rows(rollout, np.random.default_rng(2), CONFIG.mini_batch_size)
     for part in (one, finder):
-        part.begin([0], 0.5)
         part.minibatches(indices[:1], weights[:1])
     assert finder.state()["actor"].tobytes() == first_state()["actor"].tobytes()
     applier.apply(handed_on[0], 0.5)
     for part in (one, applier):
-        part.finish([0])
+        part.finish()
     expected, found = one.state(), applier.state()
     assert int(found["adam_step"]) == 1
     assert not np.array_equal(found["value_mean"], first_state()["value_mean"])

@@ -60,10 +60,11 @@ class Learner(StreamLearner):
 
 def test_statistics_move_what_they_read_once_and_what_they_change_once() -> None:
     learner = Learner()
-    learner.finish([0, 1, 1])
+    learner.merge([0, 1, 1])
+    learner.finish()
     assert learner.stepper.state.looked_at == ["ran"]
     # 100 for each rollout whose first lane is 1: the second, twice.
-    assert learner.stepper.loaded == [{"ran": [200.0, 200.0]}]
+    assert learner.stepper.loaded == [{}, {"ran": [200.0, 200.0]}]
 
 
 def test_targets_that_read_no_state_move_none() -> None:

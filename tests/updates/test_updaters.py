@@ -59,8 +59,10 @@ def test_metrics_are_means_over_the_minibatches_since_the_last_call(updater):
     assert updater.metrics() == {"doubled": 8.0}
 
 
-def test_statistics_are_merged_slot_by_slot(updater):
-    updater.finish([0, 1])
+def test_statistics_are_merged_slot_by_slot_and_change_behind_the_batch(updater):
+    updater.merge([0, 1])
+    assert updater.state()["ran"].tolist() == [0.0, 0.0]
+    updater.finish()
     assert updater.state()["ran"].tolist() == [100.0, 100.0]
 
 

@@ -19,7 +19,7 @@ Source: Recht et al. 2011, https://arxiv.org/abs/1106.5730; with one optimizer f
 Knows no algorithm.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -171,11 +171,19 @@ class VectorOwner:
         if "gradient_steps" in self._own:
             self._own["gradient_steps"] = self._own["gradient_steps"] + 1
 
-    def finish(self, slots: Sequence[int]) -> None:
-        """Merge the running statistics of the rollouts in ``slots``, in that order, into the state."""
+    def merge(self, slots: Sequence[int]) -> None:
+        """Merge the running statistics of the rollouts in ``slots``, in that order."""
+        self._change(lambda: self._applier.merge(slots))
+
+    def finish(self) -> None:
+        """End a batch."""
+        self._change(self._applier.finish)
+
+    def _change(self, change: Callable[[], None]) -> None:
+        """Change the shared vector as the applier changes a copy of it."""
         before = {name: values.copy() for name, values in self._vector.items()}
         self._applier.load(before)
-        self._applier.finish(slots)
+        change()
         for name, values in self._applier.state().items():
             # Added, because learners have gone on: new statistics of values change the last layer of a network.
             if name in before and not np.array_equal(values, before[name]):

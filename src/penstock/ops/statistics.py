@@ -13,10 +13,22 @@ from penstock.policies import PolicyGraph
 from penstock.policies.features import features_of
 from penstock.types import Array, Arrays
 
-__all__ = ["EPSILON", "Moments", "merge", "merge_lanes", "obs_statistics", "same_values", "value_statistics"]
+__all__ = [
+    "EPSILON",
+    "VALUE_STATISTICS",
+    "Moments",
+    "merge",
+    "merge_lanes",
+    "obs_statistics",
+    "same_values",
+    "value_statistics",
+]
 
 EPSILON = 1e-8
 """Added to a running variance before its root is taken. The native kernels have the same number."""
+
+VALUE_STATISTICS = ("value_mean", "value_var", "value_count")
+"""Arrays of a state that normalises values."""
 
 
 @dataclass(frozen=True)

@@ -56,11 +56,16 @@ class Updater(Protocol):
         """Means over the minibatches since the last call."""
         ...
 
-    def finish(self, slots: Sequence[int]) -> None:
-        """Merge the running statistics of the rollouts in ``slots``, in that order, into the state.
+    def merge(self, slots: Sequence[int]) -> None:
+        """Merge the running statistics of the rollouts in ``slots``, in that order, between `begin` and `minibatches`.
 
-        Where values are normalised, this also changes their last layer, so that they stay as they are.
+        Those of values change in the state at once, and so does the last layer of values: they stay as they are. All
+        others change at `finish`.
         """
+        ...
+
+    def finish(self) -> None:
+        """End the batch: change the statistics that `merge` has left for that."""
         ...
 
 
@@ -222,11 +227,12 @@ class Applier(Protocol):
 class StreamApplier(Applier, Protocol):
     """An `Applier` of gradients that were found on rollouts of a stream."""
 
-    def finish(self, slots: Sequence[int]) -> None:
-        """Merge the running statistics of the rollouts in ``slots``, in that order, into the state.
+    def merge(self, slots: Sequence[int]) -> None:
+        """As `Updater.merge`; computes those targets that statistics need."""
+        ...
 
-        Where values are normalised, this also changes their last layer, so that they stay as they are.
-        """
+    def finish(self) -> None:
+        """As `Updater.finish`."""
         ...
 
 

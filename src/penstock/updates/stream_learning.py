@@ -14,7 +14,6 @@ from torch import Tensor
 
 from penstock.algorithm import UpdaterSettings
 from penstock.ops.losses import Mean, mean_by
-from penstock.ops.statistics import same_values
 from penstock.policies import PolicyGraph
 from penstock.types import Array, Arrays
 from penstock.updates.batch import Batch
@@ -22,6 +21,7 @@ from penstock.updates.contract import Exchange, HandOn
 from penstock.updates.inbox import in_parts
 from penstock.updates.learning import Parts, Stepper
 from penstock.updates.rows import Targeted
+from penstock.updates.running import RunningStatistics
 
 __all__ = ["StreamApplier", "StreamFinder", "StreamLearner"]
 
@@ -78,7 +78,7 @@ class StreamLearner:
         exchange: Exchange | None = None,
     ) -> None:
         self._algorithm = algorithm
-        self._policy = policy
+        self._running = RunningStatistics(policy, algorithm.statistics)
         self._batch = batch
         self._parts = parts
         self._exchange = exchange
@@ -165,15 +165,14 @@ class StreamLearner:
         """Means over the minibatches since the last call."""
         return self._stepper.metrics()
 
-    def finish(self, slots: Sequence[int]) -> None:
+    def merge(self, slots: Sequence[int]) -> None:
         """Merge the running statistics of the rollouts in ``slots``, in that order."""
         state = _LazyState(self._stepper.tensors())
-        before = {part.name: state[part.name] for part in self._policy.statistics()}
-        changed: Arrays = {}
-        for slot in slots:
-            changed |= self._algorithm.statistics(state, self._rollout(slot))
-            state.put(changed)
-        self.load(changed | same_values(self._policy, before, state))
+        self.load(self._running.before(state, map(self._rollout, slots)))
+
+    def finish(self) -> None:
+        """Change what statistics that `merge` has found are to change once their batch is learned from."""
+        self.load(self._running.behind())
 
     def _rollout(self, slot: int) -> Mapping[str, Array]:
         """A rollout whose statistics are merged, with its targets."""
@@ -262,10 +261,6 @@ class _LazyState(Mapping[str, Array]):
 
     def __len__(self) -> int:
         return len(self._tensors)
-
-    def put(self, arrays: Mapping[str, Array]) -> None:
-        """Replace the arrays of these names."""
-        self._arrays.update(arrays)
 
 
 class _Joined(Mapping[str, Tensor]):

@@ -107,6 +107,8 @@ class Epochs:
         settings, schedule = self._settings, self._settings.schedule
         with self._ports.span("targets"):
             self.updater.begin(batch.slots, batch.progress)
+        with self._ports.span("statistics"):
+            self.updater.merge(batch.slots)
         shares = shares_of(batch.slots, settings.learners, settings.updater.spec.unit, self._rollouts)
         mine, size = shares[settings.updater.learner], schedule.mini_batch_size // settings.learners
         count = max(-(-len(share) // size) for share in shares)
@@ -123,8 +125,7 @@ class Epochs:
             divergence = self.metrics[-1].get("approx_kl", 0.0)
             if schedule.target_kl is not None and not divergence <= schedule.target_kl:
                 break
-        with self._ports.span("statistics"):
-            self.updater.finish(batch.slots)
+        self.updater.finish()
         if self.team is not None:
             # All have read the batch: the keeper may free its slots.
             self.team.settle(self.updater)

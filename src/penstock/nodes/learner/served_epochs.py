@@ -87,6 +87,8 @@ class ServedEpochs:
         self.metrics = []
         steps: list[dict[str, float]] = []
         begun = self._version + 1
+        with self._ports.span("statistics"):
+            self.updater.merge(batch.slots)
         for number in range(passes.total):
             self._publish(batch, number, begun)
             if not (yield from self._collected(given_up)):
@@ -100,8 +102,7 @@ class ServedEpochs:
             # `not <=`, because a divergence of NaN is to end the update too.
             if schedule.target_kl is not None and not self.metrics[-1]["approx_kl"] <= schedule.target_kl:
                 break
-        with self._ports.span("statistics"):
-            self.updater.finish(batch.slots)
+        self.updater.finish()
         # Before any slot of the batch is freed, so that no follower begins to read it any more.
         self._publish(batch, NOTHING_WANTED, begun)
         return True

@@ -9,10 +9,10 @@ import numpy as np
 
 from penstock.algorithm import AlgorithmSpec, Fused, StreamShape, UpdaterSettings
 from penstock.algorithm_package import load_functions
-from penstock.ops.statistics import same_values
 from penstock.types import Array, Arrays
 from penstock.updates.contract import Exchange, HandOn
 from penstock.updates.rows import Rows, Targeted
+from penstock.updates.running import RunningStatistics
 
 __all__ = [
     "FusedStreamApplier",
@@ -62,8 +62,7 @@ class _StreamUpdater:
         self, fused: Fused, spec: AlgorithmSpec, arrays: Mapping[str, Array], threads: int, *, packs: bool
     ) -> None:
         self._fused = fused
-        self._policy = spec.policy
-        self._statistics = tuple(part.name for part in spec.policy.statistics())
+        self._running = RunningStatistics(spec.policy, fused.statistics)
         whole = spec.unit == "lane"
         self._rows = rows = Rows(arrays, (*spec.minibatch, "valid") if whole else spec.minibatch, spec.targets)
         self._packed = rows.per_slot if whole else rows.learned_per_slot
@@ -83,12 +82,13 @@ class _StreamUpdater:
         """Means over the minibatches since the last call."""
         return self._update.metrics()
 
-    def finish(self, slots: Sequence[int]) -> None:
+    def merge(self, slots: Sequence[int]) -> None:
         """Merge the running statistics of the rollouts in ``slots``, in that order."""
-        before = {name: self._state[name].copy() for name in self._statistics}
-        for slot in slots:
-            self.load(self._fused.statistics(self._state, self._rollout(slot)))
-        self.load(same_values(self._policy, before, self._state))
+        self.load(self._running.before(self._state, map(self._rollout, slots)))
+
+    def finish(self) -> None:
+        """Change what statistics that `merge` has found are to change once their batch is learned from."""
+        self.load(self._running.behind())
 
     def _rollout(self, slot: int) -> Mapping[str, Array]:
         """A rollout whose statistics are merged, with its targets."""
@@ -102,16 +102,17 @@ class _StreamUpdater:
 class _Learning(_StreamUpdater):
     """An updater that finds gradients on minibatches.
 
-    Packed rows are normalised by the statistics of the state. Where another learner changes these in the middle of a
-    batch, rows are packed anew before the next minibatch.
+    Rows are packed at the first minibatch of a batch, normalised by the statistics of the state. Where another learner
+    changes these in the middle of a batch, rows are packed anew before the next minibatch.
     """
 
     def __init__(self, fused: Fused, spec: AlgorithmSpec, arrays: Mapping[str, Array], threads: int) -> None:
         super().__init__(fused, spec, arrays, threads, packs=True)
+        self._statistics = tuple(part.name for part in spec.policy.statistics())
         self._slots: tuple[int, ...] = ()
         """Those of the batch."""
         self._stale = False
-        """The state's statistics are others than those of the packed rows."""
+        """The packed rows are those of an earlier batch, or normalised by other statistics than the state's."""
 
     def load(self, state: Mapping[str, Array]) -> None:
         """As `_StreamUpdater.load`."""
@@ -121,19 +122,17 @@ class _Learning(_StreamUpdater):
         super().load(state)
 
     def begin(self, slots: Sequence[int], progress: float) -> None:
-        """Compute the targets of the rollouts in ``slots``, and pack their rows."""
+        """Compute the targets of the rollouts in ``slots``."""
         self._state["progress"][...] = progress
         self._slots = tuple(slots)
         for slot in slots:
             self._target(slot)
-        self._pack()
-
-    def _refresh(self) -> None:
-        """Pack the rows of the batch anew if they are normalised by older statistics."""
-        if self._stale:
-            self._pack()
+        self._stale = True
 
     def _pack(self) -> None:
+        """Pack the rows of the batch, unless they are packed."""
+        if not self._stale:
+            return
         for slot in self._slots:
             self._update.pack(self._state, self._rows.flat, slot * self._rows.per_slot, self._packed)
         self._stale = False
@@ -163,7 +162,7 @@ class FusedUpdater(_Learning):
 
     def minibatches(self, indices: Array, weights: Array) -> None:
         """Take one gradient step for each row of ``indices``: flat rows, or row 0 of whole lanes."""
-        self._refresh()
+        self._pack()
         if self._exchange is None:
             self._update.run(self._state, indices, weights)
             return
@@ -198,7 +197,7 @@ class FusedStreamFinder(_Learning):
 
     def minibatches(self, indices: Array, weights: Array) -> None:
         """Hand on the gradients of the own share of each row of ``indices``."""
-        self._refresh()
+        self._pack()
         update = self._update
         for units, weight in zip(indices, weights, strict=True):
             whole = update.whole(units, _mean_by(weight))

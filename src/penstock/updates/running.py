@@ -1,0 +1,67 @@
+"""The running statistics of the batches that a learner from a stream takes. Imports no torch."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from penstock.ops.statistics import VALUE_STATISTICS, same_values
+from penstock.policies import PolicyGraph
+from penstock.types import Array, Arrays
+
+__all__ = ["RunningStatistics"]
+
+
+class RunningStatistics:
+    """Those of values change before their batch is learned from, all others behind it.
+
+    - A batch whose targets were learned in the units of the batches before it would make large gradients while these
+      units are still wrong, and an optimizer with moments remembers them.
+    - The policy that has acted saw observations by the old statistics. So must the passes over its batch.
+
+    Args:
+        policy: of which statistics are kept.
+        merge: as `penstock.algorithm.Algorithm.statistics`.
+    """
+
+    def __init__(self, policy: PolicyGraph, merge: Callable[[Any, Any], Any]) -> None:
+        self._policy = policy
+        self._merge = merge
+        self._behind: Arrays = {}
+
+    def before(self, state: Mapping[str, Array], rollouts: Iterable[Mapping[str, Array]]) -> Arrays:
+        """Merge the statistics of a batch.
+
+        Args:
+            state: as it is.
+            rollouts: with their targets; merged in this order.
+
+        Returns:
+            What changes in the state before its batch is learned from: statistics of values, and their last layer, by
+            which values stay as they are.
+        """
+        merged: Arrays = {}
+        for rollout in rollouts:
+            merged |= self._merge(_Changed(state, merged), rollout)
+        values = {name: merged.pop(name) for name in VALUE_STATISTICS if name in merged}
+        self._behind = merged
+        return values | same_values(self._policy, state, _Changed(state, values))
+
+    def behind(self) -> Arrays:
+        """What changes in the state once that batch is learned from."""
+        return self._behind
+
+
+class _Changed(Mapping[str, Array]):
+    """A state, some arrays of which are replaced."""
+
+    def __init__(self, state: Mapping[str, Array], replaced: Mapping[str, Array]) -> None:
+        self._state = state
+        self._replaced = replaced
+
+    def __getitem__(self, name: str) -> Array:
+        return self._replaced[name] if name in self._replaced else self._state[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._state)
+
+    def __len__(self) -> int:
+        return len(self._state)

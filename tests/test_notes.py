@@ -10,9 +10,10 @@ import pytest
 
 import penstock
 from penstock.cli import main
+from penstock.config.schema import RunConfig
 from penstock.errors import NodeError
 from penstock.metrics.jsonl import read_reports
-from penstock.notes import differences, failure, table_in_memory
+from penstock.notes import differences, failure, stale_rows, table_in_memory
 from penstock.run import Result
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import load_checkpoint
@@ -34,6 +35,14 @@ BATCH = 80
 def train(log_dir: Path, updates: int, **settings: object) -> Result:
     values = {**SMALL, "log_dir": str(log_dir), "timesteps": updates * BATCH, **settings}
     return penstock.train(values, quiet=True)
+
+
+def test_a_run_that_dropped_many_rows_for_their_age_says_so() -> None:
+    run = RunConfig(env="CartPole-v1", max_policy_lag=4)
+    record = {"steps": np.array(9_900), "stale": np.array(100)}
+    assert stale_rows(run, record) == ()
+    (said,) = stale_rows(run, {**record, "stale": np.array(1_100)})
+    assert said.startswith("1,100 of 11,000 rows were dropped (rows/stale): their policy was more than 4 updates old")
 
 
 def test_a_run_that_reached_its_timesteps_needs_no_word(tmp_path: Path) -> None:

@@ -139,6 +139,8 @@ def test_importance_weights_and_returns_that_cannot_be_are_refused() -> None:
             prepared(algo=algo, rho_bar=0.5, c_bar=2.0)
     with pytest.raises(ConfigError, match="--n_step 100 is more than the --learned_steps 32"):
         prepared(algo="r2d2", env="CartPole-v1", n_step=100)
+    with pytest.raises(ConfigError, match=r"--num_steps 40 is more than --learned_steps 32: .* never be learned from"):
+        prepared(algo="r2d2", env="CartPole-v1", num_steps=40)
 
 
 def test_the_first_line_says_what_is_trained_and_where() -> None:
@@ -175,6 +177,8 @@ def test_fewer_timesteps_than_a_batch_are_told() -> None:
 DQN = {"algo": "dqn", "env": "CartPole-v1"}
 ATOMS = {"atoms": 51, "value_min": 0.0, "value_max": 200.0}
 SAC = {"algo": "sac", "env": "Pendulum-v1", "temperature": 0.1}
+TD3 = {"algo": "td3", "env": "Pendulum-v1"}
+FREE = {"sync_mode": "non_blocking"}
 
 
 @pytest.mark.parametrize(
@@ -188,6 +192,9 @@ SAC = {"algo": "sac", "env": "Pendulum-v1", "temperature": 0.1}
         ({**DQN, **ATOMS, "error_clip": 2.0}, "--error_clip 2 changes nothing: with atoms the loss is a cross-entropy"),
         ({**SAC, "temperature_lr": 1e-2}, "--temperature_lr changes nothing: --temperature 0.1 is not learned"),
         ({**SAC, "target_entropy": -2.0}, "--target_entropy changes nothing: --temperature 0.1 is not learned"),
+        ({**DQN, "algo": "r2d2", "priority_eta": 0.5, "prioritised": False}, "--priority_eta changes nothing without"),
+        ({**TD3, "smoothing": 0.0, "smoothing_clip": 0.2}, "--smoothing_clip 0.2 changes nothing without --smoothing"),
+        ({**TD3, **FREE, "max_policy_lag": 4}, "--max_policy_lag 4 changes nothing: a table keeps rows of any age"),
     ],
 )
 def test_settings_that_change_nothing_are_told(settings: dict[str, object], text: str) -> None:

@@ -29,7 +29,7 @@ def build(spaces: Spaces, config: Reinforce) -> Algorithm:
         targets=partial(targets, config),
         statistics=lambda state, rollout: {},
         phases=(Phase("reinforce", partial(gradients, policy, config), partial(step, config)),),
-        whole=lambda rows, mean: {"advantage": normalised(rows["advantage"], mean)},
+        across_minibatch=lambda rows, mean: {"advantage": normalised(rows["advantage"], mean)},
     )
 
 

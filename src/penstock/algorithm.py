@@ -84,11 +84,11 @@ class Sequences:
     burn_in: int
     """Rows at the front that bring the memory up to date. Their ``weight`` is 0: nothing is learned from them."""
     learned: int
-    """Rows behind them, which are learned from."""
+    """Rows after them, which are learned from."""
 
     @property
     def length(self) -> int:
-        """All rows with transitions. One more row has the observation behind them."""
+        """All rows with transitions. One more row has the observation after them."""
         return self.burn_in + self.learned
 
 
@@ -171,7 +171,7 @@ class AlgorithmSpec:
         rewards until then. ``discount`` multiplies the value of ``next.<field>``; it is 0 after a terminated row.
 
         Of a sequence of L rows: fields are ``[L + 1, ...]``, ``weight`` ``[L]``, ``importance`` and the carry before
-        its first row are ``[...]``. Rows that are not ``valid`` carry no transition. The row behind a truncated one is
+        its first row are ``[...]``. Rows that are not ``valid`` carry no transition. The row after a truncated one is
         such a row: it has the episode's last observation.
         """
         known, sequences = self.known_to_table(spaces), None if self.table is None else self.table.sequences
@@ -231,7 +231,7 @@ class Phase(NamedTuple):
 
 
 def _nothing(minibatch: Tensors, mean: Callable[[Any], Any]) -> Tensors:
-    """Default of ``Algorithm.whole``: no field depends on the other rows of its minibatch."""
+    """Default of ``Algorithm.across_minibatch``: no field depends on the other rows of its minibatch."""
     del minibatch, mean
     return {}
 
@@ -249,11 +249,11 @@ class Algorithm(NamedTuple):
     """``(state, rollout with its targets) -> changed statistics``. Called for each slot, in lane order, after the
     phases. Pure."""
     phases: tuple[Phase, ...]
-    judge: Callable[[Tensors, Tensors], Tensors] | None = None
+    recompute: Callable[[Tensors, Tensors], Tensors] | None = None
     """``(state, rollout) -> fields [T + 1, B]`` under the current parameters, for ``targets``, which finds them in the
     rollout. Called once before an update's first gradient step, for all its lanes, on the learner's device. Pure.
     ``None``: the rollout has all that ``targets`` needs."""
-    whole: Callable[[Tensors, Callable[[Any], Any]], Tensors] = _nothing
+    across_minibatch: Callable[[Tensors, Callable[[Any], Any]], Tensors] = _nothing
     """``(minibatch, mean) -> changed fields [m]``: fields that depend on all rows of a minibatch, such as advantages
     that are normalised by their mean and deviation. ``mean(values [n]) -> scalar`` is the mean by ``weight`` over all
     rows, also over those of other learners. Called once for each minibatch, before the phases. Pure, compiled. A phase
@@ -276,7 +276,7 @@ class StreamShape(NamedTuple):
 class FusedUpdate(Protocol):
     """Many minibatches in one native call. Holds packed rows and sums of metrics, but no state.
 
-    A learner that shares its minibatches with others takes one at a time: `whole`, `find`, then `apply`.
+    A learner that shares its minibatches with others takes one at a time: `across_minibatch`, `find`, then `apply`.
     """
 
     phase: str
@@ -301,7 +301,7 @@ class FusedUpdate(Protocol):
         """
         ...
 
-    def whole(self, indices: Array, mean: Callable[[Array], float]) -> Any:  # noqa: ANN401  (for `find` alone)
+    def across_minibatch(self, indices: Array, mean: Callable[[Array], float]) -> Any:  # noqa: ANN401  (for `find` alone)
         """What `find` must know of all rows of a minibatch, such as the moments of its advantages.
 
         Args:
@@ -310,14 +310,14 @@ class FusedUpdate(Protocol):
         """
         ...
 
-    def find(self, state: Tensors, indices: Array, weights: Array, whole: Any) -> tuple[Tensors, float]:  # noqa: ANN401
+    def find(self, state: Tensors, indices: Array, weights: Array, across: Any) -> tuple[Tensors, float]:  # noqa: ANN401
         """The gradients of a minibatch or of a share of it, and the sum of its weights. The GIL is released.
 
         Args:
             state: parameters.
             indices: ``[m]``, of the rows or lanes of the share.
             weights: ``[m]``; 0 is padding. The gradients of padding alone are zero.
-            whole: the result of `whole`.
+            across: the result of `across_minibatch`.
 
         Returns:
             Network -> flat gradient, the mean over the share, valid until the next call; and its weight in rows.

@@ -30,6 +30,7 @@ __all__ = [
     "nothing_learned",
     "nothing_to_do",
     "skipped_rollouts",
+    "stale_rows",
     "table_differences",
     "table_in_file",
     "table_in_memory",
@@ -40,6 +41,8 @@ _STACKS = re.compile(r"^(?:Current thread|Thread) 0x", re.MULTILINE)
 
 _LARGE_TABLE = 256 << 20
 """Bytes. Of a table in memory that is at least as large, the user is told."""
+MANY_STALE = 0.01
+"""Share of rows that are dropped for their age from which on the user is told."""
 _LESS = "a smaller --capacity needs less"
 
 
@@ -167,6 +170,15 @@ def table_in_file(path: Path, rings: Rings, found: Found) -> str:
 def table_in_memory(count: int) -> str:
     """One line on the memory of a replay table; empty if it takes little."""
     return f"the replay table takes {bytes_text(count)} of memory; {_LESS}" if count >= _LARGE_TABLE else ""
+
+
+def stale_rows(run: RunConfig, record: Arrays) -> tuple[str, ...]:
+    """One line if more than ``MANY_STALE`` of all rows were dropped for their age; else empty."""
+    stale, steps = int(record["stale"]), int(record["steps"])
+    if stale <= MANY_STALE * (steps + stale):
+        return ()
+    dropped = f"{stale:,} of {steps + stale:,} rows were dropped (rows/stale)"
+    return (f"{dropped}: their policy was more than {run.max_policy_lag} updates old, which is --max_policy_lag",)
 
 
 def skipped_rollouts(counters: Mapping[str, Mapping[str, int]]) -> tuple[str, ...]:

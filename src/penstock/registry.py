@@ -245,7 +245,8 @@ NODES = Registry(
     "node",
     {
         "env": "penstock.nodes.env:EnvNode",
-        "policy": "penstock.policies.acting:LocalPolicy",
+        # No node: a policy port, loaded in the same way.
+        "local_policy": "penstock.policies.acting:LocalPolicy",
         "policy_node": "penstock.nodes.policy_node:PolicyNode",
         "learner": "penstock.nodes.learner:LearnerNode",
         "replay_learner": "penstock.nodes.learner:ReplayLearnerNode",

@@ -1,7 +1,7 @@
 """READ ME FIRST: config -> plan -> program -> runtime.
 
-``train`` makes these calls in a row. The rest of this file comes before them (the run folder, the checkpoint to begin
-from) or after them (the exported policy, the final evaluation, the card).
+`_train` makes these calls in a row; `train` only reads its arguments. Everything else here resumes, evaluates, loads or
+draws a run, or is what `_train` calls.
 """
 
 import contextlib
@@ -27,6 +27,7 @@ from penstock.notes import (
     nothing_learned,
     nothing_to_do,
     skipped_rollouts,
+    stale_rows,
     table_differences,
     table_in_file,
     table_in_memory,
@@ -106,6 +107,48 @@ def train(
         given = Given(env)
     with _opened(processes, config.run) as opened:
         return _train(opened, config, given, quiet=quiet)
+
+
+def _train(processes: Processes, config: Config, given: Given, *, quiet: bool) -> Result:
+    """Settle the config, build the program, make the run folder, run the program, finish."""
+    made = False
+    try:
+        _import_ahead(config.run)
+        # 1. Everything the config and the environment say, settled and checked.
+        prepared = prepare(config, processes, given)
+        check_functions(prepared, processes)
+        run = prepared.config.run
+        with contextlib.ExitStack() as cluster:
+            # Another run may take the folder's name before it is made here.
+            while not made:
+                # 2. A plan, and from it the program: nodes, edges and where they run.
+                folder = RunFolder.fresh(run.log_dir, prepared.profile.name, run.algo)
+                program = _checked_on_machine(_topology(plan(prepared, folder.path, quiet=quiet)), prepared)
+                cluster.enter_context(_joined(program, run))
+                # 3. The run folder. An interrupt waits until `made` is set: otherwise nobody would remove the folder.
+                with Interrupts() as interrupts:
+                    made = folder.make()
+            _raise_if_any(interrupts)
+            with folder.claim():
+                folder.become_latest()
+                folder.write_config(prepared.config)
+                program, _ = _begin_table(program, None)
+                # 4. The run itself, by the runtime.
+                outcome = _launch(processes, prepared, folder, program)
+                cluster.close()
+                # 5. The exported policy, the final evaluation, the card.
+                return _finish(processes, prepared, folder, outcome, quiet=quiet)
+    except UsageError:
+        # A machine of the cluster was refused, say: there is nothing to go on with.
+        if made:
+            remove_if_unbegun(folder)
+        raise
+    except KeyboardInterrupt:
+        if made:
+            remove_if_unbegun(folder)
+        if made and folder.path.exists():
+            raise
+        raise KeyboardInterrupt("stopped before the first update; no run folder is kept") from None
 
 
 def resume(
@@ -253,43 +296,6 @@ def _opened(processes: Processes | None, run: RunConfig) -> Iterator[Processes]:
         if not RUNTIMES[run.runtime].processes:
             found.close()
         yield found
-
-
-def _train(processes: Processes, config: Config, given: Given, *, quiet: bool) -> Result:
-    made = False
-    try:
-        _import_ahead(config.run)
-        prepared = prepare(config, processes, given)
-        check_functions(prepared, processes)
-        run = prepared.config.run
-        with contextlib.ExitStack() as cluster:
-            # Another run may take the folder's name before it is made here.
-            while not made:
-                folder = RunFolder.fresh(run.log_dir, prepared.profile.name, run.algo)
-                program = _checked_on_machine(_topology(plan(prepared, folder.path, quiet=quiet)), prepared)
-                cluster.enter_context(_joined(program, run))
-                # An interrupt waits until `made` is set: otherwise nobody would remove the folder.
-                with Interrupts() as interrupts:
-                    made = folder.make()
-            _raise_if_any(interrupts)
-            with folder.claim():
-                folder.become_latest()
-                folder.write_config(prepared.config)
-                program, _ = _begin_table(program, None)
-                outcome = _launch(processes, prepared, folder, program)
-                cluster.close()
-                return _finish(processes, prepared, folder, outcome, quiet=quiet)
-    except UsageError:
-        # A machine of the cluster was refused, say: there is nothing to go on with.
-        if made:
-            remove_if_unbegun(folder)
-        raise
-    except KeyboardInterrupt:
-        if made:
-            remove_if_unbegun(folder)
-        if made and folder.path.exists():
-            raise
-        raise KeyboardInterrupt("stopped before the first update; no run folder is kept") from None
 
 
 def _resume(
@@ -461,5 +467,5 @@ def _finish(
     early: tuple[str, ...] = ()
     if not outcome.interrupted and not had_ended:
         early = (*ended_early(run, record, folder.path), *nothing_learned(prepared.spec, record))
-    notes = (*no_file, *skipped_rollouts(outcome.counters), *given_up, *early)
+    notes = (*no_file, *skipped_rollouts(outcome.counters), *stale_rows(run, record), *given_up, *early)
     return Result(folder.path, evaluation, policy, steps, updates, outcome.interrupted, not_restored, notes)

@@ -33,7 +33,7 @@ def judged(algorithm, arrays, state):
     rollout = {name: np.asarray(values[0]) for name, values in arrays.items()}
     tensors = {name: torch.from_numpy(values) for name, values in state.items()}
     with torch.no_grad():
-        found = algorithm.judge(tensors, {name: torch.from_numpy(values) for name, values in rollout.items()})
+        found = algorithm.recompute(tensors, {name: torch.from_numpy(values) for name, values in rollout.items()})
     return {**rollout, **{name: values.numpy() for name, values in found.items()}}
 
 
@@ -102,7 +102,7 @@ def test_advantages_are_normalised_before_they_are_weighed():
     """By hand: advantages of 1, 2, 3 and 6 have the mean 3 and the deviation sqrt(3.5)."""
     algorithm = learn.build(Target.spaces, APPOConfig(**SMALL))
     rows = {"advantage": torch.tensor([1.0, 2.0, 3.0, 6.0]), "importance": torch.tensor([0.0, 0.5, 1.0, 1.0])}
-    found = algorithm.whole(rows, mean_by(torch.ones(4)))["advantage"]
+    found = algorithm.across_minibatch(rows, mean_by(torch.ones(4)))["advantage"]
     assert found.tolist() == pytest.approx([0.0, -0.5 / 3.5**0.5, 0.0, 3.0 / 3.5**0.5], abs=1e-6)
 
 
@@ -121,7 +121,7 @@ def test_a_row_that_the_policy_would_never_choose_moves_it_nowhere():
     fields = {**{name: values[:-1] for name, values in again.items() if values.ndim > 1}, **found}
     rows = {name: torch.from_numpy(values[:, 0]) for name, values in fields.items() if len(values) == 12}
     rows["weight"] = torch.ones(12)
-    rows |= algorithm.whole(rows, mean_by(rows["weight"]))
+    rows |= algorithm.across_minibatch(rows, mean_by(rows["weight"]))
     with_it = algorithm.phases[0].gradients(tensors, rows, {}).gradients["actor"]
     # It is as if the row had any other action.
     for name in ("action", "proximal_log_prob"):
@@ -144,18 +144,18 @@ def test_a_policy_with_memory_is_judged_along_each_lane(model):
         "first": torch.rand(6, 3, generator=generator) < 0.3,
         **{part.name: torch.rand(3, *part.shape, generator=generator) for part in parts},
     }
-    whole = algorithm.judge(state, rollout)
+    whole = algorithm.recompute(state, rollout)
     assert {values.shape for values in whole.values()} == {(6, 3)}
     lane = {
         name: values[:, 1:2] if name in {"obs", "action", "first"} else values[1:2] for name, values in rollout.items()
     }
-    for name, values in algorithm.judge(state, lane).items():
+    for name, values in algorithm.recompute(state, lane).items():
         torch.testing.assert_close(values, whole[name][:, 1:2])
     again = {name: torch.cat([values[:3], values[:3]]) for name, values in rollout.items() if name in {"obs", "action"}}
     first = torch.cat([rollout["first"][:3], rollout["first"][:3]])
     first[3] = True
     first[0] = True
-    twice = algorithm.judge(state, {**rollout, **again, "first": first})
+    twice = algorithm.recompute(state, {**rollout, **again, "first": first})
     for values in twice.values():
         torch.testing.assert_close(values[3:], values[:3])
 

@@ -47,7 +47,7 @@ def test_every_array_that_an_algorithm_computes_with_is_on_the_device_of_its_sta
         )
         assert {values.device for values in acted.values()} == {GPU}
         minibatch = minibatch_of(run, algorithm, held, state)
-        minibatch |= algorithm.whole(minibatch, mean_by(minibatch["weight"]))
+        minibatch |= algorithm.across_minibatch(minibatch, mean_by(minibatch["weight"]))
         for phase in algorithm.phases:
             count = len(minibatch["weight"])
             noise = {name: np.zeros((count, *part.shape), np.float32) for name, part in phase.noise}
@@ -69,8 +69,8 @@ def minibatch_of(
     same_step = run.profile.same_step
     slot = rollout_specs(spaces, spec.row, config.num_steps, LANES, same_step=same_step, carry=spec.policy.carry)
     rollout = made_up_rollout(spaces, slot)
-    if algorithm.judge is not None:
-        judged = algorithm.judge(held, on_gpu(rollout))
+    if algorithm.recompute is not None:
+        judged = algorithm.recompute(held, on_gpu(rollout))
         assert {values.device for values in judged.values()} == {GPU}
         rollout |= {name: np.zeros(values.shape, np.float32) for name, values in judged.items()}
     return on_gpu(rows_of(spec, rollout | algorithm.targets(state, rollout)))

@@ -132,10 +132,10 @@ def test_the_size_of_an_advantage_is_that_of_the_policy_that_acted():
 def test_a_minibatch_has_one_size_the_root_of_the_mean_square_of_its_rows():
     _, algorithm, _ = built()
     minibatch = lanes(size=torch.tensor([[3.0, 4.0]]), weight=torch.tensor([[1.0, 3.0]]))
-    found = algorithm.whole(minibatch, mean_by(minibatch["weight"]))
+    found = algorithm.across_minibatch(minibatch, mean_by(minibatch["weight"]))
     torch.testing.assert_close(found["size"], torch.full((1, 2), math.sqrt((9 + 3 * 16) / 4)))
     _, algorithm, _ = built(normalize_advantage=False)
-    assert algorithm.whole(minibatch, mean_by(minibatch["weight"]))["size"].tolist() == [[1.0, 1.0]]
+    assert algorithm.across_minibatch(minibatch, mean_by(minibatch["weight"]))["size"].tolist() == [[1.0, 1.0]]
 
 
 def test_advantages_are_divided_by_their_size_and_the_values_are_not():

@@ -48,7 +48,7 @@ def test_gradients_and_losses_of_parts_average_to_those_of_the_whole(name, space
     rows = stream_rows(spaces, spec) if spec.table is None else minibatch_of(spaces, spec, SIZE)
     # Sequences have a weight for each of their rows.
     rows["weight"] = WEIGHT if spec.unit == "row" else WEIGHT.unsqueeze(1) * rows["weight"]
-    rows |= built.whole(rows, mean_by(rows["weight"]))
+    rows |= built.across_minibatch(rows, mean_by(rows["weight"]))
     for phase in built.phases:
         noise = noise_of(phase, SIZE)
         whole = phase.gradients(state, rows, noise)
@@ -75,11 +75,19 @@ def test_advantages_are_normalised_over_the_rows_that_count(name):
     rows = {"advantage": torch.tensor([1.0, 3.0, 5.0, 99.0]), "weight": torch.tensor([1.0, 1.0, 1.0, 0.0])}
     # APPO's are weighed behind that.
     rows["importance"] = torch.ones(4)
-    changed = load(found.learn)(DISCRETE, found.config(normalize_advantage=True)).whole(rows, mean_by(rows["weight"]))
+    changed = load(found.learn)(DISCRETE, found.config(normalize_advantage=True)).across_minibatch(
+        rows, mean_by(rows["weight"])
+    )
     assert set(changed) == {"advantage"}
     assert changed["advantage"][:3].tolist() == pytest.approx([-2 / (8 / 3) ** 0.5, 0.0, 2 / (8 / 3) ** 0.5])
     plain = load(found.learn)(DISCRETE, found.config(normalize_advantage=False))
-    assert {**rows, **plain.whole(rows, mean_by(rows["weight"]))}["advantage"].tolist() == [1.0, 3.0, 5.0, 99.0]
+    left = plain.across_minibatch(rows, mean_by(rows["weight"]))
+    assert {**rows, **left}["advantage"].tolist() == [
+        1.0,
+        3.0,
+        5.0,
+        99.0,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +114,7 @@ def test_parts_of_whole_lanes_average_to_the_minibatch_by_the_rows_that_count(al
     rows["weight"] = torch.ones(lanes, steps, dtype=torch.float64)
     rows["weight"][0, 2] = rows["weight"][2, 0] = rows["weight"][3, 4] = 0.0
     rows["weight"][5] = 0.0
-    rows |= built.whole(rows, mean_by(rows["weight"]))
+    rows |= built.across_minibatch(rows, mean_by(rows["weight"]))
     (phase,) = built.phases
     state = state_of(built)
     whole = phase.gradients(state, rows, {})

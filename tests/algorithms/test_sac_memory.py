@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from penstock.algorithms.off_policy.critics import memory_network
+from penstock.algorithms.optimizer.spec import layout_of
 from penstock.algorithms.sac import learn, recurrent, spec
 from penstock.types import Spaces
 from tests.algorithms.replay_rows import CONTINUOUS, random, slope, state_of
@@ -42,6 +44,23 @@ def test_the_state_has_a_memory_of_the_critics_and_its_target():
     assert state["critic"].shape == (3 * (5 * 5 + 5 + 5 + 1),)
     assert (found.unit, found.topology) == ("lane", "off_policy")
     assert [part.name for part in found.policy.carry] == ["carry.actor.2.h", "carry.actor.2.c"]
+
+
+def test_the_critics_compute_in_the_number_type_that_is_asked_for(monkeypatch):
+    """The memory has no output layer. So its linear layer and its LSTM do too; of the critics, all but the last one."""
+    seen = []
+    config, built, state = parts(precision="bfloat16", hidden_sizes=(5, 6))
+    product = torch.addmm
+    monkeypatch.setattr(torch, "addmm", lambda bias, x, weight: seen.append(x.dtype) or product(bias, x, weight))
+    built.phases[0].gradients(state, *sequences_of(config))
+    # In that of the parameters, here float64: the output layers of the actor, of two critics and of their targets.
+    assert (seen.count(torch.float64), set(seen)) == (5, {torch.float64, torch.bfloat16})
+
+
+def test_muon_steps_the_hidden_matrices_of_the_memory():
+    config, _, _ = parts(hidden_sizes=(5, 6), optimizer="muon")
+    memory = memory_network(spec.actor_graph(CONTINUOUS, config), config)
+    assert [part.name for part in layout_of(memory).matrices] == ["2.weight"]
 
 
 def test_the_critics_loss_by_its_values_and_its_gradients_by_differences():

@@ -8,7 +8,7 @@ from penstock.algorithm import StreamShape
 from penstock.algorithms.impala import learn
 from penstock.algorithms.impala.fused import LaneUpdate, objective
 from penstock.algorithms.impala.spec import IMPALAConfig
-from penstock.algorithms.ppo.learn import update as step
+from penstock.algorithms.ppo.learn import apply as step
 from penstock.kernels.level import levels
 from penstock.kernels.pace import Pace
 from penstock.kernels.update import CorrectedUpdate, LaneCorrection, Moments
@@ -80,7 +80,7 @@ def autograd(graph, state, rows, firsts, weights, config):
         for name, values in rows.items()
     }
     lanes["weight"] = torch.tensor(wide(weights))[:, None] * lanes["valid"][:, :-1]
-    lanes |= learn.whole(config.normalize_advantage, lanes, mean_by(lanes["weight"]))
+    lanes |= learn.across_minibatch(config.normalize_advantage, lanes, mean_by(lanes["weight"]))
     found = learn.gradients(Policy(graph), config, tensors, lanes, {})
     tensors |= step(graph, config, tensors, found.gradients)
     metrics = {name: float(value) for name, value in found.metrics.items()}
@@ -204,7 +204,7 @@ def test_a_share_has_the_size_of_its_whole_minibatch():
     (indices,), (weights,) = minibatches(1, 12)
     expected, _ = update.find(state, indices, weights, None)
     expected = copied(expected)
-    size = update.whole(indices, lambda values: float(values.mean()))
+    size = update.across_minibatch(indices, lambda values: float(values.mean()))
     through = indices[:, None] + np.arange(STEPS) * LANES
     sizes = rows["size"][through][rows["valid"][through]]
     assert size == pytest.approx((0.0, np.sqrt(np.mean(sizes.astype(np.float64) ** 2))))

@@ -62,10 +62,10 @@ def autograd(graph, state, rows, indices, weights, config):
     for chosen, weight in zip(indices, weights, strict=True):
         minibatch = {name: torch.tensor(wide(values[chosen])) for name, values in rows.items()}
         minibatch["weight"] = torch.tensor(wide(weight))
-        minibatch |= learn.whole(config.normalize_advantage, minibatch, mean_by(minibatch["weight"]))
+        minibatch |= learn.across_minibatch(config.normalize_advantage, minibatch, mean_by(minibatch["weight"]))
         minibatch["advantage"] = minibatch["advantage"] * minibatch.get("importance", 1.0)
         found = learn.gradients(graph, config, partial(module.loss, policy, config), tensors, minibatch, {})
-        tensors = tensors | dict(learn.update(graph, config, tensors, found.gradients))
+        tensors = tensors | dict(learn.apply(graph, config, tensors, found.gradients))
         seen.append({name: float(value) for name, value in found.metrics.items()})
     means = {name: float(np.mean([metrics[name] for metrics in seen])) for name in seen[0]}
     return {name: values.numpy() for name, values in tensors.items()}, means

@@ -132,7 +132,7 @@ def test_what_is_quickly_sampled_here_is_sampled_at_once(nbytes, device, kind):
 def test_what_is_learned_from_in_one_place_stays_while_the_next_is_sampled(size):
     specs = [ArraySpec(name, (), "float32") for name in ("obs", "weight")]
     rows = {spec.name: torch.zeros(size) for spec in specs}
-    inbox = Inbox(specs, size, 1, torch.device("cpu"), whole=None, rows=rows)
+    inbox = Inbox(specs, size, 1, torch.device("cpu"), across_minibatch=None, rows=rows)
     made = sampling(Numbers(), inbox.buffers, size, device="cpu")
     for step in range(8):
         (part,) = inbox.take(made.take(wanted(step), wanted(step + 1)).rows)

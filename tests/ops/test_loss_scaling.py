@@ -90,7 +90,7 @@ def test_ppo_skips_the_step_of_an_overflow_and_takes_the_others() -> None:
     sound = {name: torch.full_like(state[name], 1e-3) for name in names}
     bad = {name: values.clone() for name, values in sound.items()}
     bad[names[0]][7] = np.inf
-    step = partial(learn.update, graph, CONFIG)
+    step = partial(learn.apply, graph, CONFIG)
     skipped = {**state, **step(state, bad)}
     assert (float(skipped["loss_scale"]), int(skipped["loss_scale_steps"])) == (32768.0, 0)
     for name in state.keys() - {"loss_scale"}:
@@ -98,7 +98,7 @@ def test_ppo_skips_the_step_of_an_overflow_and_takes_the_others() -> None:
     taken = {**skipped, **step(skipped, sound)}
     assert (float(taken["loss_scale"]), int(taken["loss_scale_steps"]), int(taken["adam_step"])) == (32768.0, 1, 1)
     # The step is the one that is taken in float32.
-    exact = learn.update(
+    exact = learn.apply(
         graph, PPOConfig(max_grad_norm=1e9), {k: v for k, v in state.items() if "scale" not in k}, sound
     )
     for name, values in exact.items():

@@ -31,7 +31,7 @@ def test_a_whole_program_is_returned_as_it_is() -> None:
     assert check(whole) is whole
 
 
-LOCAL = LocalAnswer("policy", None)
+LOCAL = LocalAnswer("local_policy", None)
 
 
 def remote(nodes: tuple[str, ...], asker: str = "a") -> Program:

@@ -73,7 +73,7 @@ def reference(algorithm, state, arrays, indices, weights):
         flat = targets[name] if name in targets else views[name]
         picked = flat.reshape(-1, *flat.shape[2:])[indices]
         rows[name] = torch.from_numpy(picked).double() if picked.dtype == np.float32 else torch.from_numpy(picked)
-    rows |= algorithm.whole(rows, mean_by(rows["weight"]))
+    rows |= algorithm.across_minibatch(rows, mean_by(rows["weight"]))
     phase = algorithm.phases[0]
     return {**exact, **phase.apply(exact, phase.gradients(exact, rows, {}).gradients)}
 

@@ -355,4 +355,4 @@ def test_a_dead_asker_has_slots_at_every_answerer() -> None:
 
 
 def test_askers_that_answer_themselves_take_no_memory() -> None:
-    assert Questions.required(Ask("act", ("env.0",), "policy", LocalAnswer("policy", None))) == 0
+    assert Questions.required(Ask("act", ("env.0",), "policy", LocalAnswer("local_policy", None))) == 0

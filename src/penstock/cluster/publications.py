@@ -17,7 +17,7 @@ from penstock.cluster.parcels import packed
 from penstock.cluster.rings import HostedShards, News
 from penstock.memory.board import Board as BoardMemory
 from penstock.memory.stream import Stream as StreamMemory
-from penstock.nodes.learner.served_epochs import NOTHING_WANTED
+from penstock.nodes.learner.handed_on_epochs import NOTHING_WANTED
 from penstock.program.graph import Board, Program, Table
 from penstock.types import Arrays
 from penstock.wiring.edges import Wiring

@@ -268,6 +268,7 @@ class Relay:
             machine, filled = self._waiting.popleft()
             placed = self._placed.get(filled.group)
             if placed is None or placed.node.life != filled.life:
+                # Of an earlier life: the next one collects these rows again, so nothing counts them.
                 continue
             if filled.group in held or not placed.node.deliver(filled):
                 held.add(filled.group)

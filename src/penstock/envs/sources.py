@@ -36,7 +36,8 @@ class EnvProfile:
     same_step: bool
     restorable: bool
     kind: Literal["scalar", "vector", "game"]
-    """``game``: it connects to the run, so nobody makes or resets it."""
+    """``scalar``: each call steps one lane. ``vector``: one call steps all lanes. ``game``: a game that connects drives
+    the lane; nobody makes or resets it."""
     unused_mask: str | None = None
     """The field of an action mask that the environment gives, of no use to the algorithm or to the actions."""
 

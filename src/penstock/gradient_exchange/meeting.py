@@ -62,7 +62,7 @@ class Meeting:
 
     def lost(self) -> bool:
         """True once the keeper has gone, after the first round."""
-        return self._rounds.founded() and KEEPER not in self._rounds.members()
+        return self._rounds.formed() and KEEPER not in self._rounds.members()
 
     def meeting(self) -> int:
         """The number of this meeting. See `penstock.nodes.ports.RoundsPort.meeting`."""

@@ -80,7 +80,7 @@ class Rounds:
         """True if a member has arrived at the round that is not over yet."""
         return self._rounds.begun()
 
-    def founded(self) -> bool:
+    def formed(self) -> bool:
         """True once the first round is over. From then on, members are admitted by others."""
         return self._rounds.founded()
 

@@ -195,7 +195,7 @@ class QuestionPort(Protocol):
         ...
 
     def next_carry(self, asker: int) -> Arrays:
-        """Name -> ``[lanes, ...]``: where the answer to a question about a row puts the carry behind that row."""
+        """Name -> ``[lanes, ...]``: where the answer to a question about a row puts the carry that follows that row."""
         ...
 
     def answer(self, asker: int, version: int) -> None:
@@ -258,7 +258,7 @@ class RoundsPort(Protocol):
         """True if a member has arrived at the round that is not over yet."""
         ...
 
-    def founded(self) -> bool:
+    def formed(self) -> bool:
         """True once the first round is over."""
         ...
 

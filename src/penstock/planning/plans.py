@@ -72,7 +72,7 @@ def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | N
             algorithm_config=config.algorithm,
             learn=prepared.learn(),
             initial=prepared.algorithm.initial,
-            update=UPDATES[run.backend],
+            backend=UPDATES[run.backend],
             inference=prepared.inference,
         ),
         env=prepared.env,

@@ -41,6 +41,9 @@ def _without_effect(config: Config, spec: AlgorithmSpec, profile: EnvProfile) ->
     run, settings = config.run, config.algorithm
     if run.sync_mode == "blocking" and run.max_policy_lag != RunConfig.max_policy_lag:
         yield f"--max_policy_lag {run.max_policy_lag} changes nothing: in lock step no experience is old"
+    together = run.learners == 1 or run.pace == "sync"
+    if run.sync_mode != "blocking" and spec.table and together and run.max_policy_lag != RunConfig.max_policy_lag:
+        yield f"--max_policy_lag {run.max_policy_lag} changes nothing: a table keeps rows of any age"
     if _is_given(settings, "log_std_init") and isinstance(profile.spaces.action, Discrete | MultiDiscrete):
         yield f"--log_std_init {settings.log_std_init:g} changes nothing: the actions are choices"
     if getattr(settings, "temperature", "auto") != "auto":
@@ -48,11 +51,13 @@ def _without_effect(config: Config, spec: AlgorithmSpec, profile: EnvProfile) ->
             if _is_given(settings, name):
                 yield f"--{name} changes nothing: --temperature {settings.temperature:g} is not learned"
     if not getattr(settings, "prioritised", True):
-        for name in ("priority_alpha", "priority_beta"):
+        for name in ("priority_alpha", "priority_beta", "priority_eta"):
             if _is_given(settings, name):
                 yield f"--{name} changes nothing without --prioritised true"
     if getattr(settings, "atoms", 1) > 1 and _is_given(settings, "error_clip"):
         yield f"--error_clip {settings.error_clip:g} changes nothing: with atoms the loss is a cross-entropy"
+    if getattr(settings, "smoothing", 1.0) == 0 and _is_given(settings, "smoothing_clip"):
+        yield f"--smoothing_clip {settings.smoothing_clip:g} changes nothing without --smoothing"
     rows = run.num_envs * settings.num_steps
     learns_from_batches = spec.table is None and spec.unit == "row"
     if learns_from_batches and _is_given(settings, "mini_batch_size") and settings.mini_batch_size > rows:

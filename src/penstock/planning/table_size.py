@@ -19,7 +19,7 @@ def with_checked_table(config: Config, spec: AlgorithmSpec, profile: EnvProfile)
     """The spec with a table of as many rows as ``capacity`` and ``table_bytes`` both allow.
 
     Raises:
-        ConfigError: the table holds too few rows for its minibatches.
+        ConfigError: the table holds too few rows for its minibatches; or some rows would be in no sequence.
     """
     run, num_steps = config.run, config.algorithm.num_steps
     schedule, table = spec.replay()
@@ -29,6 +29,11 @@ def with_checked_table(config: Config, spec: AlgorithmSpec, profile: EnvProfile)
         table = replace(table, capacity=fits)
         given = f"--table_bytes {run.table_bytes}"
     if table.sequences is not None:
+        if num_steps > table.sequences.learned:
+            raise ConfigError(
+                f"--num_steps {num_steps} is more than --learned_steps {table.sequences.learned}: a sequence begins "
+                "with a rollout, so some rows of each rollout would never be learned from"
+            )
         # Learning begins once every lane has a sequence.
         least = run.num_envs * _reach(table, num_steps)
         schedule = replace(schedule, min_rows=max(schedule.min_rows, least))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.policies.initial import InitName, initial_arrays
-from penstock.policies.layers import GRU, LSTM, Dropout, Layer, OwnModule, parts_of
+from penstock.policies.layers import GRU, LSTM, Conv2d, Dropout, Layer, Linear, OwnModule, parts_of
 from penstock.types import Array, ArraySpec
 
 __all__ = ["Branch", "Network", "ParameterSlice"]
@@ -90,6 +90,13 @@ class Network:
     def own(self) -> OwnModule | None:
         """The user's own module, if the network is one."""
         return next((layer for layer in self.layers if isinstance(layer, OwnModule)), None)
+
+    @property
+    def last(self) -> int:
+        """Index of the last layer with weights. The number of layers if the network has none, or ends in a memory."""
+        weighted = [index for index, layer in enumerate(self.layers) if isinstance(layer, Linear | Conv2d | LSTM | GRU)]
+        ends_in_memory = not weighted or isinstance(self.layers[weighted[-1]], LSTM | GRU)
+        return len(self.layers) if ends_in_memory else weighted[-1]
 
     @property
     def num_parameters(self) -> int:

@@ -105,7 +105,7 @@ def supervised(program: Program, wiring: Wiring, segment: Segment, processes: St
     if supervisor.failure is not None:
         ended = supervisor.failure
         raise NodeError(ended.group, ended.detail or describe(ended))
-    return Outcome(final_record(wiring, program), interrupts.count > 0, wiring.table())
+    return Outcome(final_record(wiring, program), interrupts.count > 0, wiring.all_counters())
 
 
 def _supervise(supervisor: Supervisor, interrupts: Interrupts, wiring: Wiring) -> None:
@@ -135,7 +135,7 @@ def _committed(wiring: Wiring) -> bool:
 
 
 class _Nodes:
-    """Starts, restarts and recovers the processes of a program's nodes; implements ``supervisor.ProcessTable``."""
+    """Starts, restarts and recovers the processes of a program's nodes; implements ``supervisor.RunProcesses``."""
 
     def __init__(
         self, program: Program, wiring: Wiring, segment: Segment, processes: Starting, signs: SharedSigns

@@ -26,7 +26,7 @@ class LearningPlan:
     """``module:build`` of the algorithm's pure functions."""
     initial: str
     """``module:init_state`` of the algorithm. Imports no torch."""
-    update: UpdateBackend
+    backend: UpdateBackend
     """The functions that build updaters, for each way of learning."""
     inference: BackendSpec
     """The backend that runs the policy."""
@@ -43,7 +43,8 @@ class Plan:
     """The own reward, as a name or pickled. ``None``: the environment's rewards."""
     spaces: Spaces
     kind: Literal["scalar", "vector", "game"]
-    """Whether each lane is stepped by its own call, or all lanes by one call."""
+    """``scalar``: each call steps one lane. ``vector``: one call steps all lanes. ``game``: a game that connects drives
+    the lane; nobody makes or resets it."""
     same_step: bool
     own_cores: bool
     """Whether each environment process is pinned to a core."""
@@ -85,7 +86,8 @@ class EvaluationPlan:
     env: EnvReference
     spaces: Spaces
     kind: Literal["scalar", "vector", "game"]
-    """Whether each lane is stepped by its own call, or all lanes by one call."""
+    """``scalar``: each call steps one lane. ``vector``: one call steps all lanes. ``game``: a game that connects drives
+    the lane; nobody makes or resets it."""
     policy: PolicyGraph
     inference: BackendSpec
     """The backend that runs the policy."""

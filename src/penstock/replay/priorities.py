@@ -21,7 +21,7 @@ class Ranking:
 
     alpha: float
     initial: str | None
-    """``module:function``: ``(slot, config) -> priorities [T, lanes]``; ``None``: the largest priority so far."""
+    """``module:function``: ``(slot, config) -> priorities [T, lanes]``, NaN: not known. ``None``: nothing is known."""
     config: Any
     """The algorithm's hyper-parameters."""
     sequences: bool = False
@@ -31,6 +31,8 @@ class Ranking:
 def enter(tree: SumTree, ranking: Ranking, slot: Arrays, index: int, sequence: int) -> None:
     """Give the rows of a newly filled slot their first priorities. Rows that nothing is sampled from get 0.
 
+    Where none is known it is the largest priority so far.
+
     ``index`` is that of the slot among those whose rows the tree has.
     """
     valid = slot["valid"].copy()
@@ -38,9 +40,10 @@ def enter(tree: SumTree, ranking: Ranking, slot: Arrays, index: int, sequence: i
     if ranking.sequences:
         # A sequence may begin with a row that is not valid: the rows behind it are.
         valid[0], valid[1:] = True, False
-    if ranking.initial is None:
-        first = np.full(valid.shape, tree.max_priority() or FIRST)
-    else:
-        first = np.zeros(valid.shape)
-        first[:-1] = np.power(load(ranking.initial)(slot, ranking.config), ranking.alpha)
+    first = np.zeros(valid.shape)
+    initial = np.nan if ranking.initial is None else load(ranking.initial)(slot, ranking.config)
+    first[:-1] = np.power(initial, ranking.alpha)
+    unknown = np.isnan(first)
+    if unknown.any():
+        first[unknown] = tree.max_priority() or FIRST
     tree.set(index * valid.size, sequence, np.where(valid, first, 0.0).reshape(-1))

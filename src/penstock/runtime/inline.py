@@ -56,7 +56,7 @@ def launch(program: Program, _processes: Processes) -> Outcome:
                 return signs.finished() and signs.drained(program.groups)
 
             Loop(placed, _NoBell(), ended).run()
-        return Outcome(final_record(wiring, program), interrupts.count > 0, wiring.table())
+        return Outcome(final_record(wiring, program), interrupts.count > 0, wiring.all_counters())
     finally:
         # All are closed, the nodes in their order, also if one of them cannot be.
         with contextlib.ExitStack() as closing:

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 from penstock.supervision.lives import HOPELESS, Exit, Lives, Restart
 from penstock.types import Cause
 
-__all__ = ["Limits", "ProcessTable", "Signs", "Silence", "State", "Supervisor"]
+__all__ = ["Limits", "RunProcesses", "Signs", "Silence", "State", "Supervisor"]
 
 _FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
 """Exit statuses of a process that was killed from outside. Processes that the supervisor kills are not in ``exits``."""
@@ -39,7 +39,7 @@ class Limits(NamedTuple):
     """How long the run may make no progress."""
 
 
-class ProcessTable(Protocol):
+class RunProcesses(Protocol):
     """The processes of a run."""
 
     def exits(self) -> Sequence[Exit]:
@@ -144,7 +144,7 @@ class Supervisor:
 
     def __init__(
         self,
-        table: ProcessTable,
+        table: RunProcesses,
         signs: Signs,
         *,
         last: Sequence[str],

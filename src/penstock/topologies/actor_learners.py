@@ -46,7 +46,7 @@ def build(plan: Plan) -> Program:
         raise ConfigError(f"--algo {run.algo} stays on one machine: leave --runtime ray out")
     envs = env_names(plan)
     learners = tuple(f"learner.{worker}" for worker in range(plan.num_workers))
-    update = plan.learning.update
+    update = plan.learning.backend
     finder, applier = required(plan, update.stream_finder), required(plan, update.stream_applier)
     part, parts = _parts(plan)
     cut = replace(spec, schedule=replace(spec.schedule, mini_batch_size=part))
@@ -56,9 +56,11 @@ def build(plan: Plan) -> Program:
     whole = Schedule(epochs=1, mini_batch_size=part * parts)
     first = SharedParameterSettings(keeper_settings(plan), applier, own[0], run.max_policy_lag, OPEN_LIMIT_S)
     pattern = Pattern(
-        Stream("rollouts", envs, ("learner",), rollout_arrays(plan), plan.num_workers, "wait", viewers=learners),
-        shared_record_specs(spec, run.num_envs, plan.num_workers, 1, shaped=plan.shaped),
-        (
+        rollouts=Stream(
+            "rollouts", envs, ("learner",), rollout_arrays(plan), plan.num_workers, "wait", viewers=learners
+        ),
+        record=shared_record_specs(spec, run.num_envs, plan.num_workers, 1, shaped=plan.shaped),
+        learners=(
             NodeSpec("learner", "shared_parameter", first, group="learner", imports=learner_imports(plan)),
             *(
                 NodeSpec(
@@ -75,9 +77,9 @@ def build(plan: Plan) -> Program:
                 for name, env, updater in zip(learners, envs, own, strict=True)
             ),
         ),
-        None,
-        0,
-        (
+        max_lag=None,
+        niceness=0,
+        together=(
             # The gradient of one rollout, to be applied once.
             Stream(
                 "gradients", learners, ("learner",), batch_slot_specs(spec.shared(), 1), 2 * plan.num_workers, "wait"

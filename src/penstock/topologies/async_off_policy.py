@@ -50,7 +50,7 @@ def _apart(plan: Plan, agreed: Agreement) -> Program:
             f"--exchange {agreed.exchange} is for one machine here: its learners rank the rows of one table in shared "
             "memory; give --exchange allreduce, or --runtime local"
         )
-    learners, rule, update = follower_names(run.learners), rule_of(plan, agreed), plan.learning.update
+    learners, rule, update = follower_names(run.learners), rule_of(plan, agreed), plan.learning.backend
     finder = required(plan, update.finder if rule.owner is None else update.replay)
     applier = required(plan, update.applier)
     behind = pull_after(plan, agreed.pace)
@@ -60,15 +60,15 @@ def _apart(plan: Plan, agreed: Agreement) -> Program:
         keeper_settings(plan), applier, steps[0].updater, limits, rule.max_gradient_lag, OPEN_LIMIT_S, rule.owner
     )
     pattern = Pattern(
-        table(plan, ("learner", *learners), limits, ahead=slots_ahead(plan, limits)),
-        parameter_record_specs(spec, run.num_envs, plan.num_workers, run.learners, shaped=plan.shaped),
-        (
+        rollouts=table(plan, ("learner", *learners), limits, ahead=slots_ahead(plan, limits)),
+        record=parameter_record_specs(spec, run.num_envs, plan.num_workers, run.learners, shaped=plan.shaped),
+        learners=(
             NodeSpec("learner", "parameter", parameter, group="learner", imports=learner_imports(plan)),
             *learner_nodes(plan, learners, ["follower"] * run.learners, steps, minibatch(plan, 1)),
         ),
-        None,
-        NICENESS,
-        (
+        max_lag=None,
+        niceness=NICENESS,
+        together=(
             # The gradients of one step of a follower, to be applied once.
             Stream(
                 "gradients",

@@ -7,7 +7,7 @@ are dropped and counted. If cores are short, the learner goes first, because all
 from penstock.config.agreement import agreement
 from penstock.program.graph import Program
 from penstock.program.plan import Plan
-from penstock.topologies import served
+from penstock.topologies import parameter_server
 from penstock.topologies.on_policy import streamed
 from penstock.topologies.training import NICENESS
 
@@ -18,5 +18,5 @@ def build(plan: Plan) -> Program:
     """The graph of ``on_policy`` with twice the slots and no waiting."""
     agreed, slots = agreement(plan.run, from_table=False), 2 * plan.num_workers
     if agreed.apart:
-        return served.apart(plan, agreed, slots=slots, niceness=NICENESS)
+        return parameter_server.at_own_pace(plan, agreed, slots=slots, niceness=NICENESS)
     return streamed(plan, slots=slots, max_lag=None, assemble="by_arrival", niceness=NICENESS)

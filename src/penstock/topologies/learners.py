@@ -49,7 +49,7 @@ def learner_names(count: int) -> tuple[str, ...]:
 
 def learner_imports(plan: Plan) -> tuple[str, ...]:
     """Modules of a learner process that take seconds to import: torch and its compiler."""
-    return () if plan.learning.update.native else slow_imports(plan.run, plan.learning.update.stream)
+    return () if plan.learning.backend.native else slow_imports(plan.run, plan.learning.backend.stream)
 
 
 def learner_nodes(
@@ -154,7 +154,7 @@ def stream_minibatch(plan: Plan, sharing: int) -> Minibatch:
     whole, part = (spec.rows(number, plan.num_steps) for number in (spec.schedule.mini_batch_size, units))
     held = part * plan.run.accumulate
     row = NUMBER_BYTES
-    if not plan.learning.update.native:
+    if not plan.learning.backend.native:
         lanes = plan.run.num_envs // plan.num_workers
         kept = sum(part.nbytes for part in rollout_arrays(plan) if part.name in spec.minibatch)
         row += kept // ((plan.num_steps + 1) * lanes)
@@ -222,7 +222,7 @@ def activation_bytes(plan: Plan) -> int:
     Counts the outputs of linear layers, which the backward pass needs. An algorithm's own networks (critics) are known
     by their size only.
     """
-    if plan.run.device != "cpu" or plan.learning.update.native:
+    if plan.run.device != "cpu" or plan.learning.backend.native:
         return 0
     networks = plan.learning.spec.policy.networks
     outputs = sum(layer.outputs for network in networks for layer in network.layers if isinstance(layer, Linear))

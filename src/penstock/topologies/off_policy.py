@@ -67,7 +67,7 @@ def replayed(
     run, spec = plan.run, plan.learning.spec
     learners = learner_names(run.learners)
     team = "penstock.gradient_exchange.all_reduce:build" if run.learners > 1 else None
-    update = required(plan, plan.learning.update.replay)
+    update = required(plan, plan.learning.backend.replay)
     steps = [step_settings(plan, number, run.learners, update, team) for number in range(run.learners)]
     kinds = ("replay_learner", *("replica" for _ in learners[1:]))
     limits = limiter(plan, reuse)
@@ -88,12 +88,12 @@ def replayed(
     # In lock step no environment node is more than one turn ahead, and the capacity is at least two.
     ahead = 1 if order == "by_lane" else slots_ahead(plan, own, run.learners)
     pattern = Pattern(
-        table(plan, learners, own, ahead=ahead, shards=run.learners),
-        replay_record_specs(spec, run.num_envs, plan.num_workers, shaped=plan.shaped),
-        learner_nodes(plan, learners, kinds, settings, minibatch(plan, run.learners)),
-        max_lag,
-        niceness,
-        together,
+        rollouts=table(plan, learners, own, ahead=ahead, shards=run.learners),
+        record=replay_record_specs(spec, run.num_envs, plan.num_workers, shaped=plan.shaped),
+        learners=learner_nodes(plan, learners, kinds, settings, minibatch(plan, run.learners)),
+        max_lag=max_lag,
+        niceness=niceness,
+        together=together,
     )
     return wire(plan, pattern)
 

@@ -15,7 +15,7 @@ from penstock.nodes.learner import (
 )
 from penstock.program.graph import Board, Edge, Program, Rounds, Stream
 from penstock.program.plan import Plan
-from penstock.topologies import served
+from penstock.topologies import parameter_server
 from penstock.topologies.learners import (
     keeper_settings,
     learner_names,
@@ -40,7 +40,7 @@ def streamed(
     """Rollouts go to the learner in a stream of ``slots``. ``niceness`` is that of environment processes."""
     run = plan.run
     if agreement(run, from_table=False).exchange == "parameter_server" and run.learners > 1:
-        return served.together(plan, slots=slots, max_lag=max_lag, assemble=assemble, niceness=niceness)
+        return parameter_server.in_step(plan, slots=slots, max_lag=max_lag, assemble=assemble, niceness=niceness)
     learners = learner_names(run.learners)
     steps = [_epochs(plan, number) for number in range(run.learners)]
     first = LearnerSettings(keeper_settings(plan), steps[0], plan.num_workers, assemble)
@@ -55,12 +55,14 @@ def streamed(
             Board("goals", learners[0], learners[1:], batch_specs(plan.num_workers)),
         )
     pattern = Pattern(
-        Stream("rollouts", env_names(plan), learners[:1], rollout_arrays(plan), slots, "wait", viewers=learners[1:]),
-        record_specs(plan.learning.spec, run.num_envs, plan.num_workers, shaped=plan.shaped),
-        learner_nodes(plan, learners, kinds, (first, *others), stream_minibatch(plan, run.learners)),
-        max_lag,
-        niceness,
-        together,
+        rollouts=Stream(
+            "rollouts", env_names(plan), learners[:1], rollout_arrays(plan), slots, "wait", viewers=learners[1:]
+        ),
+        record=record_specs(plan.learning.spec, run.num_envs, plan.num_workers, shaped=plan.shaped),
+        learners=learner_nodes(plan, learners, kinds, (first, *others), stream_minibatch(plan, run.learners)),
+        max_lag=max_lag,
+        niceness=niceness,
+        together=together,
     )
     return wire(plan, pattern)
 
@@ -73,4 +75,4 @@ def _epochs(plan: Plan, learner: int) -> EpochSettings:
     rule = {"allreduce": "all_reduce", "gossip": "gossip"}[agreement(run, from_table=False).exchange]
     team = f"penstock.gradient_exchange.{rule}:build" if run.learners > 1 else None
     updater = updater_settings(plan, learner, run.learners)
-    return EpochSettings(plan.learning.update.stream, updater, spec.schedule, run.learners, team, OPEN_LIMIT_S)
+    return EpochSettings(plan.learning.backend.stream, updater, spec.schedule, run.learners, team, OPEN_LIMIT_S)

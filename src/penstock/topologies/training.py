@@ -70,7 +70,7 @@ GAMES = "games"
 """Name of the node that games connect to, of its process, and of the meeting of lanes and sessions."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Pattern:
     """The parts of the graph in which ways of training differ."""
 
@@ -236,7 +236,7 @@ def _stacks(plan: Plan, rollouts: Edge) -> tuple[ArraySpec, ...]:
 
 
 def _local(plan: Plan, stacks: tuple[ArraySpec, ...]) -> LocalAnswer:
-    return LocalAnswer("policy", _policy_settings(plan, stacks))
+    return LocalAnswer("local_policy", _policy_settings(plan, stacks))
 
 
 def _policy_settings(plan: Plan, stacks: tuple[ArraySpec, ...]) -> PolicySettings:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from penstock.policies import Conv2d, Encoding, Linear, Network
+from penstock.policies import Encoding, Network
 from penstock.torch_networks.inputs import PIXEL, Input, Inputs
 from penstock.torch_networks.layers import Memory, Pass
 from penstock.torch_networks.own import OwnForward
@@ -37,8 +37,7 @@ class Forward:
         self._sizes = [torch.Size(part.shape).numel() for part in slices]
         self._shapes = [part.shape for part in slices]
         self._free = [part.name for part in slices if part.name in {name for name, _, _ in network.free}]
-        weighted = [index for index, layer in enumerate(network.layers) if isinstance(layer, Linear | Conv2d)]
-        self._last = weighted[-1] if weighted else len(network.layers)
+        self._last = network.last
         self._inputs = Inputs(network, encoding)
         self._own = None if network.own is None else OwnForward(network.own, network.name)
 
@@ -49,7 +48,7 @@ class Forward:
         memory: Memory | None = None,
         noise: Sequence[Tensor] = (),
     ) -> Outputs:
-        """Run all layers in the dtype of the features, but the last one with weights in that of ``flat``.
+        """Run all layers in the dtype of the features, but `Network.last` in that of ``flat``.
 
         Args:
             flat: ``[num_parameters]``.

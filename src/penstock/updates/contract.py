@@ -59,13 +59,13 @@ class Updater(Protocol):
     def merge(self, slots: Sequence[int]) -> None:
         """Merge the running statistics of the rollouts in ``slots``, in that order, between `begin` and `minibatches`.
 
-        Those of values change in the state at once, and so does the last layer of values: they stay as they are. All
-        others change at `finish`.
+        Statistics of values change at once. The last layer of the network with the value changes with them, so that
+        values stay as they are. All other statistics change at `finish`.
         """
         ...
 
     def finish(self) -> None:
-        """End the batch: change the statistics that `merge` has left for that."""
+        """End the batch: apply the statistics that `merge` held back."""
         ...
 
 

@@ -100,24 +100,24 @@ class _DryRun:
 
     def targets(self, rollout: Arrays) -> Arrays:
         """The targets of a rollout, ``[T, B, ...]``."""
-        rows, judged = rollout["reward"].shape, {}
-        if self._algorithm.judge is not None:
-            users = self._function("judge")
+        rows, recomputed = rollout["reward"].shape, {}
+        if self._algorithm.recompute is not None:
+            users = self._function("recompute")
             with torch.no_grad():
-                found = users.call(self._algorithm.judge, self._given_state(), _of_rollout(_tensors(rollout)))
+                found = users.call(self._algorithm.recompute, self._given_state(), _of_rollout(_tensors(rollout)))
             users.check(found, dict.fromkeys(found, rows), "a rollout")
-            judged = _arrays(found)
+            recomputed = _arrays(found)
         users = self._function("targets")
         state = Named(_arrays(self._state), "the state", "add its ArraySpec to state in spec.py")
-        found = users.call(self._algorithm.targets, state, _of_rollout(rollout | judged))
+        found = users.call(self._algorithm.targets, state, _of_rollout(rollout | recomputed))
         shapes = {part.name: (rows[0] - 1, rows[1], *part.shape) for part in self._spec.targets}
         users.check(found, shapes, "targets of the AlgorithmSpec", whole=True)
         return {part.name: np.array(found[part.name], part.dtype) for part in self._spec.targets}
 
     def step(self, minibatch: Arrays) -> None:
-        """Take a gradient step: ``whole``, then all phases."""
-        rows, users = _tensors(minibatch), self._function("whole")
-        found = users.call(self._algorithm.whole, _of_minibatch(rows), mean_by(rows["weight"]))
+        """Take a gradient step: ``across_minibatch``, then all phases."""
+        rows, users = _tensors(minibatch), self._function("across_minibatch")
+        found = users.call(self._algorithm.across_minibatch, _of_minibatch(rows), mean_by(rows["weight"]))
         users.check(found, {key: tuple(rows[key].shape) for key in rows}, "a minibatch")
         rows |= found
         phases, counted = self._algorithm.phases, "gradient_steps" in self._state

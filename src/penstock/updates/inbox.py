@@ -9,10 +9,10 @@ from torch import Tensor
 from penstock.ops.losses import Mean, mean_by
 from penstock.types import Array, Arrays, ArraySpec
 
-__all__ = ["Inbox", "Whole", "in_parts"]
+__all__ = ["AcrossMinibatch", "Inbox", "in_parts"]
 
-Whole: TypeAlias = Callable[[Mapping[str, Tensor], Mean], Mapping[str, Tensor]]
-"""As `penstock.algorithm.Algorithm.whole`."""
+AcrossMinibatch: TypeAlias = Callable[[Mapping[str, Tensor], Mean], Mapping[str, Tensor]]
+"""As `penstock.algorithm.Algorithm.across_minibatch`."""
 
 
 def in_parts(minibatch: Mapping[str, Tensor], count: int) -> list[dict[str, Tensor]]:
@@ -31,7 +31,7 @@ class Inbox:
         size: rows of a part.
         parts: parts of a minibatch.
         device: the learner's.
-        whole: changes a minibatch before it is cut into parts; ``None``: the updater does that.
+        across_minibatch: changes a minibatch before it is cut into parts; ``None``: the updater does that.
         rows: ``[size, ...]`` each: the fixed arrays from which the updater reads a part, if it has such.
     """
 
@@ -42,14 +42,14 @@ class Inbox:
         parts: int,
         device: torch.device,
         *,
-        whole: Whole | None,
+        across_minibatch: AcrossMinibatch | None,
         rows: dict[str, Tensor] | None = None,
     ) -> None:
         self._specs = specs
         self._size = size
         self._parts = parts
         self._device = device
-        self._whole = whole
+        self._across_minibatch = across_minibatch
         self._copies: dict[str, _Copy] = {}
         self._rows = rows if parts == 1 and device.type == "cpu" else None
         self._in_place: Arrays | None = None
@@ -81,8 +81,8 @@ class Inbox:
         if rows != self._parts * self._size:
             raise ValueError(f"a minibatch of {rows} rows is not {self._parts} of {self._size}")
         here = {name: self._send(name, torch.from_numpy(values)) for name, values in minibatch.items()}
-        if self._whole is not None:
-            here |= self._whole(here, mean_by(here["weight"]))
+        if self._across_minibatch is not None:
+            here |= self._across_minibatch(here, mean_by(here["weight"]))
         return in_parts(here, self._parts)
 
     def weighed(self, minibatch: Mapping[str, Array]) -> tuple[list[dict[str, Tensor]], list[float]]:

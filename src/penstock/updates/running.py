@@ -11,7 +11,7 @@ __all__ = ["RunningStatistics"]
 
 
 class RunningStatistics:
-    """Those of values change before their batch is learned from, all others behind it.
+    """Statistics of values change before their batch is learned from. All others change after it.
 
     - A batch whose targets were learned in the units of the batches before it would make large gradients while these
       units are still wrong, and an optimizer with moments remembers them.
@@ -25,9 +25,9 @@ class RunningStatistics:
     def __init__(self, policy: PolicyGraph, merge: Callable[[Any, Any], Any]) -> None:
         self._policy = policy
         self._merge = merge
-        self._behind: Arrays = {}
+        self._held_back: Arrays = {}
 
-    def before(self, state: Mapping[str, Array], rollouts: Iterable[Mapping[str, Array]]) -> Arrays:
+    def merged(self, state: Mapping[str, Array], rollouts: Iterable[Mapping[str, Array]]) -> Arrays:
         """Merge the statistics of a batch.
 
         Args:
@@ -42,12 +42,12 @@ class RunningStatistics:
         for rollout in rollouts:
             merged |= self._merge(_Changed(state, merged), rollout)
         values = {name: merged.pop(name) for name in VALUE_STATISTICS if name in merged}
-        self._behind = merged
+        self._held_back = merged
         return values | same_values(self._policy, state, _Changed(state, values))
 
-    def behind(self) -> Arrays:
+    def held_back(self) -> Arrays:
         """What changes in the state once that batch is learned from."""
-        return self._behind
+        return self._held_back
 
 
 class _Changed(Mapping[str, Array]):

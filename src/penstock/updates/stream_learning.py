@@ -19,11 +19,11 @@ from penstock.types import Array, Arrays
 from penstock.updates.batch import Batch
 from penstock.updates.contract import Exchange, HandOn
 from penstock.updates.inbox import in_parts
-from penstock.updates.learning import Parts, Stepper
 from penstock.updates.rows import Targeted
 from penstock.updates.running import RunningStatistics
+from penstock.updates.stepper import Parts, Stepper
 
-__all__ = ["StreamApplier", "StreamFinder", "StreamLearner"]
+__all__ = ["StreamFinder", "StreamGradientApplier", "StreamLearner"]
 
 ALIGNMENT = 64
 """Bytes; torch allocates at multiples of it."""
@@ -33,8 +33,8 @@ class AroundPhases(Protocol):
     """The functions of an algorithm that are not phases: computed once for each rollout or minibatch."""
 
     @property
-    def judge(self) -> Callable[[Any, Any], Any] | None:
-        """As `penstock.algorithm.Algorithm.judge`."""
+    def recompute(self) -> Callable[[Any, Any], Any] | None:
+        """As `penstock.algorithm.Algorithm.recompute`."""
         ...
 
     @property
@@ -48,8 +48,8 @@ class AroundPhases(Protocol):
         ...
 
     @property
-    def whole(self) -> Callable[[Any, Any], Any]:
-        """As `penstock.algorithm.Algorithm.whole`."""
+    def across_minibatch(self) -> Callable[[Any, Any], Any]:
+        """As `penstock.algorithm.Algorithm.across_minibatch`."""
         ...
 
 
@@ -104,21 +104,23 @@ class StreamLearner:
         """Compute the targets of the rollouts in ``slots``."""
         self._stepper.progress(progress)
         state = _LazyState(self._stepper.tensors())
-        judged = iter(self._judged(slots))
-        self._batch.prepare(slots, lambda rollout: self._algorithm.targets(state, {**rollout, **next(judged)}))
+        recomputed = iter(self._recomputed(slots))
+        self._batch.prepare(slots, lambda rollout: self._algorithm.targets(state, {**rollout, **next(recomputed)}))
 
-    def _judged(self, slots: Sequence[int]) -> list[Arrays]:
+    def _recomputed(self, slots: Sequence[int]) -> list[Arrays]:
         """What the current parameters make of the rollout of each slot, if the algorithm needs that.
 
-        All slots are judged at once, because the bits of a product may depend on its number of rows. So they do not
+        All slots are recomputed at once, because the bits of a product may depend on its number of rows. So they do not
         depend on the number of workers, among which the lanes are divided.
         """
-        if self._algorithm.judge is None:
+        if self._algorithm.recompute is None:
             return [{} for _ in slots]
         tensors = self._stepper.tensors()
         rollouts = [self._batch.rollout(slot) for slot in slots]
         with torch.no_grad():
-            found = self._algorithm.judge(tensors, _Joined(rollouts, self._batch.per_lane, tensors["progress"].device))
+            found = self._algorithm.recompute(
+                tensors, _Joined(rollouts, self._batch.per_lane, tensors["progress"].device)
+            )
         parts = {name: np.split(values.cpu().numpy(), len(slots), axis=1) for name, values in found.items()}
         return [
             {name: np.ascontiguousarray(values[place]) for name, values in parts.items()} for place in range(len(slots))
@@ -142,7 +144,7 @@ class StreamLearner:
             total = sum(counts)
             if total == 0.0:
                 minibatch["weight"] = torch.ones_like(minibatch["weight"])
-            minibatch |= self._algorithm.whole(minibatch, self._mean(minibatch["weight"], total))
+            minibatch |= self._algorithm.across_minibatch(minibatch, self._mean(minibatch["weight"], total))
             self._take(in_parts(minibatch, self._parts), counts)
 
     def _take(self, parts: Parts, weights: Sequence[float]) -> None:
@@ -168,11 +170,11 @@ class StreamLearner:
     def merge(self, slots: Sequence[int]) -> None:
         """Merge the running statistics of the rollouts in ``slots``, in that order."""
         state = _LazyState(self._stepper.tensors())
-        self.load(self._running.before(state, map(self._rollout, slots)))
+        self.load(self._running.merged(state, map(self._rollout, slots)))
 
     def finish(self) -> None:
-        """Change what statistics that `merge` has found are to change once their batch is learned from."""
-        self.load(self._running.behind())
+        """Apply the statistics that `merge` held back until their batch was learned from."""
+        self.load(self._running.held_back())
 
     def _rollout(self, slot: int) -> Mapping[str, Array]:
         """A rollout whose statistics are merged, with its targets."""
@@ -202,7 +204,7 @@ class StreamFinder(StreamLearner):
         self._stepper.find(*_filled(own, counts), self._hand_on)
 
 
-class StreamApplier(StreamLearner):
+class StreamGradientApplier(StreamLearner):
     """Applies gradients that other learners have found on a stream, and keeps the running statistics of its rollouts.
 
     It takes no minibatches.
@@ -221,8 +223,8 @@ class StreamApplier(StreamLearner):
 
     def _target(self, slot: int) -> None:
         state = _LazyState(self._stepper.tensors())
-        (judged,) = self._judged([slot])
-        self._batch.prepare([slot], lambda rollout: self._algorithm.targets(state, {**rollout, **judged}))
+        (recomputed,) = self._recomputed([slot])
+        self._batch.prepare([slot], lambda rollout: self._algorithm.targets(state, {**rollout, **recomputed}))
 
 
 def _filled(parts: Parts, weights: Sequence[float]) -> tuple[Parts, Sequence[float]]:

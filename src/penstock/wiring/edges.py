@@ -238,7 +238,7 @@ class Wiring:
         """True once the supervisor has asked all loops to end."""
         return self.counters.get(SUPERVISOR, "ended") != 0
 
-    def table(self) -> dict[str, dict[str, int]]:
+    def all_counters(self) -> dict[str, dict[str, int]]:
         """The counters of every node: node -> counter -> value."""
         return {node: {name: self.counters.get(node, name) for name in COUNTERS} for node in self._group_of}
 

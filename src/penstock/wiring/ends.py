@@ -145,7 +145,7 @@ class TableEnd:
         self._wake()
 
     def written(self) -> dict[int, int]:
-        """Sequence -> slot of the last one that was pushed: what is behind it is in it."""
+        """Sequence -> slot, of the last pushed slot only. Its header says where each lane goes on."""
         last = self._memory.written(self._writer) - 1
         if last < 0:
             return {}

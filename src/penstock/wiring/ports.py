@@ -232,7 +232,7 @@ class NodePorts:
 
     def counters(self) -> dict[str, dict[str, int]]:
         """The counters of every node."""
-        return self._wiring.table()
+        return self._wiring.all_counters()
 
     def balance(self) -> Balance | None:
         """What became of every transition."""

@@ -20,7 +20,8 @@ def initial_priority(rollout: Mapping[str, Array], config: QConfig) -> Array:
     - The row behind the k steps must have a ``q`` in the slot; these are rows 0 to T - 1.
     - A terminated row ends the sum.
 
-    Rows for which there is no such k get the largest priority of the slot: the last row and truncated rows.
+    Rows for which there is no such k get the largest priority of the slot: the last row and truncated rows. If the slot
+    has none, they get NaN: not known.
 
     Args:
         rollout: ``q`` ``[T + 1, B, n]``, ``action``, ``reward``, ``terminated``, ``truncated`` and ``valid``
@@ -57,8 +58,8 @@ def initial_priority(rollout: Mapping[str, Array], config: QConfig) -> Array:
         going[begun] &= valid[behind]
     taken = np.take_along_axis(q, rollout["action"][:rows, :, None], 2)[:, :, 0]
     priority = np.abs(target - taken) + LEAST_PRIORITY
-    largest = priority[known & valid].max(initial=LEAST_PRIORITY)
-    priority = np.where(known, priority, largest)
+    seen = priority[known & valid]
+    priority = np.where(known, priority, seen.max() if seen.size else np.nan)
     found: Array = np.where(valid, priority, 0.0).astype(np.float32)
     return found
 

@@ -21,7 +21,7 @@ from penstock.policies import PolicyGraph
 from penstock.policies.native import layout_of
 from penstock.types import Array, Arrays, Spaces
 
-__all__ = ["Judge", "ProximalUpdate", "build", "supports"]
+__all__ = ["ProximalUpdate", "Recomputed", "build", "supports"]
 
 
 def build(spaces: Spaces, config: APPOConfig) -> Fused:
@@ -33,10 +33,12 @@ def build(spaces: Spaces, config: APPOConfig) -> Fused:
         work = parameters_of(graph)
         return ProximalUpdate(kernel, config, Pace(threads), work, normalizes=config.normalize_advantage)
 
-    return Fused(partial(init_state, spaces, config), Judge(graph, config).targets, partial(statistics, graph), update)
+    return Fused(
+        partial(init_state, spaces, config), Recomputed(graph, config).targets, partial(statistics, graph), update
+    )
 
 
-class Judge:
+class Recomputed:
     """Runs the learner's policy over rollouts, and gives their targets.
 
     Args:

@@ -31,7 +31,7 @@ from penstock.ops.losses import Mean
 from penstock.torch_networks.policy import Policy, denormalised_value
 from penstock.types import Array, Arrays, Spaces
 
-__all__ = ["build", "judge", "targets"]
+__all__ = ["build", "recompute", "targets"]
 
 LOG_PROB, VALUE = "current.log_prob", "current.value"
 
@@ -43,14 +43,14 @@ def build(spaces: Spaces, config: APPOConfig) -> Algorithm:
     (phase,) = plain.phases
     return plain._replace(
         init_state=partial(init_state, spaces, config),
-        judge=partial(judge, policy),
+        recompute=partial(recompute, policy),
         targets=partial(targets, config),
-        whole=partial(whole, plain.whole),
+        across_minibatch=partial(across_minibatch, plain.across_minibatch),
         phases=(phase._replace(gradients=partial(gradients, phase)),),
     )
 
 
-def judge(policy: Policy, state: Tensors, rollout: Tensors) -> dict[str, Tensor]:
+def recompute(policy: Policy, state: Tensors, rollout: Tensors) -> dict[str, Tensor]:
     """Log-probabilities of the actions ``[T + 1, B]`` and values ``[T + 1, B]`` of one slot under the current policy.
 
     Row T has no action. Its log-probability means nothing.
@@ -73,12 +73,12 @@ def judge(policy: Policy, state: Tensors, rollout: Tensors) -> dict[str, Tensor]
 
 
 def targets(config: APPOConfig, state: Mapping[str, Array], rollout: Mapping[str, Array]) -> Arrays:
-    """Advantages, value targets and proximal log-probabilities ``[T, B]`` of one slot, from what `judge` found."""
+    """Advantages, value targets and proximal log-probabilities ``[T, B]`` of one slot, from what `recompute` found."""
     del state
     return corrected(config, rollout, rollout[LOG_PROB][:-1], rollout[VALUE])
 
 
-def whole(normalised: Callable[[Tensors, Mean], Tensors], minibatch: Tensors, mean: Mean) -> Tensors:
+def across_minibatch(normalised: Callable[[Tensors, Mean], Tensors], minibatch: Tensors, mean: Mean) -> Tensors:
     """The advantages of a minibatch, first ``normalised`` as PPO's, then weighed."""
     advantage = {**minibatch, **normalised(minibatch, mean)}["advantage"]
     return {"advantage": minibatch["importance"] * advantage}

@@ -13,7 +13,7 @@ from penstock.algorithms.off_policy.spec import (
     off_policy_spec,
     with_statistics,
 )
-from penstock.config.fields import BY_NETWORKS, BY_PRIORITIES, tunable
+from penstock.config.fields import BY_NETWORKS, BY_PRIORITIES, BY_PRIORITY_ALPHA, tunable
 from penstock.errors import ConfigError
 from penstock.policies import PolicyGraph
 from penstock.policies.architecture import check_network_settings, q_network
@@ -126,6 +126,7 @@ class ValueConfig(ReplayConfig):
         "(usual: 0.4 to 0.8)",
         min=0,
         max=1,
+        fixed=BY_PRIORITY_ALPHA,
     )
     priority_beta: float = tunable(
         0.4,

@@ -12,8 +12,7 @@ import numpy as np
 from penstock.algorithm import Fused, StreamShape, Tensors
 from penstock.algorithms.impala.rollouts import targets
 from penstock.algorithms.impala.spec import IMPALAConfig, init_state
-from penstock.algorithms.optimizer.fused import native_optimizer
-from penstock.algorithms.ppo.fused import ScheduledUpdate, parameters_of, supports
+from penstock.algorithms.ppo.fused import ScheduledUpdate, loss_of, parameters_of, supports
 from penstock.algorithms.ppo.rollouts import statistics
 from penstock.algorithms.ppo.spec import policy_graph
 from penstock.kernels.pace import Pace
@@ -37,15 +36,7 @@ def build(spaces: Spaces, config: IMPALAConfig) -> Fused:
 
 def objective(config: IMPALAConfig) -> ActorCriticLoss:
     """The plain policy gradient with its value and entropy terms, and the optimizer."""
-    return ActorCriticLoss(
-        clip_param=None,
-        value_coef=config.value_coef,
-        entropy_coef=config.entropy_coef,
-        max_grad_norm=config.max_grad_norm,
-        clip_apart=config.clip_apart,
-        normalize_advantage=config.normalize_advantage,
-        optimizer=native_optimizer(config),
-    )
+    return loss_of(config, clip_param=None, normalize_advantage=config.normalize_advantage)
 
 
 class LaneUpdate(ScheduledUpdate):
@@ -71,7 +62,7 @@ class LaneUpdate(ScheduledUpdate):
         self._rows = rows
         self._kernel.pack(state, rows, first, count)
 
-    def whole(self, indices: Array, mean: Callable[[Array], float]) -> Moments | None:
+    def across_minibatch(self, indices: Array, mean: Callable[[Array], float]) -> Moments | None:
         """The size of a minibatch's advantages as a deviation from 0, if the loss normalises them."""
         if not self._normalizes:
             return None

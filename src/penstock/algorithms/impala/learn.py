@@ -31,7 +31,7 @@ from torch import Tensor
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
 from penstock.algorithms.impala.rollouts import targets
 from penstock.algorithms.impala.spec import IMPALAConfig, init_state
-from penstock.algorithms.ppo.learn import Loss, act, step_metrics, update
+from penstock.algorithms.ppo.learn import Loss, act, apply, step_metrics
 from penstock.algorithms.ppo.rollouts import statistics
 from penstock.algorithms.ppo.spec import LOSS_SCALE, policy_graph
 from penstock.ops.losses import Mean, share_of, squared_error
@@ -40,7 +40,7 @@ from penstock.torch_networks.gradients import gradients_of
 from penstock.torch_networks.policy import Policy, denormalised_value, normalised_target
 from penstock.types import NoiseSpec, Spaces
 
-__all__ = ["build", "gradients", "loss", "whole"]
+__all__ = ["across_minibatch", "build", "gradients", "loss"]
 
 
 def build(spaces: Spaces, config: IMPALAConfig) -> Algorithm:
@@ -49,18 +49,18 @@ def build(spaces: Spaces, config: IMPALAConfig) -> Algorithm:
     noise = tuple(
         (part.name, NoiseSpec("uniform", (config.num_steps + 1, *part.shape))) for part in policy.graph.dropout
     )
-    step = partial(update, policy.graph, config)
+    step = partial(apply, policy.graph, config)
     return Algorithm(
         init_state=partial(init_state, spaces, config),
         act=partial(act, policy, spaces),
         targets=partial(targets, config),
         statistics=partial(statistics, policy.graph),
         phases=(Phase("actor_critic", partial(gradients, policy, config), step, noise=noise),),
-        whole=partial(whole, config.normalize_advantage),
+        across_minibatch=partial(across_minibatch, config.normalize_advantage),
     )
 
 
-def whole(normalize_advantage: bool, minibatch: Tensors, mean: Mean) -> Tensors:
+def across_minibatch(normalize_advantage: bool, minibatch: Tensors, mean: Mean) -> Tensors:
     """Replace each row's ``size`` by the root mean square over the minibatch; by 1 without ``normalize_advantage``."""
     size = minibatch["size"]
     if not normalize_advantage:

@@ -102,7 +102,7 @@ NUMBERS = Layout(0)
 
 def layout_of(network: Network, count: int = 1) -> Layout:
     """The layout of a vector with ``count`` networks of one shape."""
-    hidden = [index for index, layer in enumerate(network.layers) if isinstance(layer, Linear)][1:-1]
+    hidden = [index for index, layer in enumerate(network.layers[: network.last]) if isinstance(layer, Linear)][1:]
     names = {f"{index}.weight" for index in hidden}
     free = sum(size for _, size, _ in network.free)
     matrices = tuple(part for part in network.slices() if part.name in names)

@@ -21,7 +21,7 @@ from penstock.policies import PolicyGraph
 from penstock.policies.native import layout_of, supports_update
 from penstock.types import Array, Arrays, Spaces
 
-__all__ = ["ScheduledUpdate", "build", "fused", "learning_rate", "objective", "parameters_of", "supports"]
+__all__ = ["ScheduledUpdate", "build", "fused", "learning_rate", "loss_of", "objective", "parameters_of", "supports"]
 
 
 def supports(graph: PolicyGraph, config: ActorCriticConfig) -> bool:
@@ -37,13 +37,18 @@ def build(spaces: Spaces, config: PPOConfig) -> Fused:
 
 def objective(config: PPOConfig) -> ActorCriticLoss:
     """The clipped surrogate with its value and entropy terms, and the optimizer."""
+    return loss_of(config, clip_param=config.clip_param, normalize_advantage=config.normalize_advantage)
+
+
+def loss_of(config: ActorCriticConfig, *, clip_param: float | None, normalize_advantage: bool) -> ActorCriticLoss:
+    """The loss of an actor-critic, and the optimizer. Without ``clip_param`` it is the plain policy gradient."""
     return ActorCriticLoss(
-        clip_param=config.clip_param,
+        clip_param=clip_param,
         value_coef=config.value_coef,
         entropy_coef=config.entropy_coef,
         max_grad_norm=config.max_grad_norm,
         clip_apart=config.clip_apart,
-        normalize_advantage=config.normalize_advantage,
+        normalize_advantage=normalize_advantage,
         optimizer=native_optimizer(config),
     )
 
@@ -105,7 +110,7 @@ class ScheduledUpdate:
         with self._paced(indices.size) as threads:
             self._kernel.run(state, indices, weights, self._lr, threads)
 
-    def whole(self, indices: Array, mean: Callable[[Array], float]) -> Moments | None:
+    def across_minibatch(self, indices: Array, mean: Callable[[Array], float]) -> Moments | None:
         """The moments of a minibatch's advantages, if the loss normalises them."""
         if not self._normalizes:
             return None
@@ -113,11 +118,11 @@ class ScheduledUpdate:
         centre = mean(advantage)
         return Moments(centre, math.sqrt(mean((advantage - centre) ** 2)))
 
-    def find(self, state: Tensors, indices: Array, weights: Array, whole: Moments | None) -> tuple[Arrays, float]:
+    def find(self, state: Tensors, indices: Array, weights: Array, across: Moments | None) -> tuple[Arrays, float]:
         """The gradients of a minibatch or of a share of it, and its weight in rows."""
         self._lr = learning_rate(self._config, state)
         with self._paced(indices.size) as threads:
-            return self._kernel.find(state, indices, weights, whole, threads)
+            return self._kernel.find(state, indices, weights, across, threads)
 
     def apply(self, state: Tensors, gradients: Tensors) -> None:
         """Take a step down these gradients, changing ``state`` in place."""

@@ -40,15 +40,15 @@ from penstock.types import Arrays, NoiseSpec, Spaces
 
 __all__ = [
     "Loss",
+    "across_minibatch",
     "act",
     "actor_critic",
     "actor_critic_loss",
+    "apply",
     "build",
     "learning_rate",
     "loss",
     "step_metrics",
-    "update",
-    "whole",
 ]
 
 Loss: TypeAlias = tuple[Tensor, dict[str, Tensor]]
@@ -83,11 +83,11 @@ def actor_critic(
             Phase(
                 "actor_critic",
                 partial(gradients, policy.graph, config, partial(loss, policy, config)),
-                partial(update, policy.graph, config),
+                partial(apply, policy.graph, config),
                 noise=noise,
             ),
         ),
-        whole=partial(whole, normalize_advantage),
+        across_minibatch=partial(across_minibatch, normalize_advantage),
     )
 
 
@@ -98,7 +98,7 @@ def act(policy: Policy, spaces: Spaces, published: Tensors, inputs: Tensors) -> 
     return {**outputs, "action": outputs["action"].reshape(-1, *shape)}
 
 
-def whole(normalize_advantage: bool, minibatch: Tensors, mean: Mean) -> Tensors:
+def across_minibatch(normalize_advantage: bool, minibatch: Tensors, mean: Mean) -> Tensors:
     """The advantages of a minibatch, normalised by the mean and deviation of all that count."""
     if not normalize_advantage:
         return {}
@@ -154,7 +154,8 @@ def actor_critic_loss(
         config: the coefficients.
         policy_loss: ``(log_prob, advantage, share)``, each ``[m]``, to its loss and metrics of its own.
         state: parameters and statistics.
-        minibatch: rows ``[m, ...]``, as `whole` leaves them; for a policy with memory as `learned_rows` gives them.
+        minibatch: rows ``[m, ...]``, as `across_minibatch` leaves them; for a policy with memory as `learned_rows`
+            gives them.
     """
     share = share_of(minibatch["weight"])
     distribution, value, _ = policy(state, minibatch)
@@ -189,7 +190,7 @@ def learning_rate(config: ActorCriticConfig, state: Tensors) -> Tensor:
     return config.lr * torch.ones_like(progress)
 
 
-def update(graph: PolicyGraph, config: ActorCriticConfig, state: Tensors, found: Tensors) -> Tensors:
+def apply(graph: PolicyGraph, config: ActorCriticConfig, state: Tensors, found: Tensors) -> Tensors:
     """One step of the optimizer down the gradient, clipped by its norm: over all networks, or each by its own."""
     together = clip_scale(found.values(), config.max_grad_norm)
     lr = learning_rate(config, state)

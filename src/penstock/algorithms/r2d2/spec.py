@@ -14,7 +14,7 @@ from penstock.algorithms.off_policy.spec import (
     over_sequences,
     with_statistics,
 )
-from penstock.config.fields import BY_LANES, BY_NETWORKS, BY_PRIORITIES, tunable
+from penstock.config.fields import BY_LANES, BY_NETWORKS, BY_PRIORITIES, BY_PRIORITY_ALPHA, tunable
 from penstock.errors import ConfigError
 from penstock.policies import PolicyGraph
 from penstock.policies.architecture import check_network_settings, q_network
@@ -39,7 +39,7 @@ class R2D2Config(LadderConfig, SequenceConfig, ValueConfig):
     num_steps: int = tunable(
         16,
         "steps of each lane between two updates of the acting policy; a sequence begins each time, so that "
-        "fewer steps let more of them overlap (usual: 8 to 40)",
+        "fewer steps let more of them overlap (usual: 8 to 40, at most learned_steps)",
         min=1,
         fixed=BY_LANES,
     )
@@ -73,6 +73,7 @@ class R2D2Config(LadderConfig, SequenceConfig, ValueConfig):
         "(usual: 0.6 to 0.9)",
         min=0,
         max=1,
+        fixed=BY_PRIORITY_ALPHA,
     )
     priority_beta: float = tunable(
         0.6,

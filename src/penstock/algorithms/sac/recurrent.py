@@ -192,4 +192,5 @@ def values(of: Networks, parameters: Tensor, seen: Tensor, action: Tensor, dropp
     """
     count, rows = seen.shape[:2]
     x = torch.cat([seen.flatten(0, 1), action.reshape(count * rows, -1)], 1)
+    x = x.to(of.policy.compute_dtype(x.dtype))
     return of.critics(parameters, x, dropped).view(-1, count, rows)

@@ -23,7 +23,7 @@ from penstock.algorithms.off_policy.spec import (
     stacked,
     with_statistics,
 )
-from penstock.config.fields import BY_NETWORKS, tunable
+from penstock.config.fields import BY_NETWORKS, BY_TEMPERATURE, tunable
 from penstock.policies import Network, PolicyGraph
 from penstock.policies.architecture import squashed_actor
 from penstock.policies.trunk import MODEL_FORM, MODELS_WITH_MEMORY
@@ -58,6 +58,7 @@ class EntropyConfig(ContinuousConfig):
         "reward for one nat of the policy's entropy; auto: it starts at 1 and is learned; a number: it stays fixed "
         "(usual: 0.01 to 1)",
         min=0,
+        fixed=BY_TEMPERATURE,
     )
     temperature_lr: float = tunable(
         3e-4, "step size of a learned temperature; smaller: explores for longer (usual: 1e-4 to 3e-3)", min=0

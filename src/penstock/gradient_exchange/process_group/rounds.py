@@ -174,7 +174,7 @@ class ProcessGroupRounds:
         """True if this member has arrived at a round that is not over."""
         return self._work is not None
 
-    def founded(self) -> bool:
+    def formed(self) -> bool:
         """True once all have met."""
         return self._group is not None
 

@@ -30,6 +30,9 @@ __all__ = ["EnvNode"]
 BOUND_SLOTS = 1024
 """So many slots of a table stay bound. Binding a slot takes as long as some steps; a bound slot takes some KB."""
 
+DONE = object()
+"""What a piece of work gives instead of a step once it has ended."""
+
 SKIP_LIMIT = 100
 """Spoilt rollouts in a row after which the next one is an error."""
 
@@ -95,7 +98,7 @@ class EnvNode:
         self._obs = {name: values.copy() for name, values in obs.items()}
 
     def ready(self) -> bool:
-        """True if the rollout can go on. True if a new one may begin: a slot is free and the policy is new enough."""
+        """True if the rollout under way can go on, or a new one may begin: a slot is free, the policy new enough."""
         if self._work is not None:
             return self._policy.answered()
         return not self._ports.stopping() and self._stream.free() > 0 and self._policy.fresh(self._rollout)
@@ -107,8 +110,8 @@ class EnvNode:
             index = self._stream.claim(self._rollout * self._settings.num_workers + self._settings.worker)
             if index is None:
                 return
-            self._work = self._whole(index)
-        if next(self._work, self) is self:
+            self._work = self._collect_until_pushed(index)
+        if next(self._work, DONE) is DONE:
             self._work = None
 
     def close(self) -> None:
@@ -135,7 +138,7 @@ class EnvNode:
             self._slots[index] = _Slot(slot, self._policy.bind(slot), store, self._log.bind(slot["action"], slot))
         return self._slots[index]
 
-    def _whole(self, index: int) -> Iterator[None]:
+    def _collect_until_pushed(self, index: int) -> Iterator[None]:
         """Collect one rollout, as a span of the run's trace. Skipped rollouts are collected anew."""
         with self._ports.span("rollout"):
             while not (yield from self._collect(index)):

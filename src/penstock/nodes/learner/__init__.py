@@ -4,6 +4,7 @@ from penstock.nodes.learner.batch_follower import BatchFollowerNode, BatchFollow
 from penstock.nodes.learner.demonstrations import DemonstrationSettings
 from penstock.nodes.learner.epochs import EpochSettings
 from penstock.nodes.learner.follower import FollowerNode
+from penstock.nodes.learner.handed_on_epochs import HandedOnEpochSettings
 from penstock.nodes.learner.keeper import KeeperSettings
 from penstock.nodes.learner.node import LearnerNode, LearnerSettings
 from penstock.nodes.learner.parameter import ParameterNode, ParameterSettings
@@ -17,7 +18,6 @@ from penstock.nodes.learner.record import (
 )
 from penstock.nodes.learner.replay import ReplayLearnerNode, ReplayLearnerSettings
 from penstock.nodes.learner.replica import ReplicaNode, ReplicaSettings, goal_specs
-from penstock.nodes.learner.served_epochs import ServedEpochSettings
 from penstock.nodes.learner.shared_parameter import SharedParameterNode, SharedParameterSettings
 from penstock.nodes.learner.steps import StepSettings
 from penstock.nodes.learner.stream_follower import StreamFollowerNode, StreamFollowerSettings
@@ -31,6 +31,7 @@ __all__ = [
     "DemonstrationSettings",
     "EpochSettings",
     "FollowerNode",
+    "HandedOnEpochSettings",
     "KeeperSettings",
     "LearnerNode",
     "LearnerSettings",
@@ -40,7 +41,6 @@ __all__ = [
     "ReplayLearnerSettings",
     "ReplicaNode",
     "ReplicaSettings",
-    "ServedEpochSettings",
     "SharedParameterNode",
     "SharedParameterSettings",
     "StepSettings",

@@ -11,8 +11,8 @@ from penstock.algorithm import Schedule, UpdaterSettings
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.epochs import shares_of
 from penstock.nodes.learner.gradient_slot import shared_board_specs
+from penstock.nodes.learner.handed_on_epochs import NOTHING_WANTED
 from penstock.nodes.learner.passes import Passes
-from penstock.nodes.learner.served_epochs import NOTHING_WANTED
 from penstock.nodes.learner.work import Work, WorkingNode
 from penstock.registry import load
 from penstock.types import ArraySpec
@@ -28,7 +28,7 @@ PROGRESS = ArraySpec("progress", (), "float64")
 class BatchFollowerSettings:
     """What one BatchFollowerNode learns."""
 
-    update: str
+    build: str
     """``module:build_stream_finder`` of the updater."""
     updater: UpdaterSettings
     """``updater.learner`` is the index of this learner, ``updater.sharing`` the number of learners."""
@@ -63,7 +63,7 @@ class BatchFollowerNode(WorkingNode):
         self._told = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in specs if spec.name != "settled"}
         self._team.watch(self._told)
         with ports.busy("build the update", settings.open_limit_s):
-            self._updater: Updater = load(settings.update)(settings.updater, self._rollouts.arrays, self._team)
+            self._updater: Updater = load(settings.build)(settings.updater, self._rollouts.arrays, self._team)
         return self._learn()
 
     def _learn(self) -> Work:

@@ -28,7 +28,7 @@ __all__ = ["BatchGoal", "EpochSettings", "Epochs", "shares_of"]
 class EpochSettings:
     """How one learner takes the gradient steps of a batch."""
 
-    update: str
+    build: str
     """``module:build`` of the updater; eager, compiled or fused."""
     updater: UpdaterSettings
     """Settings of the updater. This learner has a share of each minibatch, in ``accumulate`` parts. The schedule's
@@ -76,10 +76,10 @@ class Epochs:
         self.team: Members | None = None
         with ports.busy("build the update", settings.open_limit_s):
             if settings.team is None:
-                self.updater: Updater = load(settings.update)(updater, rollouts.arrays)
+                self.updater: Updater = load(settings.build)(updater, rollouts.arrays)
             else:
                 self.team = load(settings.team)(ports, updater, settings.learners)
-                self.updater = load(settings.update)(updater, rollouts.arrays, self.team)
+                self.updater = load(settings.build)(updater, rollouts.arrays, self.team)
 
     def learn(self, batch: BatchGoal, given_up: Callable[[], bool]) -> Task:
         """Targets, epochs of minibatches, statistics. All learners then have the same state, bit for bit.

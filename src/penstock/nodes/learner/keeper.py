@@ -129,20 +129,20 @@ class Keeper:
             new[name][...] = values
         self._started = time.monotonic() - float(new["elapsed_s"])
         self._episodes_told = int(new["episodes"])
-        self.enter(new)
+        self.make_current(new)
         self.publish()
         return {spec.name: self.committed[spec.name] for spec in settings.spec.state}
 
-    def next(self) -> Arrays:
+    def next_record(self) -> Arrays:
         """The arrays of the next commit. The caller writes all of them."""
         return self._record.begin()
 
     def commit(self, new: Arrays, state: Mapping[str, Any]) -> None:
-        """Write ``state`` into ``new``, make it current and publish the policy. Raises as `commit_quietly`."""
-        self.commit_quietly(new, state)
+        """Write ``state`` into ``new``, make it current and publish the policy. Raises as `commit_unpublished`."""
+        self.commit_unpublished(new, state)
         self.publish()
 
-    def commit_quietly(self, new: Arrays, state: Mapping[str, Any]) -> None:
+    def commit_unpublished(self, new: Arrays, state: Mapping[str, Any]) -> None:
         """Write ``state`` into ``new`` and make it current. Slots that it used up may be released only after this.
 
         Raises:
@@ -157,13 +157,13 @@ class Keeper:
                 update = int(new["update"])
                 kept = nothing_kept(self._settings.spec.policy)
                 raise BadDataError(f"update {update} made the parameters of {spec.name} infinite or NaN; {kept}")
-        self.enter(new)
+        self.make_current(new)
 
     def done(self) -> bool:
         """True once the run has reached its last timestep, its target, or stopped improving."""
         return why_done(self.committed, self._settings.run) is not None
 
-    def behind_commit(self) -> Work:
+    def after_commit(self) -> Work:
         """Do what the last commit makes due: ask for an evaluation, then hand over a checkpoint.
 
         In this order, because the checkpoint says whether an evaluation was asked for.
@@ -177,8 +177,8 @@ class Keeper:
             with self._ports.span("hand over checkpoint"):
                 yield from self.checkpoint(passing=not due)
 
-    def again_behind_commit(self) -> Work:
-        """As `behind_commit`, for a life that takes over: the one before may have died right after a commit.
+    def after_takeover(self) -> Work:
+        """As `after_commit`, for a life that takes over: the one before may have died right after a commit.
 
         What exists already stays: a checkpoint, a verdict, a report. A report of this life has no losses.
         """
@@ -196,16 +196,16 @@ class Keeper:
         if learned and not self.reported():
             self.report({})
 
-    def or_keep(self, work: Work) -> Work:
+    def saving_if_bad(self, work: Work) -> Work:
         """Do ``work``. If it raises BadDataError, write the last commit to the disk first."""
         try:
             yield from work
         except BadDataError:
             yield from self.checkpoint()
-            yield from self.written_down()
+            yield from self.checkpoints_written()
             raise
 
-    def written_down(self) -> Work:
+    def checkpoints_written(self) -> Work:
         """Wait until every checkpoint handed over is on the disk, or the run stops."""
         written, stopping = self._checkpoints, self._ports.stopping
         yield lambda: written.free() == written.slots or stopping()
@@ -287,7 +287,7 @@ class Keeper:
         slot["passing"][...] = passing
         self._checkpoints.push(index)
 
-    def enter(self, new: Arrays) -> None:
+    def make_current(self, new: Arrays) -> None:
         """Make ``new`` current without publishing.
 
         Records are numbered one by one. So a reader sees whether the record that it copied is still current.
@@ -333,7 +333,7 @@ class Keeper:
         judged = self._record.begin()
         carry_over(judged, self.committed)
         self._take_verdict(judged)
-        self.enter(judged)
+        self.make_current(judged)
 
     def _request_evaluation(self) -> None:
         """Ask the evaluator to judge the committed parameters. While it is busy, requests are dropped and counted."""

@@ -11,7 +11,7 @@ __all__ = ["loss_values", "nothing_kept", "refuse_bad_losses"]
 
 
 def nothing_kept(policy: PolicyGraph) -> str:
-    """What stands behind a line about numbers that are infinite or NaN: what became of them, and what may help."""
+    """How an error about NaN or infinity ends: what was kept, and what may help."""
     own = policy.actor.own
     look = ""
     if own is not None:

@@ -13,10 +13,10 @@ import numpy as np
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.batch import Assembly
 from penstock.nodes.learner.epochs import BatchGoal, EpochSettings
+from penstock.nodes.learner.handed_on_epochs import HandedOnEpochSettings
 from penstock.nodes.learner.keeper import Keeper, KeeperSettings
 from penstock.nodes.learner.losses import loss_values
-from penstock.nodes.learner.record import drop, follow
-from penstock.nodes.learner.served_epochs import ServedEpochSettings
+from penstock.nodes.learner.record import fill_dropped, fill_learned
 from penstock.nodes.learner.stream_replica import batch_values
 from penstock.nodes.learner.work import Task, Work, WorkingNode
 from penstock.types import Arrays
@@ -29,7 +29,7 @@ class LearnerSettings:
     """What one LearnerNode learns."""
 
     keeper: KeeperSettings
-    epochs: EpochSettings | ServedEpochSettings
+    epochs: EpochSettings | HandedOnEpochSettings
     """How the gradient steps of a batch are taken: by this node and its replicas, or by what its followers find."""
     rollouts_per_batch: int
     assemble: Literal["by_lane", "by_arrival"]
@@ -56,7 +56,7 @@ class LearnerNode(WorkingNode):
         self._updater = self._epochs.updater
         self._team = self._epochs.team
         if self._team is not None:
-            self._goals, self._told = ports.board_writer("goals"), ports.board_reader("goals")
+            self._goals, self._goals_shown = ports.board_writer("goals"), ports.board_reader("goals")
         self._assembly = Assembly(
             self._rollouts,
             settings.rollouts_per_batch,
@@ -82,24 +82,24 @@ class LearnerNode(WorkingNode):
         """The whole life of the learner. Yields at least every ``STEP_LIMIT_S``, and while it waits."""
         keeper, ports = self._keeper, self._ports
         if ports.former:
-            yield from keeper.again_behind_commit()
-        yield from self._found_team()
+            yield from keeper.after_takeover()
+        yield from self._join_team()
         while not keeper.done() and not ports.stopping():
             slots = self._assembly.gather(int(keeper.committed["update"]))
             if slots is not None:
                 with ports.span("update"):
-                    yield from keeper.or_keep(self._update(slots))
+                    yield from keeper.saving_if_bad(self._update(slots))
             if ports.stopping():
                 break
             if slots is None:
                 yield lambda: self._rollouts.ready() > 0 or ports.stopping()
                 continue
-            yield from keeper.behind_commit()
+            yield from keeper.after_commit()
         if self._team is not None:
             self._team.leave()
         yield from keeper.end()
 
-    def _found_team(self) -> Work:
+    def _join_team(self) -> Work:
         """Become a member. If this is a new life, the others first give up what the dead one had begun, and leave."""
         team, ports = self._team, self._ports
         if team is not None and team.enter(self._shared()) is None:
@@ -107,7 +107,7 @@ class LearnerNode(WorkingNode):
 
     def _shared(self) -> Arrays:
         """What a learner needs that joins: the committed state, and the number of the next goal."""
-        goal = np.array(self._told.version() + 1)
+        goal = np.array(self._goals_shown.version() + 1)
         return {**self._state(), "update": self._keeper.committed["update"], "goal": goal}
 
     def _state(self) -> Arrays:
@@ -125,13 +125,13 @@ class LearnerNode(WorkingNode):
         lags = [self._assembly.lag(slot, update) for slot in slots]
         batch = BatchGoal(tuple(slots), update, min(1.0, float(committed["steps"]) / run.timesteps))
         while not (yield from self._learn_together(batch)) and not self._ports.stopping():
-            yield from self._meet_anew()
+            yield from self._go_back_and_join()
         # A replica that saw the end of the run before this node did has left, and its rows are missing.
         if self._ports.stopping():
             return
         with self._ports.span("commit"):
-            new = keeper.next()
-            follow(new, committed, self._rollouts, slots)
+            new = keeper.next_record()
+            fill_learned(new, committed, self._rollouts, slots)
             keeper.commit(new, self._updater.state())
         for slot in slots:
             self._rollouts.release(slot)
@@ -146,19 +146,19 @@ class LearnerNode(WorkingNode):
         """Take the gradient steps of a batch. Returns false if the run is to stop, or the team has dissolved."""
         if self._team is not None:
             self._team.admit(self._shared())
-            self._goals.publish(batch_values(batch), self._told.version() + 1)
+            self._goals.publish(batch_values(batch), self._goals_shown.version() + 1)
         return (yield from self._epochs.learn(batch, self._ports.stopping))
 
-    def _meet_anew(self) -> Work:
-        """Go back to the last commit and found the team anew: the batch is learned again."""
+    def _go_back_and_join(self) -> Work:
+        """Go back to the last commit and form the team again: the batch is learned again."""
         self._updater.load(self._state())
         if self._team is not None:
             self._team.leave()
-        yield from self._found_team()
+        yield from self._join_team()
 
     def _drop(self, index: int) -> None:
         """Drop a rollout that is too old, and commit that: after a death it is either still waiting or counted."""
-        new = self._keeper.next()
-        drop(new, self._keeper.committed, self._rollouts, [index])
-        self._keeper.enter(new)
+        new = self._keeper.next_record()
+        fill_dropped(new, self._keeper.committed, self._rollouts, [index])
+        self._keeper.make_current(new)
         self._rollouts.release(index)

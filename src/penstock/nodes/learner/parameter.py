@@ -13,7 +13,7 @@ from penstock.algorithm import UpdaterSettings
 from penstock.nodes.contract import STEP_LIMIT_S, Ports
 from penstock.nodes.learner.intake import Intake, refill, rows_to_sample
 from penstock.nodes.learner.keeper import Keeper, KeeperSettings
-from penstock.nodes.learner.record import account
+from penstock.nodes.learner.record import fill_learned_from_table
 from penstock.nodes.learner.settling import Settling
 from penstock.nodes.learner.work import Work, WorkingNode
 from penstock.registry import load
@@ -29,7 +29,7 @@ class ParameterSettings:
     """What one ParameterNode applies and keeps."""
 
     keeper: KeeperSettings
-    update: str
+    build: str
     """``module:build_applier`` of the applier; eager or compiled."""
     updater: UpdaterSettings
     limiter: RateLimiter
@@ -59,7 +59,7 @@ class ParameterNode(WorkingNode):
         self._parameters = ports.board_writer("parameters")
         self._keeper = Keeper(settings.keeper, ports)
         with ports.busy("build the update", settings.open_limit_s):
-            self._applier: Applier = load(settings.update)(settings.updater)
+            self._applier: Applier = load(settings.build)(settings.updater)
             if settings.owner is not None:
                 self._applier = load(settings.owner)(ports, settings.updater, self._applier)
         self._settling = Settling(
@@ -84,14 +84,14 @@ class ParameterNode(WorkingNode):
         """The whole life of the node. Yields at least every ``STEP_LIMIT_S``, and while it waits."""
         keeper, ports = self._keeper, self._ports
         if ports.former:
-            yield from keeper.again_behind_commit()
+            yield from keeper.after_takeover()
         while not ports.stopping() and not (keeper.done() and self._owed() == 0):
             if self._new() > 0:
                 self._take_rollouts()
-                yield from keeper.behind_commit()
+                yield from keeper.after_commit()
             elif self._applicable():
                 with ports.span("gradients"):
-                    yield from keeper.or_keep(self._apply())
+                    yield from keeper.saving_if_bad(self._apply())
             else:
                 yield lambda: self._new() > 0 or self._applicable() or ports.stopping()
         if keeper.done() and not keeper.reported():
@@ -119,8 +119,8 @@ class ParameterNode(WorkingNode):
         slots = self._intake.take(taken)
         version = int(committed["update"])
         self._policy_lags = [float(version - slot["policy_version"][0, 0]) for slot in slots]
-        new = keeper.next()
-        account(new, committed, slots)
+        new = keeper.next_record()
+        fill_learned_from_table(new, committed, slots)
         new["taken"][...] = taken
         if rows_to_sample(self._table, taken) >= self._schedule.min_rows:
             limiter = self._settings.limiter
@@ -152,7 +152,7 @@ class ParameterNode(WorkingNode):
         keeper, run = self._keeper, self._settings.keeper.run
         committed, deadline = keeper.committed, time.monotonic() + STEP_LIMIT_S
         progress = min(1.0, float(committed["steps"]) / run.timesteps)
-        new = keeper.next()
+        new = keeper.next_record()
         # The commit writes the state.
         for name in new.keys() - {spec.name for spec in self._settings.keeper.spec.state}:
             new[name][...] = committed[name]
@@ -166,7 +166,7 @@ class ParameterNode(WorkingNode):
             if not self._settling.settled(slot, new) and self._settling.settle(slot, new, progress):
                 new["owed"][...] = max(0, int(new["owed"]) - 1)
         paid = self._note_paid(new)
-        keeper.commit_quietly(new, self._applier.state())
+        keeper.commit_unpublished(new, self._applier.state())
         # Publishing wakes all environment nodes that wait for ``paid``. With a small network, waking four of them for
         # each gradient cost more than applying it. So the policy is published once a rollout.
         if paid - self._told_paid >= self._rollout_rows or int(new["owed"]) == 0:

@@ -14,13 +14,13 @@ from penstock.types import Array, Arrays, ArraySpec
 
 __all__ = [
     "VERDICT",
-    "account",
     "begin_anew",
     "carry_over",
     "count_dropped",
     "count_learned",
-    "drop",
-    "follow",
+    "fill_dropped",
+    "fill_learned",
+    "fill_learned_from_table",
     "parameter_record_specs",
     "record_specs",
     "replay_record_specs",
@@ -149,19 +149,19 @@ def carry_over(new: Arrays, old: Arrays) -> None:
         values[...] = old[name]
 
 
-def follow(new: Arrays, old: Arrays, rollouts: StreamReader, slots: Sequence[int]) -> None:
+def fill_learned(new: Arrays, old: Arrays, rollouts: StreamReader, slots: Sequence[int]) -> None:
     """Fill ``new`` with ``old`` plus the update by the rollouts in ``slots``. The caller writes the state."""
     carry_over(new, old)
     count_learned(new, rollouts, slots)
 
 
-def drop(new: Arrays, old: Arrays, rollouts: StreamReader, slots: Sequence[int]) -> None:
+def fill_dropped(new: Arrays, old: Arrays, rollouts: StreamReader, slots: Sequence[int]) -> None:
     """Fill ``new`` with ``old`` plus the dropping of the rollouts in ``slots``."""
     carry_over(new, old)
     count_dropped(new, rollouts, slots)
 
 
-def account(new: Arrays, old: Arrays, rollouts: Sequence[Arrays]) -> None:
+def fill_learned_from_table(new: Arrays, old: Arrays, rollouts: Sequence[Arrays]) -> None:
     """Fill ``new`` with ``old`` plus one update, and the steps, episodes and positions of these rollouts."""
     carry_over(new, old)
     _count(new, rollouts)

@@ -15,7 +15,7 @@ from penstock.nodes.contract import Ports
 from penstock.nodes.learner.intake import Intake, refill, rows_to_sample
 from penstock.nodes.learner.keeper import Keeper, KeeperSettings
 from penstock.nodes.learner.losses import loss_values, refuse_bad_losses
-from penstock.nodes.learner.record import account
+from penstock.nodes.learner.record import fill_learned_from_table
 from penstock.nodes.learner.replica import goal_values
 from penstock.nodes.learner.steps import Goal, GradientSteps, StepSettings
 from penstock.nodes.learner.work import Task, Work, WorkingNode
@@ -65,7 +65,7 @@ class ReplayLearnerNode(WorkingNode):
         self._steps = GradientSteps(settings.steps, ports)
         self._table = ports.table("rollouts")
         if settings.steps.learners > 1:
-            self._goals, self._told = ports.board_writer("goals"), ports.board_reader("goals")
+            self._goals, self._goals_shown = ports.board_writer("goals"), ports.board_reader("goals")
         self._intake = Intake(self._table, settings.order)
         self._owed = 0
         """Gradient steps that are due, and wait until every shard has its part of ``min_rows``."""
@@ -89,15 +89,15 @@ class ReplayLearnerNode(WorkingNode):
         """The whole life of the learner. Yields at least every ``STEP_LIMIT_S``, and while it waits."""
         keeper, ports = self._keeper, self._ports
         if ports.former:
-            yield from keeper.again_behind_commit()
+            yield from keeper.after_takeover()
         while not keeper.done() and not ports.stopping():
             if self._new() == 0 and self._spare() == 0:
                 yield lambda: self._new() > 0 or ports.stopping()
                 continue
             with ports.span("turn"):
-                yield from keeper.or_keep(self._turn())
+                yield from keeper.saving_if_bad(self._turn())
             if not ports.stopping():
-                yield from keeper.behind_commit()
+                yield from keeper.after_commit()
         self._steps.leave()
         yield from keeper.end()
 
@@ -132,10 +132,10 @@ class ReplayLearnerNode(WorkingNode):
         in_order = self._settings.order == "by_lane"
         if in_order and self._steps.tree is not None:
             # Wait for the last checkpoint: it copies the priorities, and the steps change them.
-            yield from keeper.written_down()
+            yield from keeper.checkpoints_written()
         try:
             while not (yield from self._learn_together(goal, seen)) and not self._ports.stopping():
-                self._meet_anew(seen)
+                self._go_back_and_join(seen)
             metrics = self._steps.updater.metrics()
             refuse_bad_losses(metrics, int(committed["update"]) + 1, self._settings.keeper.spec.policy)
         except BadDataError:
@@ -146,10 +146,10 @@ class ReplayLearnerNode(WorkingNode):
             return
         if in_order:
             # Wait for the last checkpoint: after the next commit the table's oldest rows may be overwritten.
-            yield from keeper.written_down()
+            yield from keeper.checkpoints_written()
         with self._ports.span("commit"):
-            new = keeper.next()
-            account(new, committed, slots)
+            new = keeper.next_record()
+            fill_learned_from_table(new, committed, slots)
             new["taken"][...] = taken
             self._note_paid(int(new["steps"]))
             keeper.commit(new, self._steps.updater.state())
@@ -167,15 +167,15 @@ class ReplayLearnerNode(WorkingNode):
         if self._settings.steps.learners > 1:
             # Learners that wait join now. Then they take part from the first goal on.
             self._steps.may_begin()
-            self._goals.publish(goal_values(goal, self._steps.meeting()) | seen, self._told.version() + 1)
+            self._goals.publish(goal_values(goal, self._steps.meeting()) | seen, self._goals_shown.version() + 1)
         try:
             yield from self._steps.until(goal)
         except DissolvedError:
             return False
         return True
 
-    def _meet_anew(self, seen: Arrays) -> None:
-        """Go back to the last commit and found the team anew: the turn is learned again."""
+    def _go_back_and_join(self, seen: Arrays) -> None:
+        """Go back to the last commit and form the team again: the turn is learned again."""
         self._steps.give_up(self._keeper.committed)
         # Only now: no other learner takes a step of the turn that was given up.
         self._steps.take_back()

@@ -26,7 +26,7 @@ class ReplicaSettings:
 
     steps: StepSettings
     checkpoint: Path | None
-    """Begin with the state of this checkpoint instead. All learners that found a team begin with the same state."""
+    """Begin with the state of this checkpoint instead. All learners that form a team begin with the same state."""
 
 
 def goal_specs(writers: int, statistics: Sequence[ArraySpec]) -> tuple[ArraySpec, ...]:

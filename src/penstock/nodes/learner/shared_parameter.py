@@ -27,7 +27,7 @@ class SharedParameterSettings:
     """What one SharedParameterNode applies and keeps."""
 
     keeper: KeeperSettings
-    update: str
+    build: str
     """``module:build_stream_applier`` of the applier."""
     updater: UpdaterSettings
     max_gradient_lag: float
@@ -57,7 +57,7 @@ class SharedParameterNode(WorkingNode):
         self._parameters = ports.board_writer("parameters")
         self._keeper = Keeper(settings.keeper, ports)
         with ports.busy("build the update", settings.open_limit_s):
-            self._applier: StreamApplier = load(settings.update)(settings.updater, self._rollouts.arrays)
+            self._applier: StreamApplier = load(settings.build)(settings.updater, self._rollouts.arrays)
             if settings.owner is not None:
                 self._applier = load(settings.owner)(ports, settings.updater, self._applier)
         self._settling = Settling(
@@ -78,7 +78,7 @@ class SharedParameterNode(WorkingNode):
         """The whole life of the node: one gradient after the other."""
         keeper, ports = self._keeper, self._ports
         if ports.former:
-            yield from keeper.again_behind_commit()
+            yield from keeper.after_takeover()
         while not keeper.done() and not ports.stopping():
             index = self._gradients.take()
             if index is None:
@@ -86,10 +86,10 @@ class SharedParameterNode(WorkingNode):
                 continue
             update = int(keeper.committed["update"])
             with ports.span("gradient"):
-                yield from keeper.or_keep(self._settle(self._gradients.slot(index)))
+                yield from keeper.saving_if_bad(self._settle(self._gradients.slot(index)))
             self._gradients.release(index)
             if int(keeper.committed["update"]) > update:
-                yield from keeper.behind_commit()
+                yield from keeper.after_commit()
         yield from keeper.end()
 
     def _settle(self, found: Arrays) -> Work:
@@ -98,7 +98,7 @@ class SharedParameterNode(WorkingNode):
         committed, learner = keeper.committed, int(found["learner"])
         if self._settling.settled(found, committed):
             return
-        new = keeper.next()
+        new = keeper.next_record()
         carry_over(new, committed)
         if found["stale"]:
             new["settled"][learner] = found["step"]
@@ -110,7 +110,7 @@ class SharedParameterNode(WorkingNode):
         if found["last"]:
             self._end_batch(learner, new)
         else:
-            keeper.commit_quietly(new, self._applier.state())
+            keeper.commit_unpublished(new, self._applier.state())
             self._publish()
         yield None
 
@@ -131,7 +131,7 @@ class SharedParameterNode(WorkingNode):
                 keeper.commit(new, self._applier.state())
             else:
                 count_dropped(new, rollouts, slots)
-                keeper.enter(new)
+                keeper.make_current(new)
         self._publish()
         for slot in slots:
             rollouts.release(slot)

@@ -33,7 +33,7 @@ __all__ = ["Goal", "GradientSteps", "StepSettings"]
 class StepSettings:
     """How one learner takes gradient steps."""
 
-    update: str
+    build: str
     """``module:build_replay`` of the updater, or ``module:build_finder`` if it hands gradients on."""
     updater: UpdaterSettings
     """Its schedule's minibatch is this learner's share."""
@@ -97,7 +97,7 @@ class GradientSteps:
         if settings.team is not None:
             self._team = load(settings.team)(ports, settings.updater, settings.learners)
         with ports.busy("build the update", settings.open_limit_s):
-            self.updater: ReplayUpdater = load(settings.update)(settings.updater, self._team)
+            self.updater: ReplayUpdater = load(settings.build)(settings.updater, self._team)
         size = schedule.mini_batch_size * settings.updater.accumulate
         self._many: SamplingUpdater | None = None
         """The updater, if it samples for itself."""

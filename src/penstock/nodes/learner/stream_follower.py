@@ -23,7 +23,7 @@ __all__ = ["StreamFollowerNode", "StreamFollowerSettings"]
 class StreamFollowerSettings:
     """What one StreamFollowerNode learns."""
 
-    update: str
+    build: str
     """``module:build_stream_finder`` of the updater, or ``module:build`` if it applies its gradients itself."""
     updater: UpdaterSettings
     """``updater.learner`` is the index of this learner."""
@@ -63,7 +63,7 @@ class StreamFollowerNode(WorkingNode):
         self._team: StreamTeam = load(settings.team)(ports, settings.updater, settings.learners)
         self._units = valid_rows if settings.updater.spec.unit == "row" else whole_lanes
         with ports.busy("build the update", settings.open_limit_s):
-            self._updater: Updater = load(settings.update)(settings.updater, self._rollouts.arrays, self._team)
+            self._updater: Updater = load(settings.build)(settings.updater, self._rollouts.arrays, self._team)
         return self._learn()
 
     def _learn(self) -> Work:

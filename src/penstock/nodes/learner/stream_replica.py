@@ -33,7 +33,7 @@ class StreamReplicaSettings:
     initial: str
     """``module:init_state`` of the algorithm: makes the first state, without torch."""
     checkpoint: Path | None
-    """Begin with the state of this checkpoint instead. All learners that found a team begin with the same state."""
+    """Begin with the state of this checkpoint instead. All learners that form a team begin with the same state."""
 
 
 def batch_specs(rollouts_per_batch: int) -> tuple[ArraySpec, ...]:
@@ -60,7 +60,7 @@ class StreamReplicaNode(WorkingNode):
     The keeper may die in the middle of a batch. Its next life goes on from its last commit, so this node does too:
 
     1. The rounds go on without the keeper. This node sees that it is gone, gives up the batch and leaves.
-    2. Once all have left, the keeper's next life founds the rounds anew, with the committed state.
+    2. Once all have left, the keeper's next life forms the rounds anew, with the committed state.
     3. It admits the others at its next batch.
     """
 
@@ -142,5 +142,5 @@ class StreamReplicaNode(WorkingNode):
 
 
 def _founding(update: int) -> Arrays:
-    """The arrays of `JOINING` for a learner that founds a team."""
+    """The arrays of `JOINING` for a learner that forms a team."""
     return {"update": np.array(update, np.int64), "goal": np.zeros((), np.int64)}

@@ -17,22 +17,22 @@ from penstock.cuda_graph import captured
 from penstock.errors import DeviceError
 from penstock.ops.losses import mean_by
 from penstock.updates.compiled.library import library
-from penstock.updates.inbox import Whole
+from penstock.updates.inbox import AcrossMinibatch
 from penstock.updates.meter import Meter
 
-__all__ = ["Apply", "Buffers", "FindGradients", "Step", "Take", "whole_of"]
+__all__ = ["Apply", "Buffers", "FindGradients", "Step", "Take", "across_minibatch_of"]
 
 Named: TypeAlias = Mapping[str, Tensor]
 Take: TypeAlias = Callable[[dict[str, Tensor]], dict[str, Tensor]]
 """Takes the minibatch from the rows of a program. It is part of the program and may change the rows in place."""
 
 
-def whole_of(take: Take, whole: Whole) -> Take:
-    """As ``take``, then changes the minibatch by ``whole``, which depends on all of its rows."""
+def across_minibatch_of(take: Take, across_minibatch: AcrossMinibatch) -> Take:
+    """As ``take``, then changes the minibatch by ``across_minibatch``, which depends on all of its rows."""
 
     def taken(rows: dict[str, Tensor]) -> dict[str, Tensor]:
         minibatch = take(rows)
-        return {**minibatch, **whole(minibatch, mean_by(minibatch["weight"]))}
+        return {**minibatch, **across_minibatch(minibatch, mean_by(minibatch["weight"]))}
 
     return taken
 

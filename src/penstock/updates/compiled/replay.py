@@ -9,16 +9,16 @@ from torch import Tensor
 
 from penstock.algorithm import Algorithm, UpdaterSettings
 from penstock.updates.building import algorithm_of
-from penstock.updates.compiled.program import whole_of
+from penstock.updates.compiled.program import across_minibatch_of
 from penstock.updates.compiled.stepper import CompiledStepper
 from penstock.updates.contract import Exchange, HandOn
 from penstock.updates.inbox import Inbox
-from penstock.updates.learning import Applier, Finder, Learner
+from penstock.updates.replay_learning import GradientApplier, ReplayFinder, ReplayLearner
 
 __all__ = ["build_applier", "build_finder", "build_replay"]
 
 
-def build_replay(settings: UpdaterSettings, exchange: Exchange | None = None) -> Learner:
+def build_replay(settings: UpdaterSettings, exchange: Exchange | None = None) -> ReplayLearner:
     """The updater of a learner from a table; ``exchange`` is how it agrees with other learners, if there are any."""
     algorithm, rows = algorithm_of(settings), _rows(settings)
     stepper = _stepper(settings, algorithm, rows)
@@ -26,22 +26,22 @@ def build_replay(settings: UpdaterSettings, exchange: Exchange | None = None) ->
         stepper.prepare_steps()
     else:
         stepper.prepare_parts()
-    return Learner(stepper, _inbox(settings, algorithm, rows), exchange)
+    return ReplayLearner(stepper, _inbox(settings, algorithm, rows), exchange)
 
 
-def build_finder(settings: UpdaterSettings, hand_on: HandOn) -> Finder:
+def build_finder(settings: UpdaterSettings, hand_on: HandOn) -> ReplayFinder:
     """The updater of a learner that hands its gradients on. All phases that are due are one library."""
     algorithm, rows = algorithm_of(settings), _rows(settings)
     stepper = _stepper(settings, algorithm, rows)
     stepper.prepare_finds()
-    return Finder(stepper, _inbox(settings, algorithm, rows), hand_on)
+    return ReplayFinder(stepper, _inbox(settings, algorithm, rows), hand_on)
 
 
-def build_applier(settings: UpdaterSettings) -> Applier:
+def build_applier(settings: UpdaterSettings) -> GradientApplier:
     """The applier of gradients that other learners have computed: one library for each phase."""
     stepper = _stepper(settings, algorithm_of(settings), _rows(settings))
     stepper.prepare_applies()
-    return Applier(stepper)
+    return GradientApplier(stepper)
 
 
 def _rows(settings: UpdaterSettings) -> dict[str, Tensor]:
@@ -54,12 +54,14 @@ def _rows(settings: UpdaterSettings) -> dict[str, Tensor]:
 
 
 def _stepper(settings: UpdaterSettings, algorithm: Algorithm, rows: dict[str, Tensor]) -> CompiledStepper:
-    """The libraries include ``algorithm.whole``, which needs all rows of a minibatch, unless minibatches have parts."""
-    take = whole_of(dict, algorithm.whole) if settings.accumulate == 1 else dict
+    """Unless minibatches have parts, the libraries include ``across_minibatch``, which needs all of their rows."""
+    take = across_minibatch_of(dict, algorithm.across_minibatch) if settings.accumulate == 1 else dict
     return CompiledStepper(algorithm.phases, settings, rows, take)
 
 
 def _inbox(settings: UpdaterSettings, algorithm: Algorithm, rows: dict[str, Tensor]) -> Inbox:
     fields, size = settings.spec.sampled(settings.spaces), settings.spec.schedule.mini_batch_size
-    whole = algorithm.whole if settings.accumulate > 1 else None
-    return Inbox(fields, size, settings.accumulate, torch.device(settings.device), whole=whole, rows=rows)
+    across_minibatch = algorithm.across_minibatch if settings.accumulate > 1 else None
+    return Inbox(
+        fields, size, settings.accumulate, torch.device(settings.device), across_minibatch=across_minibatch, rows=rows
+    )

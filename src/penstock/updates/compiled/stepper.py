@@ -17,7 +17,7 @@ __all__ = ["CompiledStepper"]
 
 
 class CompiledStepper:
-    """Runs gradient steps; as `penstock.updates.learning.Stepper`.
+    """Runs gradient steps; as `penstock.updates.stepper.Stepper`.
 
     Args:
         phases: of the algorithm.
@@ -141,7 +141,7 @@ class CompiledStepper:
     def step(
         self, parts: Sequence[Mapping[str, Tensor]], weights: Sequence[float], exchange: Exchange | None
     ) -> Arrays:
-        """Take one gradient step; as `penstock.updates.learning.Stepper.step`."""
+        """Take one gradient step; as `penstock.updates.stepper.Stepper.step`."""
         if exchange is None and self._buffers.parts == 1:
             self._put(parts[0])
             return self.step_here()
@@ -160,7 +160,7 @@ class CompiledStepper:
         return per_row
 
     def find(self, parts: Sequence[Mapping[str, Tensor]], weights: Sequence[float], hand_on: HandOn) -> Arrays:
-        """Hand on the gradients of one step; as `penstock.updates.learning.Stepper.find`."""
+        """Hand on the gradients of one step; as `penstock.updates.stepper.Stepper.find`."""
         due = self._with_gradients(self._clock.due())
         find = self._find(due)
         per_row = self._run_parts(due, find, parts, weights)
@@ -170,7 +170,7 @@ class CompiledStepper:
         return per_row
 
     def apply(self, gradients: Mapping[str, Mapping[str, Array]]) -> None:
-        """Take one gradient step by these gradients; as `penstock.updates.learning.Stepper.apply`."""
+        """Take one gradient step by these gradients; as `penstock.updates.stepper.Stepper.apply`."""
         due = self._clock.due()
         for index, phase in enumerate(self._phases):
             apply = self._apply(index)

@@ -9,10 +9,10 @@ from penstock.algorithm import Algorithm, UpdaterSettings
 from penstock.types import Array
 from penstock.updates.batch import batch_of
 from penstock.updates.building import algorithm_of
-from penstock.updates.compiled.program import whole_of
+from penstock.updates.compiled.program import across_minibatch_of
 from penstock.updates.compiled.stepper import CompiledStepper
 from penstock.updates.contract import Exchange, HandOn
-from penstock.updates.stream_learning import StreamApplier, StreamFinder, StreamLearner
+from penstock.updates.stream_learning import StreamFinder, StreamGradientApplier, StreamLearner
 
 __all__ = ["CompiledParts", "CompiledUpdater", "build", "build_stream_applier", "build_stream_finder"]
 
@@ -37,10 +37,10 @@ def build_stream_finder(settings: UpdaterSettings, arrays: Mapping[str, Array], 
     return finder
 
 
-def build_stream_applier(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> StreamApplier:
+def build_stream_applier(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> StreamGradientApplier:
     """The applier of gradients found on rollouts; as `penstock.registry.UpdateBackend.stream_applier`."""
     algorithm = algorithm_of(settings)
-    applier = StreamApplier(algorithm, settings.spec.policy, batch_of(settings, arrays))
+    applier = StreamGradientApplier(algorithm, settings.spec.policy, batch_of(settings, arrays))
     stepper = CompiledStepper(algorithm.phases, settings, applier.part(_size(settings)), dict)
     stepper.prepare_applies()
     applier.hold(stepper)
@@ -64,7 +64,9 @@ class CompiledUpdater(StreamLearner):
         )
         self._position = torch.zeros((), dtype=torch.int64, device=settings.device)
         rows = {**self._rows, POSITION: self._position}
-        self._stepper = CompiledStepper(algorithm.phases, settings, rows, whole_of(_take, algorithm.whole))
+        self._stepper = CompiledStepper(
+            algorithm.phases, settings, rows, across_minibatch_of(_take, algorithm.across_minibatch)
+        )
         self._stepper.prepare_steps()
 
     def _learn(self, weights: Array) -> None:

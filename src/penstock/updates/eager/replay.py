@@ -7,28 +7,30 @@ from penstock.updates.building import algorithm_of
 from penstock.updates.contract import Exchange, HandOn
 from penstock.updates.eager.stepper import EagerStepper
 from penstock.updates.inbox import Inbox
-from penstock.updates.learning import Applier, Finder, Learner
+from penstock.updates.replay_learning import GradientApplier, ReplayFinder, ReplayLearner
 
 __all__ = ["build_applier", "build_finder", "build_replay"]
 
 
-def build_replay(settings: UpdaterSettings, exchange: Exchange | None = None) -> Learner:
+def build_replay(settings: UpdaterSettings, exchange: Exchange | None = None) -> ReplayLearner:
     """The updater of a learner from a table; ``exchange`` is how it agrees with other learners, if there are any."""
     algorithm = algorithm_of(settings)
-    return Learner(EagerStepper(algorithm.phases, settings), _inbox(settings, algorithm), exchange)
+    return ReplayLearner(EagerStepper(algorithm.phases, settings), _inbox(settings, algorithm), exchange)
 
 
-def build_finder(settings: UpdaterSettings, hand_on: HandOn) -> Finder:
+def build_finder(settings: UpdaterSettings, hand_on: HandOn) -> ReplayFinder:
     """The updater of a learner that hands its gradients on."""
     algorithm = algorithm_of(settings)
-    return Finder(EagerStepper(algorithm.phases, settings), _inbox(settings, algorithm), hand_on)
+    return ReplayFinder(EagerStepper(algorithm.phases, settings), _inbox(settings, algorithm), hand_on)
 
 
-def build_applier(settings: UpdaterSettings) -> Applier:
+def build_applier(settings: UpdaterSettings) -> GradientApplier:
     """The applier of gradients that other learners have computed."""
-    return Applier(EagerStepper(algorithm_of(settings).phases, settings))
+    return GradientApplier(EagerStepper(algorithm_of(settings).phases, settings))
 
 
 def _inbox(settings: UpdaterSettings, algorithm: Algorithm) -> Inbox:
     fields, size = settings.spec.sampled(settings.spaces), settings.spec.schedule.mini_batch_size
-    return Inbox(fields, size, settings.accumulate, torch.device(settings.device), whole=algorithm.whole)
+    return Inbox(
+        fields, size, settings.accumulate, torch.device(settings.device), across_minibatch=algorithm.across_minibatch
+    )

@@ -16,7 +16,7 @@ __all__ = ["EagerStepper"]
 
 
 class EagerStepper:
-    """Runs gradient steps; as `penstock.updates.learning.Stepper`.
+    """Runs gradient steps; as `penstock.updates.stepper.Stepper`.
 
     Args:
         phases: of the algorithm.
@@ -75,7 +75,7 @@ class EagerStepper:
     def step(
         self, parts: Sequence[Mapping[str, Tensor]], weights: Sequence[float], exchange: Exchange | None
     ) -> Arrays:
-        """Take one gradient step; as `penstock.updates.learning.Stepper.step`."""
+        """Take one gradient step; as `penstock.updates.stepper.Stepper.step`."""
         all_found = []
         for index in self._clock.due():
             phase = self._phases[index]
@@ -88,7 +88,7 @@ class EagerStepper:
         return self._count_on(all_found)
 
     def find(self, parts: Sequence[Mapping[str, Tensor]], weights: Sequence[float], hand_on: HandOn) -> Arrays:
-        """Hand on the gradients of one step; as `penstock.updates.learning.Stepper.find`."""
+        """Hand on the gradients of one step; as `penstock.updates.stepper.Stepper.find`."""
         all_found = []
         for index in self._clock.due():
             found = self._found(index, parts, weights)
@@ -98,7 +98,7 @@ class EagerStepper:
         return self._count_on(all_found)
 
     def apply(self, gradients: Mapping[str, Mapping[str, Array]]) -> None:
-        """Take one gradient step by these gradients; as `penstock.updates.learning.Stepper.apply`."""
+        """Take one gradient step by these gradients; as `penstock.updates.stepper.Stepper.apply`."""
         due = self._clock.due()
         for index, phase in enumerate(self._phases):
             if phase.name in gradients or (index in due and self._silent(index)):

@@ -8,7 +8,7 @@ from penstock.updates.batch import batch_of
 from penstock.updates.building import algorithm_of
 from penstock.updates.contract import Exchange, HandOn
 from penstock.updates.eager.stepper import EagerStepper
-from penstock.updates.stream_learning import StreamApplier, StreamFinder, StreamLearner
+from penstock.updates.stream_learning import StreamFinder, StreamGradientApplier, StreamLearner
 
 __all__ = ["EagerUpdater", "build", "build_stream_applier", "build_stream_finder"]
 
@@ -26,10 +26,10 @@ def build_stream_finder(settings: UpdaterSettings, arrays: Mapping[str, Array], 
     return finder
 
 
-def build_stream_applier(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> StreamApplier:
+def build_stream_applier(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> StreamGradientApplier:
     """The applier of gradients found on rollouts; as `penstock.registry.UpdateBackend.stream_applier`."""
     algorithm = algorithm_of(settings)
-    applier = StreamApplier(algorithm, settings.spec.policy, batch_of(settings, arrays))
+    applier = StreamGradientApplier(algorithm, settings.spec.policy, batch_of(settings, arrays))
     applier.hold(EagerStepper(algorithm.phases, settings, applier.part(1)))
     return applier
 

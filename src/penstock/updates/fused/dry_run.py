@@ -88,7 +88,7 @@ class _DryRun:
         spec, by_lane = self._spec, self._spec.unit == "lane"
         arrays = {name: values[None] for name, values in rollout.items()}
         rows = Rows(arrays, (*spec.minibatch, "valid") if by_lane else spec.minibatch, spec.targets)
-        learning = ("whole", "find", "apply") if shared else ("run",)
+        learning = ("across_minibatch", "find", "apply") if shared else ("run",)
         shape = StreamShape(1, rows.steps, rows.lanes)
         update = self._update("FusedUpdate", ("pack", *learning, "metrics"), shape, self._settings.threads)
         self._targets(rows)
@@ -116,9 +116,11 @@ class _DryRun:
 
     def _share(self, update: FusedUpdate, units: Array, weights: Array) -> None:
         """Find the gradients of a minibatch, and step down them."""
-        whole = self._function("whole").call(update.whole, units, lambda values: float(np.mean(values)))
+        across = self._function("across_minibatch").call(
+            update.across_minibatch, units, lambda values: float(np.mean(values))
+        )
         users = self._function("find")
-        found = users.call(update.find, self._state, units, weights, whole)
+        found = users.call(update.find, self._state, units, weights, across)
         if not isinstance(found, tuple) or len(found) != 2:
             raise users.wrong(f"gives a {type(found).__name__}; return the gradients by network, and their weight")
         self._in_place("apply", update.apply, self._state, self._gradients(users, found[0]))

@@ -84,11 +84,11 @@ class _StreamUpdater:
 
     def merge(self, slots: Sequence[int]) -> None:
         """Merge the running statistics of the rollouts in ``slots``, in that order."""
-        self.load(self._running.before(self._state, map(self._rollout, slots)))
+        self.load(self._running.merged(self._state, map(self._rollout, slots)))
 
     def finish(self) -> None:
-        """Change what statistics that `merge` has found are to change once their batch is learned from."""
-        self.load(self._running.behind())
+        """Apply the statistics that `merge` held back until their batch was learned from."""
+        self.load(self._running.held_back())
 
     def _rollout(self, slot: int) -> Mapping[str, Array]:
         """A rollout whose statistics are merged, with its targets."""
@@ -177,7 +177,7 @@ class FusedUpdater(_Learning):
             own = np.array([here(values)], np.float32)
             return float(exchange.mean({"mean": own}, float(weights.sum()))["mean"][0])
 
-        found, weight = update.find(self._state, units, weights, update.whole(units, everywhere))
+        found, weight = update.find(self._state, units, weights, update.across_minibatch(units, everywhere))
         update.apply(self._state, exchange(update.phase, found, weight))
 
 
@@ -200,8 +200,8 @@ class FusedStreamFinder(_Learning):
         self._pack()
         update = self._update
         for units, weight in zip(indices, weights, strict=True):
-            whole = update.whole(units, _mean_by(weight))
-            self._hand_on(update.phase, *update.find(self._state, units[self._own], weight[self._own], whole))
+            across = update.across_minibatch(units, _mean_by(weight))
+            self._hand_on(update.phase, *update.find(self._state, units[self._own], weight[self._own], across))
 
 
 class FusedStreamApplier(_StreamUpdater):

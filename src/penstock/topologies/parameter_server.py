@@ -15,8 +15,8 @@ from penstock.config.agreement import Agreement
 from penstock.errors import PenstockError
 from penstock.nodes.learner import (
     BatchFollowerSettings,
+    HandedOnEpochSettings,
     LearnerSettings,
-    ServedEpochSettings,
     SharedParameterSettings,
     StreamFollowerSettings,
     record_specs,
@@ -42,10 +42,10 @@ from penstock.topologies.learners import (
 )
 from penstock.topologies.training import OPEN_LIMIT_S, Pattern, env_names, wire
 
-__all__ = ["apart", "together"]
+__all__ = ["at_own_pace", "in_step"]
 
 
-def together(
+def in_step(
     plan: Plan, *, slots: int, max_lag: int | None, assemble: Literal["by_lane", "by_arrival"], niceness: int
 ) -> Program:
     """The graph with pace ``sync``. Its arguments are those of ``on_policy.streamed``."""
@@ -56,24 +56,26 @@ def together(
         replace(updater_settings(plan, number, run.learners), sharing=run.learners, waits=True)
         for number in range(run.learners)
     ]
-    epochs = ServedEpochSettings(applier, own[0], schedule, run.learners, OPEN_LIMIT_S)
+    epochs = HandedOnEpochSettings(applier, own[0], schedule, run.learners, OPEN_LIMIT_S)
     first = LearnerSettings(keeper_settings(plan), epochs, plan.num_workers, assemble)
     settings = [
         BatchFollowerSettings(finder, updater, schedule, GRADIENTS_TEAM, plan.num_workers, OPEN_LIMIT_S)
         for updater in own
     ]
     pattern = Pattern(
-        Stream("rollouts", env_names(plan), ("learner",), rollout_arrays(plan), slots, "wait", viewers=learners),
-        record_specs(spec, run.num_envs, plan.num_workers, shaped=plan.shaped),
-        (
+        rollouts=Stream(
+            "rollouts", env_names(plan), ("learner",), rollout_arrays(plan), slots, "wait", viewers=learners
+        ),
+        record=record_specs(spec, run.num_envs, plan.num_workers, shaped=plan.shaped),
+        learners=(
             NodeSpec("learner", "learner", first, group="learner", imports=learner_imports(plan)),
             *learner_nodes(
                 plan, learners, ["batch_follower"] * run.learners, settings, stream_minibatch(plan, run.learners)
             ),
         ),
-        max_lag,
-        niceness,
-        (
+        max_lag=max_lag,
+        niceness=niceness,
+        together=(
             # The gradient of one learner's share of a minibatch.
             Stream(
                 "gradients",
@@ -90,13 +92,13 @@ def together(
     return wire(plan, pattern)
 
 
-def apart(plan: Plan, agreed: Agreement, *, slots: int, niceness: int) -> Program:
+def at_own_pace(plan: Plan, agreed: Agreement, *, slots: int, niceness: int) -> Program:
     """The graph with pace ``async`` or ``lag``. No environment node waits for a version."""
     run, spec, rule = plan.run, plan.learning.spec, rule_of(plan, agreed)
     learners, rollouts = follower_names(run.learners), plan.num_workers // run.learners
     finder, applier = _backend(plan)
     if rule.owner is not None:
-        finder = plan.learning.update.stream
+        finder = plan.learning.backend.stream
     own = [_own(plan, number, pull_after(plan, agreed.pace)) for number in range(run.learners)]
     schedule = replace(_schedule(plan), mini_batch_size=own[0].spec.schedule.mini_batch_size * run.accumulate)
     first = SharedParameterSettings(
@@ -109,7 +111,7 @@ def apart(plan: Plan, agreed: Agreement, *, slots: int, niceness: int) -> Progra
         for updater in own
     ]
     pattern = Pattern(
-        Stream(
+        rollouts=Stream(
             "rollouts",
             env_names(plan),
             ("learner",),
@@ -119,14 +121,14 @@ def apart(plan: Plan, agreed: Agreement, *, slots: int, niceness: int) -> Progra
             viewers=learners,
             woken=learners,
         ),
-        shared_record_specs(spec, run.num_envs, run.learners, rollouts, shaped=plan.shaped),
-        (
+        record=shared_record_specs(spec, run.num_envs, run.learners, rollouts, shaped=plan.shaped),
+        learners=(
             NodeSpec("learner", "shared_parameter", first, group="learner", imports=learner_imports(plan)),
             *learner_nodes(plan, learners, ["stream_follower"] * run.learners, settings, stream_minibatch(plan, 1)),
         ),
-        None,
-        niceness,
-        (
+        max_lag=None,
+        niceness=niceness,
+        together=(
             # The gradients of one step of a learner, to be applied once.
             Stream(
                 "gradients",
@@ -162,5 +164,5 @@ def _schedule(plan: Plan) -> Schedule:
 
 def _backend(plan: Plan) -> tuple[str, str]:
     """What finds gradients on rollouts, and what applies them."""
-    update = plan.learning.update
+    update = plan.learning.backend
     return required(plan, update.stream_finder), required(plan, update.stream_applier)

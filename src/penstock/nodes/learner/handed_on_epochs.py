@@ -22,17 +22,17 @@ from penstock.registry import compression_of, load
 from penstock.types import Array, Arrays
 from penstock.updates.contract import StreamApplier
 
-__all__ = ["NOTHING_WANTED", "ServedEpochSettings", "ServedEpochs"]
+__all__ = ["NOTHING_WANTED", "HandedOnEpochSettings", "HandedOnEpochs"]
 
 NOTHING_WANTED = -1
 """``done`` of a version that ends a batch: its gradients are not used."""
 
 
 @dataclass(frozen=True)
-class ServedEpochSettings:
+class HandedOnEpochSettings:
     """How the gradient steps of a batch are taken."""
 
-    update: str
+    build: str
     """``module:build_stream_applier`` of the applier."""
     updater: UpdaterSettings
     schedule: Schedule
@@ -41,12 +41,12 @@ class ServedEpochSettings:
     """Number of followers, which share each minibatch."""
     open_limit_s: float
 
-    def make(self, ports: Ports, rollouts: StreamReader) -> "ServedEpochs":
+    def make(self, ports: Ports, rollouts: StreamReader) -> "HandedOnEpochs":
         """The epochs of the learner that takes these rollouts."""
-        return ServedEpochs(self, ports, rollouts)
+        return HandedOnEpochs(self, ports, rollouts)
 
 
-class ServedEpochs:
+class HandedOnEpochs:
     """Publishes parameters, and steps them by the gradients that come back.
 
     Attributes:
@@ -57,7 +57,7 @@ class ServedEpochs:
 
     team = None
 
-    def __init__(self, settings: ServedEpochSettings, ports: Ports, rollouts: StreamReader) -> None:
+    def __init__(self, settings: HandedOnEpochSettings, ports: Ports, rollouts: StreamReader) -> None:
         self._settings = settings
         self._ports = ports
         self._rollouts = rollouts
@@ -73,7 +73,7 @@ class ServedEpochs:
         self._sent = 0
         self.metrics: list[dict[str, float]] = []
         with ports.busy("build the update", settings.open_limit_s):
-            self.updater: StreamApplier = load(settings.update)(settings.updater, rollouts.arrays)
+            self.updater: StreamApplier = load(settings.build)(settings.updater, rollouts.arrays)
 
     def learn(self, batch: BatchGoal, given_up: Callable[[], bool]) -> Task:
         """Epochs of minibatches, then statistics. As `penstock.nodes.learner.epochs.Epochs.learn`."""

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.collector import ParallelEnvironmentCollector
-    from penstock.config.schema import Config, RunConfig
+    from penstock.config.schema import RunConfig
     from penstock.config.sources import from_mapping, from_toml
+    from penstock.config.whole import Config
     from penstock.deployment import export, verify
     from penstock.errors import (
         BadDataError,
@@ -83,7 +84,8 @@ __all__ = [
 
 _HOMES = {
     "penstock.collector": ("ParallelEnvironmentCollector",),
-    "penstock.config.schema": ("Config", "RunConfig"),
+    "penstock.config.schema": ("RunConfig",),
+    "penstock.config.whole": ("Config",),
     "penstock.config.sources": ("from_mapping", "from_toml"),
     "penstock.deployment": ("export", "verify"),
     "penstock.parallel_ppo": ("DistributedPPO", "ParallelPPO"),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from penstock.algorithm_package import find_algorithm
 from penstock.config.fields import Wrapping, fields_of
-from penstock.config.schema import Config, RunConfig
+from penstock.config.schema import RunConfig
 from penstock.config.sources import (
     Setting,
     from_mapping,
@@ -19,6 +19,7 @@ from penstock.config.sources import (
     to_toml,
     with_changes,
 )
+from penstock.config.whole import Config
 from penstock.errors import ConfigError
 from penstock.registry import ALGORITHMS
 

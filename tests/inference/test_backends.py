@@ -26,8 +26,8 @@ from penstock.policies import (
     PolicyGraph,
     SquashedGaussian,
 )
-from penstock.policies.architecture import head_of
 from penstock.policies.native import supports
+from penstock.policies.space_heads import head_of
 from penstock.policies.stacks import hidden, transformer
 from penstock.types import Box, Composite, Discrete, MultiDiscrete, Spaces
 from tests.inference import reference

@@ -24,14 +24,8 @@ from penstock.policies import (
     PolicyGraph,
     SquashedGaussian,
 )
-from penstock.policies.architecture import (
-    Body,
-    actor_critic,
-    deterministic_actor,
-    export_note,
-    q_network,
-    squashed_actor,
-)
+from penstock.policies.architecture import Body, actor_critic, deterministic_actor, q_network, squashed_actor
+from penstock.policies.network_settings import export_note
 from penstock.registry import Registry
 from penstock.types import Box, Composite, Discrete, MultiDiscrete, NoiseSpec, Spaces
 

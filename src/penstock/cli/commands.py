@@ -292,7 +292,7 @@ def _run_folder(options: Any) -> Any:  # noqa: ANN401
 
 def _announce(config: Any) -> None:  # noqa: ANN401
     """Say what keeps a run from beginning at once, if something does."""
-    line = load("penstock.policies.architecture:export_note")(config)
+    line = load("penstock.policies.network_settings:export_note")(config)
     if line:
         say(line)
 

@@ -7,9 +7,10 @@ from typing import NamedTuple, TypeVar
 from penstock.config.commands import ResumeOptions, TuneOptions
 from penstock.config.fields import Field, field_table
 from penstock.config.rllib import renamed
-from penstock.config.schema import Config, RunConfig
+from penstock.config.schema import RunConfig
 from penstock.config.sources import Setting, from_settings, known_fields, preset_path, settings_of_file
 from penstock.config.values import from_text, from_value
+from penstock.config.whole import Config
 from penstock.errors import ConfigError, nearest
 
 __all__ = [

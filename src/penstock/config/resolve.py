@@ -9,7 +9,8 @@ import shutil
 import sys
 from dataclasses import dataclass, replace
 
-from penstock.config.schema import AUTO, COMPILED_PAYS_FROM, COMPILED_STEPS_PAY_FROM, Config
+from penstock.config.schema import AUTO, COMPILED_PAYS_FROM, COMPILED_STEPS_PAY_FROM
+from penstock.config.whole import Config
 from penstock.config.workers import auto_num_workers, check_sharing
 
 __all__ = ["Demand", "auto_backend", "auto_threads", "available_cores", "has_compiler", "most_threads", "resolve"]

@@ -15,9 +15,10 @@ from penstock.config.algorithms import algorithm_config, algorithm_fields
 from penstock.config.commands import ResumeOptions
 from penstock.config.fields import DependentDefaults, Field, Value, field_table, fields_of
 from penstock.config.rllib import NAMES
-from penstock.config.schema import AUTO, Config, RunConfig
+from penstock.config.schema import AUTO, RunConfig
 from penstock.config.tables import as_toml
 from penstock.config.values import from_text, from_value
+from penstock.config.whole import Config
 from penstock.errors import ConfigError, nearest
 
 __all__ = [

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.config.schema import Config
+from penstock.config.whole import Config
 from penstock.types import EnvFactory
 
 __all__ = ["NOTE", "is_name", "lanes_of", "make_lanes", "preset_hint", "serves"]

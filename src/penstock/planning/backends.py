@@ -14,8 +14,9 @@ from penstock.algorithm_package import AlgorithmPackage, ships
 from penstock.config.agreement import shards_of, sync_mode_of
 from penstock.config.fields import fields_of
 from penstock.config.resolve import Demand
-from penstock.config.schema import AUTO, Config
+from penstock.config.schema import AUTO
 from penstock.config.sources import shown
+from penstock.config.whole import Config
 from penstock.envs.sources import EnvProfile
 from penstock.errors import ConfigError, PenstockError
 from penstock.policies.native import supports

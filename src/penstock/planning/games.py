@@ -4,7 +4,8 @@ import importlib.util
 from dataclasses import replace
 from pathlib import Path
 
-from penstock.config.schema import AUTO, HTTP_PORT, Config, RunConfig
+from penstock.config.schema import AUTO, HTTP_PORT, RunConfig
+from penstock.config.whole import Config
 from penstock.envs.sources import EnvProfile
 from penstock.errors import ConfigError
 from penstock.games.settings import PORT_FLAGS, GamesSettings

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from penstock.config.resolve import available_cores
-from penstock.config.schema import Config, RunConfig
+from penstock.config.schema import RunConfig
+from penstock.config.whole import Config
 from penstock.envs.rewards import find_reward, no_infos
 from penstock.envs.sources import EnvProfile
 from penstock.errors import CheckpointError, ConfigError

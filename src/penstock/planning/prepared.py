@@ -18,7 +18,8 @@ from penstock.algorithm_package import (
 )
 from penstock.config.agreement import agreement, agreement_flags
 from penstock.config.resolve import resolve
-from penstock.config.schema import Config, RunConfig
+from penstock.config.schema import RunConfig
+from penstock.config.whole import Config
 from penstock.envs.given import Given, by_value, shape_of
 from penstock.envs.imports import name_of, sendable
 from penstock.envs.names import display_name, reference
@@ -31,8 +32,8 @@ from penstock.planning.placement import Place, placed, placed_on_gpu
 from penstock.planning.remarks import remarks
 from penstock.planning.specs import spec_of
 from penstock.planning.table_size import with_checked_table
-from penstock.policies.architecture import kind_of
 from penstock.policies.description import inlined
+from penstock.policies.space_heads import kind_of
 from penstock.processes.probing import probe_apart
 from penstock.processes.starts import Processes
 from penstock.registry import RUNTIMES, UPDATES, load

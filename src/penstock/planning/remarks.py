@@ -6,7 +6,8 @@ from typing import Any
 from penstock.algorithm import AlgorithmSpec
 from penstock.algorithm_package import AlgorithmPackage, algorithms_for, ships
 from penstock.config.resolve import available_cores
-from penstock.config.schema import AUTO, Config, RunConfig
+from penstock.config.schema import AUTO, RunConfig
+from penstock.config.whole import Config
 from penstock.envs.masks import IN_INFO
 from penstock.envs.sources import EnvProfile
 from penstock.planning.backends import EACH_COMPILES

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from penstock.algorithm import AlgorithmSpec, ReplaySchedule, TableSpec
 from penstock.config.agreement import shards_of
-from penstock.config.schema import Config
+from penstock.config.whole import Config
 from penstock.envs.sources import EnvProfile
 from penstock.errors import ConfigError
 from penstock.program.rollout import table_specs

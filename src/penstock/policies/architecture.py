@@ -5,20 +5,15 @@ Imports no torch, so that every algorithm's spec may use it. Chooses no hyper-pa
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from penstock.algorithm_package import ActionKind, algorithms_with, check_actions
-from penstock.config.fields import fields_of
-from penstock.config.schema import AUTO, Config
-from penstock.errors import ConfigError, NoEffectError, SpaceError
+from penstock.algorithm_package import algorithms_with, check_actions
+from penstock.errors import ConfigError, SpaceError
 from penstock.policies import (
-    Categorical,
-    Composed,
     Deterministic,
     Dueling,
     Encoding,
     EpsilonGreedy,
-    Gaussian,
     Head,
     Linear,
     Network,
@@ -26,23 +21,20 @@ from penstock.policies import (
     PolicyGraph,
     SquashedGaussian,
 )
-from penstock.policies.description import decided, names_module, trunk_described
+from penstock.policies.description import names_module, trunk_described
+from penstock.policies.space_heads import head_of, kind_of, size_of
 from penstock.policies.stacks import ActivationName, mlp
 from penstock.policies.trunk import Body, Trunk, flat_encoding, trunk_of
 from penstock.registry import load
-from penstock.types import ActionSpace, Box, Composite, Discrete, Leaf, MultiDiscrete, Spaces
+from penstock.types import Discrete, Spaces
 
 __all__ = [
     "ActivationName",
     "Body",
     "PrecisionName",
     "actor_critic",
-    "check_network_settings",
     "deterministic_actor",
-    "export_note",
     "flat_encoding",
-    "head_of",
-    "kind_of",
     "mlp",
     "normalising",
     "q_network",
@@ -126,7 +118,7 @@ def squashed_actor(spaces: Spaces, body: Body, algorithm: str, *, memory: Memory
         SpaceError: it does not serve these spaces. The text names ``algorithm`` and the algorithms that do.
     """
     return _actor(
-        spaces, body, algorithm, SquashedGaussian(_size_of(spaces.action, algorithm)), gain=0.01, memory=memory
+        spaces, body, algorithm, SquashedGaussian(size_of(spaces.action, algorithm)), gain=0.01, memory=memory
     )
 
 
@@ -136,7 +128,7 @@ def deterministic_actor(spaces: Spaces, body: Body, algorithm: str) -> PolicyGra
     Raises:
         SpaceError: as for `squashed_actor`.
     """
-    return _actor(spaces, body, algorithm, Deterministic(_size_of(spaces.action, algorithm)), gain=0.01)
+    return _actor(spaces, body, algorithm, Deterministic(size_of(spaces.action, algorithm)), gain=0.01)
 
 
 def q_network(
@@ -201,61 +193,6 @@ def _actor(
     return PolicyGraph(encoding, network, None, head, gives_value=False, mask=spaces.mask)
 
 
-_OF_NETWORKS = (
-    "hidden_sizes",
-    "activation",
-    "layer_norm",
-    "critic_layer_norm",
-    "dropout",
-    "critic_dropout",
-    "init",
-    "memory_size",
-    "share_memory",
-    "precision",
-)
-"""Settings that a module of one's own does not see."""
-_OF_MEMORY = ("memory_size", "share_memory", "burn_in", "learned_steps")
-
-
-def check_network_settings(
-    graph: PolicyGraph,
-    config: Any,  # noqa: ANN401 - each algorithm has its own
-    read: Sequence[str] = (),
-) -> None:
-    """Check that every setting of the networks that differs from its default has an effect.
-
-    Args:
-        graph: the policy.
-        config: the settings.
-        read: settings that other networks than those of ``graph`` read.
-
-    Raises:
-        NoEffectError: nothing reads a setting that was given.
-    """
-    unread = decided(config.model, graph.encoding) if config.model.startswith("{") else {}
-    if not graph.carry:
-        unread |= dict.fromkeys(_OF_MEMORY, "the policy has no memory; give --model lstm or gru")
-    if not config.model.startswith("{") and [part.kind for part in graph.encoding] == ["image"]:
-        unread |= dict.fromkeys(("hidden_sizes", "activation"), "an image alone has no layers behind its encoder")
-    if not graph.dropout:
-        unread["dropout"] = "no layer drops: the critic has no hidden perceptron layer, or a table decides it"
-    if graph.actor.own is not None:
-        unread |= dict.fromkeys(_OF_NETWORKS, f"--model {config.model} makes its layers itself")
-    for field in fields_of(type(config)):
-        given = getattr(config, field.name) != field.default
-        if given and field.name in unread and field.name not in read:
-            raise NoEffectError(f"--{field.name} has no effect: {unread[field.name]}", field.name)
-
-
-def export_note(config: Config) -> str:
-    """One line if a module of the user's own is exported before a run begins, which takes seconds; else empty."""
-    run, model = config.run, getattr(config.algorithm, "model", "")
-    exported = run.inference == "onnx" or (run.inference == AUTO and run.device == "cpu")
-    if not exported or not names_module(model):
-        return ""
-    return f"exporting {model} to ONNX, so that processes that act need no torch; this takes some seconds"
-
-
 def _check_memory(body: Body, algorithm: str, use: MemoryUse, *, has: bool) -> None:
     """Check that an algorithm can learn a network that has a memory, or has none.
 
@@ -314,48 +251,3 @@ def _raw(spaces: Spaces) -> tuple[Encoding, ...]:
         Encoding(part.name, "raw", part.size, shape=part.shape, dtype=part.dtype)
         for part in _without_mask(spaces).obs_specs()
     )
-
-
-def kind_of(action: ActionSpace) -> ActionKind:
-    """The kind of an action space, for `check_actions`."""
-    match action:
-        case Discrete():
-            return "discrete"
-        case MultiDiscrete():
-            return "multi_discrete"
-        case Composite():
-            return "composite"
-        case Box():
-            return "bounded" if action.bounded else "unbounded"
-
-
-def _size_of(action: ActionSpace, algorithm: str) -> int:
-    """Number of elements of a bounded box of real numbers. Raises SpaceError for any other space."""
-    check_actions(algorithm, ("bounded",), kind_of(action))
-    head = head_of(action)
-    return head.outputs
-
-
-def head_of(action: ActionSpace) -> Gaussian | Categorical | Composed:
-    """Gaussian for a box of real numbers, categorical for a Discrete, both side by side for several of them.
-
-    Raises:
-        SpaceError: an action, or a part of it, is a Box of integers.
-    """
-    match action:
-        case Composite():
-            return Composed(tuple(part for _, leaf in action.leaves for part in _parts_of(leaf)))
-        case MultiDiscrete():
-            return Composed(_parts_of(action))
-        case _:
-            (part,) = _parts_of(action)
-            return part
-
-
-def _parts_of(leaf: Leaf) -> tuple[Gaussian | Categorical, ...]:
-    """One head for a Box or Discrete, one for each element of a MultiDiscrete."""
-    if not isinstance(leaf, Box):
-        return tuple(map(Categorical, leaf.choices))
-    if not leaf.dtype.startswith("float") or leaf.size == 0:
-        raise SpaceError(f"actions are a Box of {leaf.dtype} {list(leaf.shape)}: use float or Discrete")
-    return (Gaussian(leaf.size),)

@@ -4,7 +4,7 @@ from penstock.algorithm import AlgorithmSpec
 from penstock.algorithm_package import AlgorithmPackage, algorithms_that
 from penstock.errors import ConfigError
 from penstock.planning import Prepared
-from penstock.policies.architecture import kind_of
+from penstock.policies.space_heads import kind_of
 from penstock.registry import UPDATES, load
 from penstock.types import Box, Discrete, Spaces
 

@@ -3,8 +3,9 @@
 import shlex
 
 from penstock import __version__
-from penstock.config.schema import Config, RunConfig
+from penstock.config.schema import RunConfig
 from penstock.config.sources import shown, to_toml
+from penstock.config.whole import Config
 from penstock.errors import RunFolderError
 from penstock.metrics.final import Evaluated
 from penstock.saved_runs.best import best_checkpoint

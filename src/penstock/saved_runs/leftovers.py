@@ -3,7 +3,7 @@
 import contextlib
 import shlex
 
-from penstock.config.schema import Config
+from penstock.config.whole import Config
 from penstock.errors import RunFolderError
 from penstock.saved_runs.card import write_card
 from penstock.saved_runs.checkpoints import last_good, list_checkpoints

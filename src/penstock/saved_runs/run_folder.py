@@ -14,8 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO
 
-from penstock.config.schema import Config
 from penstock.config.sources import from_settings, settings_of_file, to_toml
+from penstock.config.whole import Config
 from penstock.errors import RunFolderError, nearest
 from penstock.saved_runs.durable import remove_folder, sweep, write_file
 from penstock.saved_runs.manifest import MANIFEST

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from penstock.config.fields import Field, Value, field_table
-from penstock.config.schema import Config, RunConfig
+from penstock.config.schema import RunConfig
 from penstock.config.values import from_text
+from penstock.config.whole import Config
 from penstock.errors import ConfigError, nearest
 
 __all__ = ["Search", "read_search"]

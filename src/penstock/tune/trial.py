@@ -11,8 +11,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from penstock.config.schema import Config
 from penstock.config.sources import shown, to_toml
+from penstock.config.whole import Config
 from penstock.errors import PenstockError
 from penstock.metrics.jsonl import METRICS, GrowingLog
 from penstock.metrics.report import EVAL_RETURN, FINAL, RETURN

@@ -18,8 +18,9 @@ from penstock.algorithm_package import find_algorithm
 from penstock.cluster.machines import cluster_address, joined
 from penstock.config.commands import TuneOptions
 from penstock.config.fields import field_table
-from penstock.config.schema import Config, RunConfig
+from penstock.config.schema import RunConfig
 from penstock.config.sources import from_mapping, shown
+from penstock.config.whole import Config
 from penstock.envs.given import Given
 from penstock.errors import ConfigError
 from penstock.planning.own_modules import modules_named

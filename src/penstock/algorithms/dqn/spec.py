@@ -16,8 +16,9 @@ from penstock.algorithms.off_policy.spec import (
 from penstock.config.fields import BY_NETWORKS, BY_PRIORITIES, BY_PRIORITY_ALPHA, tunable
 from penstock.errors import ConfigError
 from penstock.policies import PolicyGraph
-from penstock.policies.architecture import check_network_settings, q_network
+from penstock.policies.architecture import q_network
 from penstock.policies.exploration import Explore, Falling
+from penstock.policies.network_settings import check_network_settings
 from penstock.types import Arrays, Spaces
 
 __all__ = [

@@ -30,8 +30,8 @@ from penstock.policies import (
     OwnModule,
     PolicyGraph,
 )
-from penstock.policies.architecture import check_network_settings
 from penstock.policies.encoding import ACTION, width_of
+from penstock.policies.network_settings import check_network_settings
 from penstock.policies.stacks import ROOT_TWO
 from penstock.policies.trunk import trunk_of
 from penstock.registry import load

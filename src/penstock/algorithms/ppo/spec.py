@@ -17,9 +17,10 @@ from penstock.algorithms.optimizer.spec import (
 from penstock.config.fields import BY_LANES, BY_NETWORKS, tunable
 from penstock.envs.imports import find_callable
 from penstock.policies import PolicyGraph
-from penstock.policies.architecture import ActivationName, Body, PrecisionName, actor_critic, check_network_settings
+from penstock.policies.architecture import ActivationName, Body, PrecisionName, actor_critic
 from penstock.policies.description import names_memory, names_module
 from penstock.policies.initial import InitName
+from penstock.policies.network_settings import check_network_settings
 from penstock.policies.trunk import INIT_TEXT, MODEL_FORM, MODELS_WITH_MEMORY
 from penstock.types import Arrays, ArraySpec, Spaces
 

@@ -1,0 +1,88 @@
+"""A whole config: the settings of a run and of its algorithm, and the check that they fit each other."""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from penstock.config.fields import fields_of
+from penstock.config.schema import RunConfig
+from penstock.config.values import from_value
+from penstock.config.workers import check_num_workers
+from penstock.errors import ConfigError
+from penstock.registry import RUNTIMES
+
+__all__ = ["Config"]
+
+
+@dataclass(frozen=True)
+class Config:
+    """A whole config. All values are in range and fit each other.
+
+    Raises:
+        ConfigError: a value is out of range, or two values do not fit each other.
+    """
+
+    run: RunConfig
+    algorithm: Any
+    """The frozen config dataclass of the algorithm that ``run.algo`` names."""
+
+    def __post_init__(self) -> None:
+        for part in (self.run, self.algorithm):
+            for setting in fields_of(type(part)):
+                from_value(setting, getattr(part, setting.name), setting.name)
+        _check_together(self.run)
+
+    def values(self) -> dict[str, Any]:
+        """Every setting by its name, in one namespace: the run's, then the algorithm's."""
+        return {item.name: getattr(part, item.name) for part in (self.run, self.algorithm) for item in fields(part)}
+
+
+def _check_together(run: RunConfig) -> None:
+    """Check that settings fit each other."""
+    if run.num_workers != "auto":
+        check_num_workers(run.num_workers, run.num_envs)
+    if run.early_stop and not run.eval_interval:
+        raise ConfigError(
+            "--early_stop counts evaluations during the run, and there are none; give --eval_interval as well"
+        )
+    if run.eval_interval and not run.eval_episodes:
+        raise ConfigError("--eval_interval needs episodes to judge by; give --eval_episodes as well, at least 1")
+    if run.bad_numbers == "skip" and run.sync_mode == "blocking":
+        raise ConfigError(
+            "--bad_numbers skip needs --sync_mode non_blocking: in lock step an update waits for every lane's rollout"
+        )
+    if run.demonstrations is None and run.demonstration_share != RunConfig.demonstration_share:
+        raise ConfigError(
+            "--demonstration_share needs demonstrations, and there are none; give --demonstrations as well"
+        )
+    _check_cluster(run)
+    if run.learners > 1 and not RUNTIMES[run.runtime].processes:
+        apart = " or ".join(name for name in RUNTIMES.names() if RUNTIMES[name].processes)
+        raise ConfigError(f"--learners {run.learners} needs --runtime {apart}: learners wait for each other")
+    for name in ("policy_nodes", "max_batch", "max_wait"):
+        if run.policy_placement != "node" and getattr(run, name) != getattr(RunConfig, name):
+            raise ConfigError(f"--{name} needs --policy_placement node: with env there are no policy nodes")
+    if run.num_workers != "auto" and run.policy_nodes > run.num_workers:
+        raise ConfigError(f"--policy_nodes {run.policy_nodes} is more than --num_workers {run.num_workers}")
+
+
+def _check_cluster(run: RunConfig) -> None:
+    """Check what only a run on a cluster has, and what it cannot have."""
+    machines = RUNTIMES[run.runtime].machines
+    if run.distributed and not machines:
+        raise ConfigError(f"--distributed True is for --runtime ray, not {run.runtime}; leave out one of the two")
+    if run.address is not None and not machines:
+        raise ConfigError("--address names a Ray cluster; give --distributed True as well")
+    if run.resources is not None and not machines:
+        raise ConfigError("--resources is what nodes ask a Ray cluster for; give --distributed True as well")
+    if run.min_workers is not None:
+        if run.resources is None or "env" not in run.resources.asked:
+            raise ConfigError(
+                "--min_workers counts processes with room for what they ask for; give --resources as well, such as "
+                '"env: {cpu: 1}", or --min_workers none'
+            )
+        if run.num_workers != "auto" and run.min_workers > run.num_workers:
+            raise ConfigError(f"--min_workers {run.min_workers} is more than --num_workers {run.num_workers}")
+    if run.policy_placement == "node" and machines:
+        raise ConfigError(
+            "--policy_placement node needs environments on the learner's machine; leave it out, or give --runtime local"
+        )

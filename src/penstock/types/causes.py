@@ -1,0 +1,24 @@
+"""Why a process ended."""
+
+from enum import IntEnum
+
+__all__ = ["Cause"]
+
+
+class Cause(IntEnum):
+    """Why a process ended, if not by itself or by a signal from elsewhere."""
+
+    NONE = 0
+    SILENT = 1
+    """A node gave no sign of life, or its announced work took too long."""
+    SLOW_STEP = 2
+    """A step or reset of an environment took longer than ``env_timeout`` allows."""
+    MOVED = 3
+    """Its node goes on on a machine that has joined."""
+    LOST = 4
+    """Its machine was lost."""
+
+    @property
+    def hung(self) -> bool:
+        """Whether the supervisor ended it because it hung."""
+        return self in {Cause.SILENT, Cause.SLOW_STEP}

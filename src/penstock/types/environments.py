@@ -1,0 +1,134 @@
+"""An environment as it travels between processes, and as a source of steps."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from penstock.types.arrays import Array, Arrays
+from penstock.types.spaces import Spaces
+
+__all__ = ["EnvFactory", "EnvRecipe", "EnvReference", "EnvSource", "StepResult", "Wrapper"]
+
+EnvFactory: TypeAlias = Callable[..., Any]
+"""Makes an environment. It is called without arguments, or with ``num_envs=`` if it declares that parameter."""
+
+
+@dataclass(frozen=True)
+class Wrapper:
+    """A wrapper around an environment: ``make(env, **arguments)``."""
+
+    make: "str | bytes | Callable[..., Any]"
+    """``module:name`` or cloudpickle bytes. In the user's own process also the callable itself."""
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class EnvRecipe:
+    """An environment with its arguments and wrappers."""
+
+    env: "str | bytes | EnvFactory"
+    """A Gymnasium id, ``module:name`` or cloudpickle bytes. In the user's own process also the factory itself."""
+    arguments: Mapping[str, Any]
+    """Keyword arguments for the environment's constructor or factory."""
+    wrap: tuple[Wrapper, ...]
+    """The first one is the innermost."""
+
+
+EnvReference: TypeAlias = str | bytes | EnvRecipe
+"""An environment as it travels between processes: a Gymnasium id, ``module:name``, a factory as cloudpickle bytes, or a
+recipe with one of these."""
+
+
+class StepResult(NamedTuple):
+    """Result of one vector step of a source. The source owns all arrays; they are valid until its next call.
+
+    Checking six arrays costs more than copying them. So a source that writes into the same arrays every time returns
+    the same ``StepResult`` object. Its caller checks the arrays of a new object only.
+    """
+
+    obs: Arrays
+    """field -> ``[B, ...]``: the policy's next input. After the end of an episode: the next episode's first observation
+    (same-step sources), or the ended episode's last observation (next-step sources)."""
+    reward: Array
+    """``[B]`` float32."""
+    terminated: Array
+    """``[B]`` bool."""
+    truncated: Array
+    """``[B]`` bool."""
+    reset: Array
+    """``[B]`` bool: this step was the source's own reset. Its action was ignored, and the row is not valid."""
+    final_obs: Arrays
+    """field -> ``[B, ...]``: for same-step sources, the last observations of episodes that ended in this step."""
+
+
+class EnvSource(Protocol):
+    """Steps B lanes of one environment together. ``envs/`` has an adapter for each kind of environment."""
+
+    spaces: Spaces
+    num_lanes: int
+    same_step: bool
+    """True: after an episode's end, ``obs`` holds the next episode's first observation and ``final_obs`` the last one.
+    False: the next step of that lane is its reset, which ``StepResult.reset`` marks."""
+    restorable: bool
+    """True: penstock resets each episode itself, with a seed. So seed and actions can restore the episode, and a long
+    one a `snapshot` and actions."""
+
+    def watch(self, sign: memoryview) -> None:
+        """Store the lane that is being stepped or reset in ``sign[0]``, an int64, if lanes are stepped one by one.
+
+        So the supervisor can tell one hung environment from many slow ones. It costs 25 ns a step.
+        """
+        ...
+
+    def keep_infos(self) -> Sequence[Any] | None:
+        """From now on, keep the latest ``info`` of each lane's environment.
+
+        Returns:
+            One info for each lane, always up to date. ``None``: this source has no infos of single lanes.
+        """
+        ...
+
+    def reset(self, seeds: Sequence[int]) -> Arrays:
+        """Start an episode in every lane: field -> ``[B, ...]``. ``seeds`` holds one seed for each lane."""
+        ...
+
+    def step(self, action: Array, next_seeds: Callable[[int], int]) -> StepResult:
+        """Step every lane. ``action`` ``[B, ...]`` is in the environment's own units and dtype.
+
+        A same-step source calls ``next_seeds(lane)`` once for each lane whose episode just ended, for the seed of the
+        next one. A source that is not restorable calls it, too, because the call counts the episode. It ignores the
+        seed.
+        """
+        ...
+
+    def replay(
+        self, lane: int, seed: int, action: Array, base: bytes | None = None
+    ) -> Iterator[tuple[Arrays, float]] | None:
+        """Restore one lane's episode: reset the lane with ``seed``, then take each ``action`` of ``[n, ...]`` in order.
+
+        Args:
+            lane: to restore.
+            seed: of its episode.
+            action: the actions, in the environment's own units.
+            base: a `snapshot` of the lane, which is laid on it after the reset. The actions go on from there.
+
+        Returns:
+            Before the first action, and after each: the observations (field -> ``[B, ...]``; only element ``lane``
+            counts) and the reward. Stops early if the episode ends. ``None``: this source cannot reset a single lane.
+
+        Raises:
+            SnapshotError: at the first element: ``base`` does not fit.
+        """
+        ...
+
+    def snapshot(self, lane: int) -> bytes | None:
+        """The whole state of one lane, in the middle of its episode; ``None``: this source cannot tell lanes apart.
+
+        Raises:
+            SnapshotError: the environment holds something that cannot be copied.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close the environment. May be called twice."""
+        ...

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from penstock.algorithm_package import algorithms_with, check_actions
-from penstock.errors import ConfigError, SpaceError
+from penstock.errors import ConfigError, NoEffectError, SpaceError
 from penstock.policies import (
     Deterministic,
     Dueling,

@@ -9,7 +9,7 @@ import psutil
 import pytest
 import ray
 
-from penstock.cluster import safekeeping
+from penstock.cluster import deputy, safekeeping
 from penstock.cluster.door import Door
 from penstock.cluster.machines import joined
 from penstock.saved_runs.checkpoints import list_checkpoints
@@ -133,6 +133,29 @@ def test_hosts_end_their_processes_while_home_is_silent_and_no_bit_changes(clust
     assert launcher.has(1, "was ended by SIGKILL")
     alone = train(tmp_path / "alone", **launcher.settings, runtime="local")
     assert fingerprint(SimpleNamespace(run_folder=launcher.run_folder())) == fingerprint(alone)
+
+
+@pytest.mark.parametrize(
+    ("head", "launcher", "resumed"),
+    [
+        pytest.param(True, False, 1, id="its machine is lost"),
+        pytest.param(True, True, 0, id="the deputy was cut off"),
+        pytest.param(False, False, 0, id="the head is out of reach"),
+    ],
+)
+def test_a_run_is_resumed_only_where_the_head_answers_and_the_launchers_machine_does_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, head: bool, launcher: bool, resumed: int
+) -> None:
+    tries: list[object] = []
+    monkeypatch.setattr(deputy, "PAUSE_S", 0.0)
+    monkeypatch.setattr(deputy, "release_claims", lambda run: None)
+    monkeypatch.setattr(deputy, "_resume", lambda charge, folder: tries.append(folder) or 0)
+    monkeypatch.setattr(Door, "opens", lambda door: head if door.address == "head" else launcher)
+    charge = SimpleNamespace(home="machine 1", here="machine 2", cluster="head:1", door=Door("home", 2), claims="run")
+    folder = SimpleNamespace(path=tmp_path, deaths=tmp_path / "deaths.log")
+    deputy.Deputy._go_on(SimpleNamespace(_charge=charge), folder)
+    assert len(tries) == resumed
+    assert ("machine 2 was cut off" in folder.deaths.read_text()) == launcher
 
 
 def test_a_door_opens_where_something_listens() -> None:

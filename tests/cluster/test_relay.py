@@ -69,7 +69,14 @@ class Home:
         self.pass_time(0.0)
 
     def pass_time(self, seconds: float) -> None:
-        """Let the relay look at its machines so much later."""
+        """Let the relay look at its machines at least every ``LATE_S``, for so long."""
+        while seconds > relays.LATE_S:
+            self.stand_still(relays.LATE_S)
+            seconds -= relays.LATE_S
+        self.stand_still(seconds)
+
+    def stand_still(self, seconds: float) -> None:
+        """Let the relay look at its machines so much later, and not in between."""
         self.now += seconds
         for _ in range(2):
             before = self.wiring.counters.get(RELAY, "heartbeat_ns")
@@ -106,6 +113,16 @@ def test_only_a_machine_that_was_asked_is_given_up_for_its_silence(home: Home) -
     assert home.relay.lost() == {silent}
     assert (silent.has_ended, idle.has_ended) == (True, False)
     assert [ended.group for ended in home.relay.exits()] == [GROUP]
+
+
+def test_what_was_not_heard_while_the_launcher_stood_still_counts_for_nothing(home: Home) -> None:
+    machine = Machine()
+    home.start(machine, 1)
+    machine.answer()
+    home.stand_still(10 * relays.SILENCE_S)
+    assert not home.relay.lost()
+    home.pass_time(relays.SILENCE_S + 1.0)
+    assert home.relay.lost() == {machine}
 
 
 def test_a_machine_that_is_lost_is_named_with_what_ray_says_of_it(home: Home) -> None:

@@ -126,16 +126,26 @@ class Deputy:
             self._copy.remove()
 
     def _go_on(self, folder: RunFolder) -> None:
-        """Resume the run, and wait for its end. What is refused is tried again."""
+        """Resume the run, and wait for its end. What is refused is tried again.
+
+        Nothing is resumed while Ray's head is out of reach. If the launcher's machine is there once the head is, then
+        this machine was cut off, and the run goes on where it was.
+        """
         charge = self._charge
         line = f"{charge.home}, the launcher's, was lost. {charge.here} goes on in {folder.path}"
         with folder.deaths.open("a", encoding="utf-8") as log:
             log.write(f"{line}\n\n")
-        # In a thread, because Ray does not answer if its head is lost.
-        threading.Thread(target=release_claims, args=(charge.claims,), daemon=True).start()
+        head = Door.at(charge.cluster)
         for _ in range(TRIES):
-            if _resume(charge, folder) != REFUSED:
-                return
+            if head.opens():
+                if charge.door.opens():
+                    with folder.deaths.open("a", encoding="utf-8") as log:
+                        log.write(f"{charge.home} is there: {charge.here} was cut off. The run goes on there\n\n")
+                    return
+                # In a thread, because Ray does not answer if its head is lost meanwhile.
+                threading.Thread(target=release_claims, args=(charge.claims,), daemon=True).start()
+                if _resume(charge, folder) != REFUSED:
+                    return
             time.sleep(PAUSE_S)
 
 

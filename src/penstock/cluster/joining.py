@@ -2,7 +2,8 @@
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Collection
 from typing import Any
 
 from penstock.cluster.machines import Machine, line_of, machines, own_offer
@@ -14,6 +15,8 @@ __all__ = ["Members", "takes_part"]
 
 LOOK_S = 2.0
 """How often home looks for machines that have joined the cluster."""
+RETURNS = 3
+"""So often a machine that was given up, and that is there, takes part again."""
 
 
 def takes_part(machine: Machine, bits: str | None) -> bool:
@@ -48,6 +51,8 @@ class Members:
         self._program = program
         self._bits = bits
         self._known = {machine.id for machine in machines}
+        self._given_up: set[Machine] = set()
+        self._returns: Counter[str] = Counter()
         self._looked = time.monotonic()
         self._looking = threading.Thread()
         self._found: deque[_Joining] = deque()
@@ -57,13 +62,17 @@ class Members:
         """Machines that take part."""
         self.home = own_offer()
 
-    def joined(self) -> tuple[list[Machine], list[str]]:
-        """Machines that have joined since the last call, and a line for each that cannot take part."""
+    def joined(self, lost: Collection[Machine]) -> tuple[list[Machine], list[str]]:
+        """Machines that have joined since the last call, and a line for each that cannot take part.
+
+        Args:
+            lost: those that were given up so far. One that is there all the same joins again, with a new host.
+        """
         now = time.monotonic()
         if now - self._looked > LOOK_S and not self._looking.is_alive():
             self._looked = now
             # In a thread, because Ray does not answer for minutes if its head is out of reach.
-            self._looking = threading.Thread(target=self._look, daemon=True)
+            self._looking = threading.Thread(target=self._look, args=(set(lost) - self._given_up,), daemon=True)
             self._looking.start()
         while self._found:
             self._starting.append(self._found.popleft())
@@ -74,8 +83,13 @@ class Members:
         self.machines += found
         return found, refused
 
-    def _look(self) -> None:
-        """Start a host on each machine that is new."""
+    def _look(self, lost: Collection[Machine]) -> None:
+        """Start a host on each machine that is new, or was given up and is there."""
+        for machine in lost:
+            if self._returns[machine.id] < RETURNS and machine.door.opens():
+                self._given_up.add(machine)
+                self._returns[machine.id] += 1
+                self._known.discard(machine.id)
         for machine in machines(self._program, self._known):
             self._known.add(machine.id)
             self._all.append(machine)

@@ -32,6 +32,8 @@ SILENCE_S = 20.0
 """A machine that tells nothing for so long is given up. Its nodes go on elsewhere."""
 START_SILENCE_S = 120.0
 """The same for a machine that has told nothing yet: its Python has to start."""
+LATE_S = 5.0
+"""If the relay looks at its machines so much later than the last time, its own process stood still meanwhile."""
 RETRY_S = 0.002
 """How soon a rollout is tried again that found no free slot."""
 LOST = -9
@@ -71,6 +73,8 @@ class Relay:
         self._waiting: deque[tuple[Machine, FilledSlot]] = deque()
         self._delivered: dict[Machine, list[tuple[str, int, int]]] = {}
         self._heard: dict[Machine, float] = {}
+        self._turned = time.monotonic()
+        """When the thread last looked at its machines."""
         self._collecting: set[Machine] = set()
         self._showing: set[str] = set()
         """Groups of learners to which rollouts are under way."""
@@ -171,6 +175,12 @@ class Relay:
             bells.ring(0)
 
     def _turn(self) -> None:
+        now = time.monotonic()
+        # While this process itself stood still (a paused machine, a swap storm) it could hear nobody.
+        stood_still = max(0.0, now - self._turned - LATE_S)
+        self._turned = now
+        for machine in self._heard:
+            self._heard[machine] += stood_still
         while self._replies:
             self._hear(self._replies.popleft())
         self._publish()
@@ -178,7 +188,6 @@ class Relay:
         self._show()
         for machine in {placed.machine for placed in self._placed.values()} - self._collecting:
             self._collect(machine)
-        now = time.monotonic()
         for machine, heard in list(self._heard.items()):
             if now - heard > SILENCE_S and machine in self._collecting:
                 self._lose(machine, f"{machine.name} told nothing for {SILENCE_S:.0f} s")

@@ -258,7 +258,7 @@ class _Spread:
 
     def exits(self) -> Sequence[Exit]:
         """Processes that have ended since the last call, here and elsewhere."""
-        joined, refused = self._cluster.joined()
+        joined, refused = self._cluster.joined(self._relay.lost())
         if refused and self._program.deaths is not None:
             # The run does not need this file, so a full disk must not end it.
             with contextlib.suppress(OSError), self._program.deaths.open("a", encoding="utf-8") as log:

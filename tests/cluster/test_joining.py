@@ -1,0 +1,81 @@
+"""Machines that join a run while it goes on, and those that were given up and are there all the same."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock.cluster import joining
+from penstock.cluster.joining import RETURNS, Members
+from penstock.cluster.messages import facts
+from tests.runtime.nodes import wait_until
+
+
+class Machine:
+    """One of the cluster, whose host answers at once."""
+
+    name = "a machine"
+
+    def __init__(self, id: str, *, there: bool) -> None:  # noqa: A002 - as the real one
+        self.id = id
+        self.door = SimpleNamespace(opens=lambda: there)
+
+    def call(self, name: str, replied: Callable[[Any, None], None]) -> None:
+        assert name == "facts"
+        replied(facts(), None)
+
+
+@pytest.fixture
+def listed(monkeypatch: pytest.MonkeyPatch) -> list[Machine]:
+    """The machines that Ray lists."""
+    found: list[Machine] = []
+    monkeypatch.setattr(joining, "LOOK_S", -1.0)
+    monkeypatch.setattr(joining, "own_offer", lambda: None)
+    monkeypatch.setattr(
+        joining,
+        "machines",
+        lambda program, known: [Machine(one.id, there=True) for one in found if one.id not in known],
+    )
+    return found
+
+
+def joined(members: Members, lost: set[Machine]) -> list[Machine]:
+    """What has joined after a look that began now, and has ended."""
+    found = members.joined(lost)[0]
+    assert wait_until(lambda: not members._looking.is_alive(), 60)
+    members._looked = float("inf")
+    found += members.joined(lost)[0]
+    members._looked = 0.0
+    return found
+
+
+def test_a_machine_joins_once(listed: list[Machine]) -> None:
+    first = Machine("a", there=True)
+    members = Members(None, [first], None)
+    listed += [first, Machine("b", there=True)]
+    assert [machine.id for machine in joined(members, set())] == ["b"]
+    assert joined(members, set()) == []
+
+
+def test_a_machine_that_was_given_up_joins_again_once_it_is_there(listed: list[Machine]) -> None:
+    gone, paused = Machine("a", there=False), Machine("b", there=True)
+    members = Members(None, [gone, paused], None)
+    listed += [gone, paused]
+    lost = {gone, paused}
+    (again,) = joined(members, lost)
+    assert again.id == "b"
+    assert again is not paused
+    # The first of both is not lost anew.
+    assert joined(members, lost) == []
+
+
+def test_a_machine_that_is_lost_again_and_again_stays_away(listed: list[Machine]) -> None:
+    machine = Machine("a", there=True)
+    members = Members(None, [machine], None)
+    listed.append(machine)
+    lost = {machine}
+    for _ in range(RETURNS):
+        (again,) = joined(members, lost)
+        lost.add(again)
+    assert joined(members, lost) == []

@@ -100,3 +100,15 @@ def test_a_checkpoint_that_is_pruned_while_it_is_copied_leaves_no_half_copy(tmp_
     assert not any((tmp_path / "copies").rglob("*"))
     monkeypatch.undo()
     assert trial.checkpoint(tmp_path / "copies")
+
+
+def test_a_trial_is_saved_once_it_has_a_checkpoint_and_refuses_if_it_never_has_one(tmp_path: Path):
+    trial = TrialRun(tmp_path / "a", Path.cwd())
+    trial.train(from_mapping({**SMALL, "timesteps": 2048, "save_interval": 4}))
+    # The run has hardly begun.
+    trial.save(tmp_path / "copies")
+    (copy,) = (tmp_path / "copies").iterdir()
+    assert int(load_checkpoint(find_checkpoint(copy)).arrays["steps"]) >= 1024
+    trial.stop()
+    with pytest.raises(PenstockError, match="it has no checkpoint to go on from; give a smaller --save_interval"):
+        TrialRun(tmp_path / "b", Path.cwd()).save(tmp_path / "none")

@@ -7,10 +7,13 @@ import optuna
 import pytest
 
 from penstock.config.sources import from_mapping
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, PenstockError
+from penstock.metrics.jsonl import GrowingLog
+from penstock.saved_runs.run_folder import list_runs
 from penstock.tune.search import Search
 from penstock.tune.table import as_table
-from penstock.tune.tuning import METRIC, Trial, _domain, _most_workers, _proposing, _with, trainable, tune
+from penstock.tune.trial import TrialRun
+from penstock.tune.tuning import METRIC, Trial, _domain, _most_workers, _proposing, _saved_often, _with, trainable, tune
 
 SMALL = {"env": "CartPole-v1", "num_steps": 32, "timesteps": 512, "eval_episodes": 2, "epochs": 1}
 
@@ -42,6 +45,53 @@ def test_the_table_says_why_a_trial_failed_and_recommends_only_what_has_learned(
     assert why[:150] in table
     assert "-inf" not in table
     assert "best:" not in table
+
+
+@pytest.mark.nightly  # A minute for Ray and for runs that go on. Shorter: the two tests below.
+@pytest.mark.alone  # Ray gives itself half a minute to start.
+def test_a_weak_trial_goes_on_from_the_steps_of_a_strong_one(tmp_path: Path):
+    config = from_mapping({**SMALL, "timesteps": 30_000, "log_dir": str(tmp_path)})
+    assert config.run.save_interval == 50
+    search = (Search("lr", "choice", (1e-3, 1e-7)),)
+    trials, _ = tune(config, search, samples=2, scheduler="pbt", at_once=2, address="local")
+    assert [(trial.error, trial.steps >= 30_000) for trial in trials] == [(None, True)] * 2
+    runs = {trial.name: list_runs(tmp_path / "tune" / trial.name) for trial in trials}
+    begun = {name: min((run.name for run in found), key=len) for name, found in runs.items()}
+    copies = [run for found in runs.values() for run in found if run.name not in begun.values()]
+    assert copies
+    # Each run that was begun after the first one of its trial is a copy.
+    assert all(any(run.name.startswith(f"{name}-") for name in begun.values()) for run in copies)
+    for run in copies:
+        updates = [report.update for report in GrowingLog(run).new()[0]]
+        assert updates == sorted(updates)
+
+
+def test_trials_that_copy_each_other_write_checkpoints_often():
+    config = from_mapping({**SMALL, "num_envs": 8, "timesteps": 1_000_000})
+    # 100,000 steps are 390 updates of 256 rows.
+    assert _saved_often(config, ()).run.save_interval == 39
+    assert _saved_often(config, (Search("num_steps", "choice", (32, 128)),)).run.save_interval == 9
+    assert _saved_often(from_mapping({**SMALL, "save_interval": 2}), ()).run.save_interval == 1
+    own = from_mapping({**SMALL, "timesteps": 1_000_000, "save_interval": 2})
+    assert _saved_often(own, ()).run.save_interval == 2
+
+
+def test_a_trial_takes_over_the_steps_of_another_one(tmp_path: Path):
+    config = _saved_often(from_mapping({**SMALL, "timesteps": 1_000_000, "num_workers": 1}), ())
+    made = trainable(config, tmp_path / "trials")
+    strong, weak, third = (made(config={"lr": lr}) for lr in (1e-3, 1e-2, 1e-1))
+    for trial, name in ((strong, "strong"), (weak, "weak"), (third, "third")):
+        trial._trial = TrialRun(tmp_path / name, Path.cwd())
+    strong.step()
+    (tmp_path / "saved").mkdir()
+    strong.save_checkpoint(str(tmp_path / "saved"))
+    strong.cleanup()
+    weak.load_checkpoint(str(tmp_path / "saved"))
+    assert weak.step()["update"] >= config.run.save_interval
+    weak.cleanup()
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(PenstockError, match="has left no checkpoint"):
+        third.load_checkpoint(str(tmp_path / "empty"))
 
 
 @pytest.mark.nightly  # Ten seconds for Ray and three trials. Shorter: the one below needs neither.

@@ -26,6 +26,8 @@ FAILED = "the run of this trial failed: "
 """Begins the text of the error of a run that failed."""
 STOP_S = 60.0
 """How long a run that is stopped may take to write its last checkpoint."""
+SAVE_S = 60.0
+"""How long a trial that is to be copied may take to write a checkpoint, if it has none yet."""
 
 
 class TrialRun:
@@ -127,6 +129,22 @@ class TrialRun:
         # Half a copy would be taken for a whole one.
         shutil.rmtree(copy, ignore_errors=True)
         return False
+
+    def save(self, to: Path) -> None:
+        """As `checkpoint`, but wait for the run to write one.
+
+        Raises:
+            PenstockError: it has ended without one, or takes too long.
+        """
+        until = time.monotonic() + SAVE_S
+        while True:
+            # Asked first: a run that ends meanwhile writes its last checkpoint before.
+            over = self._process is None or self._process.poll() is not None or time.monotonic() > until
+            if self.checkpoint(to):
+                return
+            if over:
+                raise PenstockError(f"{FAILED}it has no checkpoint to go on from; give a smaller --save_interval")
+            time.sleep(POLL_S)
 
     def stop(self) -> None:
         """End the run in order: it writes a last checkpoint. One that takes too long is killed."""

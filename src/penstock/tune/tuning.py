@@ -22,7 +22,7 @@ from penstock.config.schema import RunConfig
 from penstock.config.sources import from_mapping, shown
 from penstock.config.whole import Config
 from penstock.envs.given import Given
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, PenstockError
 from penstock.planning.own_modules import modules_named
 from penstock.processes.interrupts import Interrupts
 from penstock.saved_runs.run_folder import list_runs
@@ -37,6 +37,8 @@ SHARE_BEFORE_STOP = 0.1
 """ASHA stops no trial before it has done so large a share of its timesteps."""
 EXPLOIT_SHARE = 0.1
 """In population-based training, weak trials take over strong ones each time after so large a share of the timesteps."""
+SAVES_BEFORE_EXPLOIT = 10
+"""Checkpoints that a trial writes in that time. A copy goes on from the latest one, and lacks what came after it."""
 Scheduler = Literal["random", "asha", "pbt"]
 Searcher = Literal["random", "optuna"]
 
@@ -108,6 +110,8 @@ def tune(
             # Fails now if a value does not fit the other settings.
             _with(config, {part.name: value})
     proposing = _proposing(searcher, scheduler, config.run.seed)
+    if scheduler == "pbt":
+        config = _saved_often(config, search)
     folder = (Path(config.run.log_dir) / name).resolve()
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
     # `Interrupts` counts them in place of Ray's handler, which would not tell that there was one.
@@ -148,6 +152,20 @@ def _here(config: Config) -> Config:
     return Config(replace(config.run, address=cluster_address()), config.algorithm)
 
 
+def _saved_often(config: Config, search: Sequence[Search]) -> Config:
+    """The config of trials that go on as copies of each other: each has recent checkpoints."""
+    searched = [value for part in search if part.name == "num_steps" for value in part.values]
+    rows = config.run.num_envs * max(value for value in searched or [config.algorithm.num_steps])
+    often = max(1, _between_exploits(config) // (rows * SAVES_BEFORE_EXPLOIT))
+    run = replace(config.run, save_interval=min(config.run.save_interval, often))
+    return Config(run, config.algorithm)
+
+
+def _between_exploits(config: Config) -> int:
+    """Steps after which a trial is looked at in population-based training."""
+    return max(1, int(config.run.timesteps * EXPLOIT_SHARE))
+
+
 def _modules(config: Config) -> tuple[str, ...]:
     """The modules that all trials name."""
     run = config.run
@@ -186,14 +204,15 @@ def trainable(config: Config, folder: Path) -> type:
             return {**found, "done": bool(found["done"]), "run_folder": None if run is None else str(run)}
 
         def save_checkpoint(self, checkpoint_dir: str) -> None:
-            self._trial.checkpoint(Path(checkpoint_dir))
+            self._trial.save(Path(checkpoint_dir))
 
         def load_checkpoint(self, checkpoint_dir: str) -> None:
             copies = [path for path in Path(checkpoint_dir).iterdir() if (path / "checkpoints").is_dir()]
-            if copies:
-                self._trial.stop()
-                self._trial.resume(copies[0], self._settings, _with(config, self._settings).run.timesteps)
-                self._begun = True
+            if not copies:
+                raise PenstockError(f"{FAILED}the trial that it takes over has left no checkpoint")
+            self._trial.stop()
+            self._trial.resume(copies[0], self._settings, _with(config, self._settings).run.timesteps)
+            self._begun = True
 
         def cleanup(self) -> None:
             self._trial.stop()
@@ -256,7 +275,7 @@ def _scheduler(kind: Scheduler, config: Config, search: Sequence[Search]) -> Any
         mutations = {part.name: _domain(part) for part in search}
         return PopulationBasedTraining(
             time_attr="steps",
-            perturbation_interval=max(1, int(steps * EXPLOIT_SHARE)),
+            perturbation_interval=_between_exploits(config),
             hyperparam_mutations=mutations,
         )
     return FIFOScheduler()

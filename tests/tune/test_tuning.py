@@ -5,6 +5,7 @@ from pathlib import Path
 
 import optuna
 import pytest
+from ray.tune.schedulers.pbt import _explore
 
 from penstock.config.sources import from_mapping
 from penstock.errors import ConfigError, PenstockError
@@ -13,7 +14,18 @@ from penstock.saved_runs.run_folder import list_runs
 from penstock.tune.search import Search
 from penstock.tune.table import as_table
 from penstock.tune.trial import TrialRun
-from penstock.tune.tuning import METRIC, Trial, _domain, _most_workers, _proposing, _saved_often, _with, trainable, tune
+from penstock.tune.tuning import (
+    METRIC,
+    Trial,
+    _domain,
+    _most_workers,
+    _proposing,
+    _saved_often,
+    _scheduler,
+    _with,
+    trainable,
+    tune,
+)
 
 SMALL = {"env": "CartPole-v1", "num_steps": 32, "timesteps": 512, "eval_episodes": 2, "epochs": 1}
 
@@ -64,6 +76,34 @@ def test_a_weak_trial_goes_on_from_the_steps_of_a_strong_one(tmp_path: Path):
     for run in copies:
         updates = [report.update for report in GrowingLog(run).new()[0]]
         assert updates == sorted(updates)
+
+
+def mutated(search: tuple[Search, ...], settings: dict[str, object]) -> list[dict[str, object]]:
+    """What population-based training makes of these settings, one step after the other."""
+    pbt = _scheduler("pbt", from_mapping(SMALL), search)
+    found = [settings]
+    for _ in range(200):
+        mutations, chance, factors = pbt._hyperparam_mutations, pbt._resample_probability, pbt._perturbation_factors
+        found.append(_explore(found[-1], mutations, chance, factors, pbt._custom_explore_fn)[0])
+    return found
+
+
+def test_a_changed_copy_stays_within_what_is_searched():
+    search = (
+        Search("gamma", "uniform", (0.95, 0.999)),
+        Search("epochs", "int", (2, 9)),
+        Search("mini_batch_size", "choice", (64, 128, 256)),
+    )
+    found = mutated(search, {"gamma": 0.98, "epochs": 8, "mini_batch_size": 64})
+    assert all(0.95 <= one["gamma"] <= 0.999 for one in found)
+    assert {one["mini_batch_size"] for one in found} == {64, 128, 256}
+    assert all(type(one["epochs"]) is int and 2 <= one["epochs"] <= 9 for one in found)
+    assert len({one["epochs"] for one in found}) > 3
+
+
+def test_a_changed_copy_may_have_another_word():
+    found = mutated((Search("lr_schedule", "choice", ("constant", "linear")),), {"lr_schedule": "constant"})
+    assert {one["lr_schedule"] for one in found} == {"constant", "linear"}
 
 
 def test_trials_that_copy_each_other_write_checkpoints_often():

@@ -272,13 +272,28 @@ def _scheduler(kind: Scheduler, config: Config, search: Sequence[Search]) -> Any
                     f"--search {part.name}: with --scheduler pbt settings change while a run goes on, and this one "
                     f"must not, because {field.fixed}; give --scheduler asha"
                 )
-        mutations = {part.name: _domain(part) for part in search}
         return PopulationBasedTraining(
             time_attr="steps",
             perturbation_interval=_between_exploits(config),
-            hyperparam_mutations=mutations,
+            hyperparam_mutations={part.name: _mutation(part) for part in search},
+            custom_explore_fn=_within(search),
         )
     return FIFOScheduler()
+
+
+def _mutation(part: Search) -> Any:  # noqa: ANN401 - Ray's own type
+    # Ray multiplies a value of a domain, whatever its kind. In a list it goes to the value before or behind.
+    return list(part.values) if part.kind == "choice" else _domain(part)
+
+
+def _within(search: Sequence[Search]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Takes changed settings back into their ranges. Ray multiplies by 0.8 or 1.2 and knows no bounds."""
+    ranges: dict[str, tuple[Any, ...]] = {part.name: part.values for part in search if part.kind != "choice"}
+
+    def clamped(settings: dict[str, Any]) -> dict[str, Any]:
+        return settings | {name: min(max(settings[name], low), high) for name, (low, high) in ranges.items()}
+
+    return clamped
 
 
 def _proposing(kind: Searcher, scheduler: Scheduler, seed: int) -> Any:  # noqa: ANN401 - Ray's own type

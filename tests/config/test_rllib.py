@@ -111,3 +111,22 @@ def test_a_batch_of_each_learner_is_multiplied(tmp_path: Path) -> None:
     assert config.algorithm.num_steps * config.run.num_envs == 512
     with pytest.raises(ConfigError, match="say the same in two ways"):
         config_from_arguments(arguments(tmp_path, text + "train_batch_size = 512\n"))
+
+
+def rows_and_lanes(argv: list[str]) -> tuple[int, int]:
+    config = config_from_arguments(argv)
+    return config.algorithm.num_steps * config.run.num_envs, config.run.num_envs
+
+
+def test_a_batch_keeps_its_rows_if_a_flag_changes_what_it_is_split_over(tmp_path: Path) -> None:
+    argv = arguments(tmp_path, "train_batch_size = 4000\n")
+    assert rows_and_lanes(argv) == (4000, 1)
+    assert rows_and_lanes([*argv, "--num_envs", "8"]) == (4000, 8)
+    assert rows_and_lanes([*argv, "--num_workers", "4"]) == (4000, 4)
+    note = file_note([*argv, "--num-workers=4"])
+    assert "train_batch_size 4000 became num_steps 1000" in note
+    argv = arguments(tmp_path, "num_env_runners = 2\nnum_envs_per_env_runner = 5\ntrain_batch_size = 4000\n")
+    assert rows_and_lanes([*argv, "--num_workers", "4"]) == (4000, 20)
+    assert "num_env_runners 2 is not used: --num_workers 4 is given" in file_note([*argv, "--num_workers", "4"])
+    argv = arguments(tmp_path, "train_batch_size_per_learner = 4000\n")
+    assert rows_and_lanes([*argv, "--learners", "2"]) == (8000, 1)

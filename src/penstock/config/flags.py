@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeVar
 
 from penstock.config.commands import ResumeOptions, TuneOptions
 from penstock.config.fields import Field, field_table
-from penstock.config.rllib import renamed
+from penstock.config.rllib import COUNTS, renamed
 from penstock.config.schema import RunConfig
 from penstock.config.sources import Setting, from_settings, known_fields, preset_path, settings_of_file
 from penstock.config.values import from_text, from_value
@@ -98,7 +98,11 @@ def _of_file(line: _Line) -> tuple[dict[str, Setting], str]:
     """The settings of the file of ``--config``, those of RLlib under our names, and a note on these."""
     settings = settings_of_file(Path(str(line.flags["config"].value)).expanduser())
     named = {name: flag for name, flag in line.flags.items() if name == "algo"}
-    found = renamed({name: one.value for name, one in settings.items()}, known_fields({**settings, **named}))
+    known = known_fields({**settings, **named})
+    counts = {
+        name: from_text(known[name], str(flag.value), flag.label) for name, flag in line.flags.items() if name in COUNTS
+    }
+    found = renamed({name: one.value for name, one in settings.items()}, known, counts)
     kept = {name: one for name, one in settings.items() if name not in found.used}
     return kept | {name: Setting(value, name, text=False) for name, value in found.values.items()}, found.note
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from penstock.errors import ConfigError
 
-__all__ = ["NAMES", "Renamed", "renamed"]
+__all__ = ["COUNTS", "NAMES", "Renamed", "renamed"]
 
 _SAME = {
     "num_env_runners": "num_workers",
@@ -24,6 +24,8 @@ _SAME = {
 }
 _AT_LEAST_ONE = frozenset({"num_workers", "learners"})
 """RLlib writes 0 for "in the process of the driver". Here that is one process."""
+COUNTS = ("num_workers", "num_envs", "learners")
+"""Our settings that decide how a batch of RLlib is split."""
 _LANES = ("num_envs_per_env_runner", "num_envs_per_worker")
 _BATCH_OF_A_LEARNER = "train_batch_size_per_learner"
 _BATCH = ("train_batch_size", _BATCH_OF_A_LEARNER)
@@ -59,12 +61,13 @@ class Renamed(NamedTuple):
     """One line on what became of them; empty if there were none."""
 
 
-def renamed(given: Mapping[str, Any], known: Collection[str]) -> Renamed:
+def renamed(given: Mapping[str, Any], known: Collection[str], flags: Mapping[str, Any]) -> Renamed:
     """What RLlib's settings among ``given`` are here.
 
     Args:
         given: all settings of the file, by name.
         known: names of the settings of the run and of its algorithm. A name that is known here keeps its meaning.
+        flags: processes, lanes and learners (`COUNTS`) that the command line says. They win over those of the file.
 
     Raises:
         ConfigError: a setting has no counterpart, or both names of one setting are given.
@@ -80,6 +83,9 @@ def renamed(given: Mapping[str, Any], known: Collection[str]) -> Renamed:
     def put(their: str, own: str, value: Any) -> None:  # noqa: ANN401 - a setting has its own type
         if own in given or own in values:
             raise ConfigError(f"{their} of RLlib is {own} here, which is given as well; leave out one of the two")
+        if own in flags:
+            said.append(f"{their} {theirs[their]} is not used: --{own} {flags[own]} is given")
+            return
         values[own] = value
         said.append(f"{their} {theirs[their]} became {own} {value}")
 
@@ -87,8 +93,8 @@ def renamed(given: Mapping[str, Any], known: Collection[str]) -> Renamed:
         own = _SAME[their]
         value = theirs[their]
         put(their, own, max(1, value) if own in _AT_LEAST_ONE and isinstance(value, int) else value)
-    _lanes(theirs, {**given, **values}, put)
-    _rollouts(theirs, {**given, **values}, known, put, said)
+    _lanes(theirs, {**given, **values, **flags}, put)
+    _rollouts(theirs, {**given, **values, **flags}, known, put, said)
     if theirs.get("batch_mode", "truncate_episodes") != "truncate_episodes":
         raise ConfigError(
             f"batch_mode {theirs['batch_mode']} has no counterpart: a rollout has --num_steps steps of each lane, "

@@ -97,12 +97,28 @@ def test_a_file_of_our_own_has_no_note(tmp_path: Path) -> None:
         ("num_env_runners = 2\nnum_workers = 2\n", "which is given as well"),
         ("num_envs_per_worker = 2\nnum_envs_per_env_runner = 2\n", "num_envs here, which is given as well"),
         ("num_env_runners = 3\ntrain_batch_size = 100\n", "no multiple of the 3 lanes"),
+        ('num_workers = "auto"\ntrain_batch_size = 64\n', r"num_workers in .*rllib.toml is auto; give a number"),
+        ('num_workers = "auto"\nnum_envs_per_worker = 2\n', r"^num_envs_per_worker in .*rllib.toml needs to know"),
+        ('num_workers = "4"\ntrain_batch_size = 64\n', 'num_workers in .* at least 1, not the text "4"'),
+        ('train_batch_size = "4000"\n', 'train_batch_size in .*rllib.toml takes a .* at least 1, not the text "4000"'),
+        ("train_batch_size = 0\n", "train_batch_size in .*rllib.toml takes a whole number of at least 1, not 0"),
+        ('num_env_runners = "4"\n', 'num_env_runners in .*rllib.toml takes .* of at least 0, not the text "4"'),
+        ("num_env_runners = -1\n", "num_env_runners in .*rllib.toml takes a whole number of at least 0, not -1"),
+        ("num_env_runners = true\n", "num_env_runners in .*rllib.toml takes a whole number of at least 0, not True"),
+        ("num_learners = 2.5\n", "num_learners in .*rllib.toml takes a whole number of at least 0, not 2.5"),
+        ("num_envs_per_worker = 0\ntrain_batch_size = 64\n", "num_envs_per_worker in .*rllib.toml takes .*, not 0"),
+        ('lambda = "much"\n', 'lambda in .*rllib.toml takes a number .*, not the text "much"'),
         ("num_env_runner = 3\n", "unknown setting num_env_runner"),
     ],
 )
 def test_what_does_not_fit_is_one_line(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         config_from_arguments(arguments(tmp_path, text))
+
+
+def test_a_number_of_lanes_needs_no_number_of_processes(tmp_path: Path) -> None:
+    argv = arguments(tmp_path, 'num_workers = "auto"\nnum_envs = 8\ntrain_batch_size = 64\n')
+    assert rows_and_lanes(argv) == (64, 8)
 
 
 def test_a_batch_of_each_learner_is_multiplied(tmp_path: Path) -> None:

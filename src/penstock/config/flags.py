@@ -102,9 +102,13 @@ def _of_file(line: _Line) -> tuple[dict[str, Setting], str]:
     counts = {
         name: from_text(known[name], str(flag.value), flag.label) for name, flag in line.flags.items() if name in COUNTS
     }
-    found = renamed({name: one.value for name, one in settings.items()}, known, counts)
+    labels = {name: one.label for name, one in {**settings, **line.flags}.items()}
+    found = renamed({name: one.value for name, one in settings.items()}, known, counts, labels)
     kept = {name: one for name, one in settings.items() if name not in found.used}
-    return kept | {name: Setting(value, name, text=False) for name, value in found.values.items()}, found.note
+    own = {
+        name: Setting(value, settings[found.origins[name]].label, text=False) for name, value in found.values.items()
+    }
+    return kept | own, found.note
 
 
 def _check_preset(name: str, preset: Mapping[str, Setting], settings: Mapping[str, Setting]) -> None:

@@ -29,6 +29,11 @@ COUNTS = ("num_workers", "num_envs", "learners")
 _LANES = ("num_envs_per_env_runner", "num_envs_per_worker")
 _BATCH_OF_A_LEARNER = "train_batch_size_per_learner"
 _BATCH = ("train_batch_size", _BATCH_OF_A_LEARNER)
+_LEAST = {
+    **dict.fromkeys((their for their, own in _SAME.items() if own in _AT_LEAST_ONE), 0),
+    **dict.fromkeys((*_LANES, *_BATCH), 1),
+}
+"""Name -> the least of the whole numbers that it takes, of settings that are counted with."""
 _GPUS = "--device cuda puts a learner on a GPU, and --resources says what it asks a Ray cluster for"
 _PROCESSES = "the environments are split over num_workers processes"
 _NOT_USED = {
@@ -55,29 +60,38 @@ class Renamed(NamedTuple):
 
     values: dict[str, Any]
     """Name -> value: settings that had RLlib's names, and settings that follow from them."""
+    origins: dict[str, str]
+    """Name -> the name of RLlib that it comes from."""
     used: frozenset[str]
     """The names of RLlib that were understood."""
     note: str
     """One line on what became of them; empty if there were none."""
 
 
-def renamed(given: Mapping[str, Any], known: Collection[str], flags: Mapping[str, Any]) -> Renamed:
+def renamed(
+    given: Mapping[str, Any], known: Collection[str], flags: Mapping[str, Any], labels: Mapping[str, str]
+) -> Renamed:
     """What RLlib's settings among ``given`` are here.
 
     Args:
         given: all settings of the file, by name.
         known: names of the settings of the run and of its algorithm. A name that is known here keeps its meaning.
         flags: processes, lanes and learners (`COUNTS`) that the command line says. They win over those of the file.
+        labels: what all of these are called in error texts.
 
     Raises:
-        ConfigError: a setting has no counterpart, or both names of one setting are given.
+        ConfigError: a setting has no counterpart, both names of one setting are given, or a number that others follow
+            from is none.
     """
     theirs = {name: value for name, value in given.items() if name in NAMES and name not in known}
     if not theirs:
-        return Renamed({}, frozenset(), "")
+        return Renamed({}, {}, frozenset(), "")
     for name in sorted(theirs.keys() & _NO_COUNTERPART.keys()):
         raise ConfigError(f"{name} of RLlib has no counterpart: {_NO_COUNTERPART[name]}; leave it out")
+    for name in theirs.keys() & _LEAST.keys():
+        _check_count(theirs[name], labels[name], _LEAST[name])
     values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
     said: list[str] = []
 
     def put(their: str, own: str, value: Any) -> None:  # noqa: ANN401 - a setting has its own type
@@ -86,15 +100,15 @@ def renamed(given: Mapping[str, Any], known: Collection[str], flags: Mapping[str
         if own in flags:
             said.append(f"{their} {theirs[their]} is not used: --{own} {flags[own]} is given")
             return
-        values[own] = value
+        values[own], origins[own] = value, their
         said.append(f"{their} {theirs[their]} became {own} {value}")
 
     for their in theirs.keys() & _SAME.keys():
         own = _SAME[their]
         value = theirs[their]
-        put(their, own, max(1, value) if own in _AT_LEAST_ONE and isinstance(value, int) else value)
-    _lanes(theirs, {**given, **values, **flags}, put)
-    _rollouts(theirs, {**given, **values, **flags}, known, put, said)
+        put(their, own, max(1, value) if own in _AT_LEAST_ONE else value)
+    _lanes(theirs, _Counts({**given, **values, **flags}, labels), put)
+    _rollouts(theirs, _Counts({**given, **values, **flags}, labels), known, put, said)
     if theirs.get("batch_mode", "truncate_episodes") != "truncate_episodes":
         raise ConfigError(
             f"batch_mode {theirs['batch_mode']} has no counterpart: a rollout has --num_steps steps of each lane, "
@@ -103,20 +117,52 @@ def renamed(given: Mapping[str, Any], known: Collection[str], flags: Mapping[str
     if "batch_mode" in theirs:
         said.append(f"batch_mode {theirs['batch_mode']} changes nothing: it is always so")
     said += [f"{their} {theirs[their]} is not used: {_NOT_USED[their]}" for their in theirs.keys() & _NOT_USED.keys()]
-    return Renamed(values, frozenset(theirs), "settings of RLlib: " + "; ".join(sorted(said)))
+    return Renamed(values, origins, frozenset(theirs), "settings of RLlib: " + "; ".join(sorted(said)))
 
 
 _Put = Callable[[str, str, Any], None]
 
 
-def _lanes(theirs: Mapping[str, Any], so_far: Mapping[str, Any], put: _Put) -> None:
+class _Counts(NamedTuple):
+    """Processes, lanes and learners, as far as they are given."""
+
+    values: Mapping[str, Any]
+    labels: Mapping[str, str]
+
+    def of(self, name: str, default: int, asking: str) -> int:
+        """How many there are.
+
+        Args:
+            name: one of `COUNTS`.
+            default: the number, if none is given.
+            asking: RLlib's setting that follows from it.
+
+        Raises:
+            ConfigError: it is no number.
+        """
+        value = self.values.get(name, default)
+        if value == "auto":
+            raise ConfigError(
+                f"{self.labels[asking]} needs to know how many environment processes there are, and "
+                f"{self.labels[name]} is auto; give a number"
+            )
+        # RLlib's own settings are checked, and have become at least 1.
+        _check_count(value, self.labels.get(name, name), 1)
+        return int(value)
+
+
+def _check_count(value: object, label: str, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        shown = f'the text "{value}"' if isinstance(value, str) else value
+        raise ConfigError(f"{label} takes a whole number of at least {least}, not {shown}")
+
+
+def _lanes(theirs: Mapping[str, Any], so_far: _Counts, put: _Put) -> None:
     for name in theirs.keys() & set(_LANES):
-        put(name, "num_envs", theirs[name] * so_far.get("num_workers", 1))
+        put(name, "num_envs", theirs[name] * so_far.of("num_workers", 1, name))
 
 
-def _rollouts(
-    theirs: Mapping[str, Any], so_far: Mapping[str, Any], known: Collection[str], put: _Put, said: list[str]
-) -> None:
+def _rollouts(theirs: Mapping[str, Any], so_far: _Counts, known: Collection[str], put: _Put, said: list[str]) -> None:
     """Steps of a rollout, and rows of a batch or of a minibatch. Which of them decides depends on the algorithm."""
     fragment = theirs.get("rollout_fragment_length", "auto")
     given = [name for name in _BATCH if name in theirs]
@@ -125,14 +171,15 @@ def _rollouts(
     batch = given[0] if given else None
     rows = 0 if batch is None else theirs[batch]
     if batch == _BATCH_OF_A_LEARNER:
-        rows *= so_far.get("learners", 1)
+        rows *= so_far.of("learners", 1, batch)
     whole = "gae_lambda" in known
     if batch is not None and whole:
-        workers = so_far.get("num_workers", 1)
-        lanes = so_far.get("num_envs", workers)
-        if "num_envs" not in so_far:
+        if "num_envs" in so_far.values:
+            lanes = so_far.of("num_envs", 1, batch)
+        else:
             # RLlib steps one environment in each process, unless it is told otherwise.
-            put(batch, "num_envs", workers)
+            lanes = so_far.of("num_workers", 1, batch)
+            put(batch, "num_envs", lanes)
         if rows % lanes:
             raise ConfigError(f"a batch of {rows} rows ({batch}) is no multiple of the {lanes} lanes; give one that is")
         put(batch, "num_steps", rows // lanes)

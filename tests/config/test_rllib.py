@@ -116,6 +116,16 @@ def test_what_does_not_fit_is_one_line(tmp_path: Path, text: str, says: str) -> 
         config_from_arguments(arguments(tmp_path, text))
 
 
+def test_learners_share_what_is_a_minibatch_of_each_in_rllib(tmp_path: Path) -> None:
+    argv = arguments(tmp_path, "num_learners = 2\nminibatch_size = 128\n")
+    assert config_from_arguments(argv).algorithm.mini_batch_size == 256
+    assert "minibatch_size 128 became mini_batch_size 256" in file_note(argv)
+    # The flag wins over the file.
+    assert config_from_arguments([*argv, "--learners", "1"]).algorithm.mini_batch_size == 128
+    older = arguments(tmp_path, "num_learners = 2\nsgd_minibatch_size = 128\n")
+    assert config_from_arguments(older).algorithm.mini_batch_size == 128
+
+
 def test_a_number_of_lanes_needs_no_number_of_processes(tmp_path: Path) -> None:
     argv = arguments(tmp_path, 'num_workers = "auto"\nnum_envs = 8\ntrain_batch_size = 64\n')
     assert rows_and_lanes(argv) == (64, 8)

@@ -11,7 +11,6 @@ _SAME = {
     "num_env_runners": "num_workers",
     "num_rollout_workers": "num_workers",
     "num_learners": "learners",
-    "minibatch_size": "mini_batch_size",
     "sgd_minibatch_size": "mini_batch_size",
     "num_epochs": "epochs",
     "num_sgd_iter": "epochs",
@@ -27,11 +26,13 @@ _AT_LEAST_ONE = frozenset({"num_workers", "learners"})
 COUNTS = ("num_workers", "num_envs", "learners")
 """Our settings that decide how a batch of RLlib is split."""
 _LANES = ("num_envs_per_env_runner", "num_envs_per_worker")
+_MINIBATCH_OF_A_LEARNER = "minibatch_size"
+"""In RLlib each learner walks over its own part of a batch in minibatches. Here all learners share each minibatch."""
 _BATCH_OF_A_LEARNER = "train_batch_size_per_learner"
 _BATCH = ("train_batch_size", _BATCH_OF_A_LEARNER)
 _LEAST = {
     **dict.fromkeys((their for their, own in _SAME.items() if own in _AT_LEAST_ONE), 0),
-    **dict.fromkeys((*_LANES, *_BATCH), 1),
+    **dict.fromkeys((*_LANES, *_BATCH, _MINIBATCH_OF_A_LEARNER), 1),
 }
 """Name -> the least of the whole numbers that it takes, of settings that are counted with."""
 _GPUS = "--device cuda puts a learner on a GPU, and --resources says what it asks a Ray cluster for"
@@ -51,7 +52,10 @@ _NO_COUNTERPART = {
     "vf_clip_param": "the loss of the value is not clipped",
 }
 """Name -> why a run cannot be what this setting asks for."""
-NAMES = frozenset({*_SAME, *_LANES, *_BATCH, *_NOT_USED, *_NO_COUNTERPART, "rollout_fragment_length", "batch_mode"})
+NAMES = frozenset(
+    {*_SAME, *_LANES, *_BATCH, _MINIBATCH_OF_A_LEARNER, *_NOT_USED, *_NO_COUNTERPART}
+    | {"rollout_fragment_length", "batch_mode"}
+)
 """All names of RLlib that are understood."""
 
 
@@ -107,6 +111,9 @@ def renamed(
         own = _SAME[their]
         value = theirs[their]
         put(their, own, max(1, value) if own in _AT_LEAST_ONE else value)
+    if _MINIBATCH_OF_A_LEARNER in theirs:
+        learners = _Counts({**given, **values, **flags}, labels).of("learners", 1, _MINIBATCH_OF_A_LEARNER)
+        put(_MINIBATCH_OF_A_LEARNER, "mini_batch_size", theirs[_MINIBATCH_OF_A_LEARNER] * learners)
     _lanes(theirs, _Counts({**given, **values, **flags}, labels), put)
     _rollouts(theirs, _Counts({**given, **values, **flags}, labels), known, put, said)
     if theirs.get("batch_mode", "truncate_episodes") != "truncate_episodes":

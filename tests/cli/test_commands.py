@@ -512,3 +512,12 @@ def test_a_run_in_a_folder_with_spaces_and_signs_that_are_not_ascii(tmp_path, lo
     assert b"evaluate:" in done.stdout
     argv = [sys.executable, "-m", "penstock", "eval", str(run), "--episodes", "1"]
     assert subprocess.run(argv, capture_output=True, check=False, env=os.environ | locale).returncode == 0
+
+
+def test_tune_says_once_what_became_of_rllibs_settings(tmp_path: Path, monkeypatch, capsys) -> None:
+    (tmp_path / "rllib.toml").write_text("num_sgd_iter = 3\n")
+    tuned = SimpleNamespace(trials=[], interrupted=True)
+    monkeypatch.setattr("penstock.tune.tuning.tune", lambda config, searched, **settings: tuned)
+    file = ["--config", str(tmp_path / "rllib.toml")]
+    main(["tune", "--env", "CartPole-v1", *file, "--search", "lr=uniform:0.1:0.2", "--search", "gamma=choice:0.9,0.8"])
+    assert capsys.readouterr().out.count("settings of RLlib: num_sgd_iter 3 became epochs 3") == 1

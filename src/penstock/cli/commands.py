@@ -60,6 +60,8 @@ def _tune(argv: Sequence[str]) -> int:
         tune = load("penstock.tune.tuning:tune")
     except ModuleNotFoundError as error:
         raise ConfigError(f"penstock tune needs {error.name}; type: pip install 'penstock[ray]'") from None
+    if note := load("penstock.config.flags:file_note")(argv):
+        say(note)
     say(f"{options.samples} trials; Ray starts the first ones, which may take half a minute")
     tuned = tune(config, searched, told=say, **settings)
     code = say(load("penstock.tune.table:as_table")(tuned.trials))

@@ -66,6 +66,23 @@ def test_what_lies_beside_a_named_module_goes_along_but_no_data_and_not_penstock
     assert not sent.exists()
 
 
+def test_a_folder_that_may_not_be_read_is_left_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    private = folder / "private"
+    private.mkdir()
+    is_file = Path.is_file
+
+    def refused(path: Path) -> bool:
+        # A superuser, who may run these tests, reads every folder.
+        if path.parent == private:
+            raise PermissionError(path)
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", refused)
+    with runtime_env(["own_env"]) as found:
+        names = {path.name for path in Path(found["working_dir"]).iterdir()}
+    assert names == {"beside.py", "own_env.py", "packed", "tools"}
+
+
 def test_packages_of_several_folders_are_sent_as_one(folder: Path, tmp_path: Path, monkeypatch) -> None:
     other = tmp_path / "other"
     (other / "apart").mkdir(parents=True)

@@ -97,7 +97,10 @@ def _is_module(path: Path) -> bool:
 
 
 def _is_package(path: Path) -> bool:
-    return (path / "__init__.py").is_file()
+    # Another user's folder beside a module may not be read.
+    with contextlib.suppress(PermissionError):
+        return (path / "__init__.py").is_file()
+    return False
 
 
 def _holds_modules(path: Path) -> bool:

@@ -198,3 +198,37 @@ def test_a_launcher_is_cut_off_if_neither_its_deputy_nor_the_head_answers(
     else:
         assert not killed
         assert "machine 1 goes on" in said[0]
+
+
+def test_an_error_while_a_copy_is_kept_is_logged_once_and_the_copy_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[bool] = []
+
+    class Unread:
+        up_to_date, checkpoint_bytes = True, 0
+
+        def __init__(self, folder: RunFolder, machine: SimpleNamespace, claims: str) -> None:
+            self.machine = machine
+
+        def hear(self, over: object) -> bool:
+            heard.append(True)
+            if len(heard) < 3:
+                raise OSError("the disk does not answer")
+            return True
+
+        def end(self) -> None:
+            """The run has ended."""
+
+    monkeypatch.setattr(safekeeping, "_Appointed", Unread)
+    monkeypatch.setattr(safekeeping, "PAUSE_S", 0.01)
+    monkeypatch.setattr(safekeeping, "WORD_S", 0.01)
+    offer = SimpleNamespace(resources={"cpu": 4.0})
+    there = [SimpleNamespace(id=1, name="machine 1", door=SimpleNamespace(opens=lambda: True), offer=offer)]
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address="127.0.0.1:6379"))
+    folder = RunFolder(tmp_path)
+    with safekeeping.Safekeeping(folder, lambda: there, lambda: None, lambda why: None, "run"):
+        assert wait_until(lambda: len(heard) > 4, 30)
+    log = folder.deaths.read_text()
+    assert log.startswith("keeping a copy of the run on another machine failed, and is tried again:\nTraceback")
+    assert log.count("OSError: the disk does not answer") == 1

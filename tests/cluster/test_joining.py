@@ -1,6 +1,7 @@
 """Machines that join a run while it goes on, and those that were given up and are there all the same."""
 
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,8 @@ from penstock.cluster import joining
 from penstock.cluster.joining import RETURNS, Members
 from penstock.cluster.messages import facts
 from tests.runtime.nodes import wait_until
+
+PROGRAM = SimpleNamespace(deaths=None)
 
 
 class Machine:
@@ -52,7 +55,7 @@ def joined(members: Members, lost: set[Machine]) -> list[Machine]:
 
 def test_a_machine_joins_once(listed: list[Machine]) -> None:
     first = Machine("a", there=True)
-    members = Members(None, [first], None)
+    members = Members(PROGRAM, [first], None)
     listed += [first, Machine("b", there=True)]
     assert [machine.id for machine in joined(members, set())] == ["b"]
     assert joined(members, set()) == []
@@ -60,7 +63,7 @@ def test_a_machine_joins_once(listed: list[Machine]) -> None:
 
 def test_a_machine_that_was_given_up_joins_again_once_it_is_there(listed: list[Machine]) -> None:
     gone, paused = Machine("a", there=False), Machine("b", there=True)
-    members = Members(None, [gone, paused], None)
+    members = Members(PROGRAM, [gone, paused], None)
     listed += [gone, paused]
     lost = {gone, paused}
     (again,) = joined(members, lost)
@@ -72,10 +75,33 @@ def test_a_machine_that_was_given_up_joins_again_once_it_is_there(listed: list[M
 
 def test_a_machine_that_is_lost_again_and_again_stays_away(listed: list[Machine]) -> None:
     machine = Machine("a", there=True)
-    members = Members(None, [machine], None)
+    members = Members(PROGRAM, [machine], None)
     listed.append(machine)
     lost = {machine}
     for _ in range(RETURNS):
         (again,) = joined(members, lost)
         lost.add(again)
     assert joined(members, lost) == []
+
+
+def test_an_error_while_machines_are_looked_for_is_logged_and_the_next_look_finds_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def call(name: str, replied: Any) -> None:
+        asked.append(name)
+        if len(asked) == 1:
+            raise ConnectionError("the head does not answer")
+        replied(joining.facts(), None)
+
+    joins = SimpleNamespace(id="1", name="machine 1", call=call)
+    monkeypatch.setattr(joining, "LOOK_S", 0.01)
+    monkeypatch.setattr(joining, "own_offer", lambda: None)
+    monkeypatch.setattr(joining, "machines", lambda program, known: [joins] if joins.id not in known else [])
+    program = SimpleNamespace(deaths=tmp_path / "deaths.log")
+    members = joining.Members(program, [], None)
+    found: list[Any] = []
+    assert wait_until(lambda: found.extend(members.joined(set())[0]) or bool(found), 30)
+    assert found == [joins]
+    assert "ConnectionError: the head does not answer" in program.deaths.read_text()

@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.cluster.machines import Machine, line_of, machines, own_offer
 from penstock.cluster.messages import Facts, facts
+from penstock.cluster.troubles import Troubles
 from penstock.errors import ConfigError
 from penstock.program.graph import Program
 
@@ -55,6 +56,7 @@ class Members:
         self._returns: Counter[str] = Counter()
         self._looked = time.monotonic()
         self._looking = threading.Thread()
+        self._troubles = Troubles(program.deaths, "looking for machines that have joined the cluster")
         self._found: deque[_Joining] = deque()
         self._starting: list[_Joining] = []
         self._all = machines
@@ -72,7 +74,10 @@ class Members:
         if now - self._looked > LOOK_S and not self._looking.is_alive():
             self._looked = now
             # In a thread, because Ray does not answer for minutes if its head is out of reach.
-            self._looking = threading.Thread(target=self._look, args=(set(lost) - self._given_up,), daemon=True)
+            given_up = set(lost) - self._given_up
+            self._looking = threading.Thread(
+                target=self._troubles.survived, args=(lambda: self._look(given_up),), daemon=True
+            )
             self._looking.start()
         while self._found:
             self._starting.append(self._found.popleft())
@@ -91,9 +96,11 @@ class Members:
                 self._returns[machine.id] += 1
                 self._known.discard(machine.id)
         for machine in machines(self._program, self._known):
+            joining = _Joining(machine, same_bits=self._bits)
+            # A machine whose host was not asked is new at the next look, too.
             self._known.add(machine.id)
             self._all.append(machine)
-            self._found.append(_Joining(machine, same_bits=self._bits))
+            self._found.append(joining)
 
 
 class _Joining:

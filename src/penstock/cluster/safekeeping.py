@@ -20,6 +20,7 @@ from penstock.cluster.deputy import SILENCE_S, Charge, Deputy
 from penstock.cluster.door import Door
 from penstock.cluster.machines import Machine, own_door, own_name
 from penstock.cluster.own_code import imported_from
+from penstock.cluster.troubles import Troubles
 from penstock.saved_runs.run_folder import RunFolder
 
 __all__ = ["Safekeeping", "first_choice"]
@@ -95,14 +96,19 @@ class Safekeeping:
             self._deputy.end()
 
     def _run(self) -> None:
+        troubles = Troubles(self._folder.deaths, "keeping a copy of the run on another machine")
         while not self._over.is_set():
-            if self._deputy is None:
-                self._appoint()
-            elif not self._deputy.hear(self._over):
-                self._give_up(self._deputy)
-            elif self._deputy.up_to_date and not self._over.is_set():
-                self._refresh(self._deputy.checkpoint_bytes)
-                self._over.wait(WORD_S)
+            if not troubles.survived(self._turn):
+                self._over.wait(PAUSE_S)
+
+    def _turn(self) -> None:
+        if self._deputy is None:
+            self._appoint()
+        elif not self._deputy.hear(self._over):
+            self._give_up(self._deputy)
+        elif self._deputy.up_to_date and not self._over.is_set():
+            self._refresh(self._deputy.checkpoint_bytes)
+            self._over.wait(WORD_S)
 
     def _refresh(self, nbytes: int) -> None:
         """Ask for a checkpoint if the last request is long enough ago for checkpoints of this size."""

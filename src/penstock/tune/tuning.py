@@ -155,8 +155,8 @@ def _here(config: Config) -> Config:
 def _saved_often(config: Config, search: Sequence[Search]) -> Config:
     """The config of trials that go on as copies of each other: each has recent checkpoints."""
     searched = [value for part in search if part.name == "num_steps" for value in part.values]
-    rows = config.run.num_envs * max(value for value in searched or [config.algorithm.num_steps])
-    often = max(1, _between_exploits(config) // (rows * SAVES_BEFORE_EXPLOIT))
+    most: int = max([value for value in searched if isinstance(value, int)], default=config.algorithm.num_steps)
+    often = max(1, _between_exploits(config) // (config.run.num_envs * most * SAVES_BEFORE_EXPLOIT))
     run = replace(config.run, save_interval=min(config.run.save_interval, often))
     return Config(run, config.algorithm)
 

@@ -18,8 +18,10 @@ from penstock.tune.tuning import (
     METRIC,
     Trial,
     _domain,
+    _kept,
     _most_workers,
     _proposing,
+    _room,
     _saved_often,
     _scheduler,
     _with,
@@ -164,6 +166,27 @@ def test_a_trial_reserves_as_many_cores_as_it_may_have_workers():
     assert _most_workers(config, ()) == 2
     assert _most_workers(config, (Search("num_workers", "choice", (1, 3)),)) == 3
     assert _most_workers(from_mapping({**SMALL, "num_workers": "auto"}), ()) == 1
+
+
+def test_ray_keeps_a_gpu_for_trials_that_learn_on_one():
+    cuda = from_mapping({**SMALL, "device": "cuda", "num_workers": 2})
+    assert _kept(cuda, (), None, {"CPU": 8.0, "GPU": 2.0}) == {"cpu": 2, "gpu": 1}
+    # Three trials on two GPUs: two of them share one.
+    assert _kept(cuda, (), 3, {"CPU": 8.0, "GPU": 2.0}) == {"cpu": 2, "gpu": 0.5}
+    # Ray would wait forever for a GPU that it does not know.
+    assert _kept(cuda, (), None, {"CPU": 8.0}) == {"cpu": 2}
+    chosen = from_mapping({**SMALL, "device": "cuda:1", "num_workers": 2})
+    assert _kept(chosen, (), None, {"CPU": 8.0, "GPU": 2.0}) == {"cpu": 2}
+
+
+def test_nothing_is_kept_twice_for_trials_whose_runs_ask_the_cluster():
+    there = {"CPU": 10.0, "GPU": 2.0}
+    asking = {**SMALL, "runtime": "ray", "num_workers": 2, "resources": "env: {cpu: 2}, learner: {gpu: 1}"}
+    config = from_mapping(asking)
+    assert _kept(config, (), None, there) == {"cpu": 0.001}
+    assert _room(config, (), there) == 2
+    assert _room(config, (), {"CPU": 7.0, "GPU": 2.0}) == 1
+    assert _room(from_mapping({**SMALL, "runtime": "ray", "num_workers": 2}), (), there) is None
 
 
 def test_a_relative_folder_is_meant_from_where_the_user_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -37,6 +37,8 @@ SHARE_BEFORE_STOP = 0.1
 """ASHA stops no trial before it has done so large a share of its timesteps."""
 EXPLOIT_SHARE = 0.1
 """In population-based training, weak trials take over strong ones each time after so large a share of the timesteps."""
+_LEAST_CORES = 0.001
+"""Ray takes no trial that asks for nothing."""
 SAVES_BEFORE_EXPLOIT = 10
 """Checkpoints that a trial writes in that time. A copy goes on from the latest one, and lacks what came after it."""
 Scheduler = Literal["random", "asha", "pbt"]
@@ -117,13 +119,14 @@ def tune(
     # `Interrupts` counts them in place of Ray's handler, which would not tell that there was one.
     os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"
     with joined(address, _modules(config)):
+        there = ray.cluster_resources()
         # The reason of a trial that fails stands in the table; Ray would show three tracebacks for each.
         logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
         # Its advice is for those who write trainables.
         warnings.filterwarnings("ignore", message="Consider boosting PBT performance")
         with scratch_folder("penstock-tune-") as storage, Interrupts(patience=1) as interrupts:
             tuner = ray.tune.Tuner(
-                ray.tune.with_resources(trainable(_here(config), folder), {"cpu": _most_workers(config, search)}),
+                ray.tune.with_resources(trainable(_here(config), folder), _kept(config, search, at_once, there)),
                 param_space={part.name: _domain(part) for part in search},
                 tune_config=ray.tune.TuneConfig(
                     metric=METRIC,
@@ -131,7 +134,7 @@ def tune(
                     num_samples=samples,
                     scheduler=_scheduler(scheduler, config, search),
                     search_alg=proposing,
-                    max_concurrent_trials=at_once,
+                    max_concurrent_trials=at_once or _room(config, search, there),
                     trial_dirname_creator=lambda trial: str(trial.trial_id),
                 ),
                 run_config=ray.tune.RunConfig(
@@ -243,6 +246,43 @@ def _most_workers(config: Config, search: Sequence[Search]) -> int:
     """The most environment processes that a trial may have. Ray reserves a core for each."""
     searched = [value for part in search if part.name == "num_workers" for value in part.values]
     return max((count for count in searched or [config.run.num_workers] if isinstance(count, int)), default=1)
+
+
+def _kept(
+    config: Config, search: Sequence[Search], at_once: int | None, there: Mapping[str, float]
+) -> dict[str, float]:
+    """What Ray keeps for each trial: its cores and its part of a GPU, without what its run asks for itself.
+
+    Args:
+        config: of every trial.
+        search: the searched settings.
+        at_once: as `tune` takes it.
+        there: what the cluster has, by Ray's names.
+    """
+    claimed, gpus = _claimed(config, search), there.get("GPU", 0.0)
+    kept: dict[str, float] = {"cpu": _LEAST_CORES if "cpu" in claimed else _most_workers(config, search)}
+    # ``cuda:1`` is a GPU that the user chose; where Ray keeps one for a trial, the trial sees only that one, as cuda:0.
+    if gpus and config.run.device == "cuda" and config.run.runtime != "ray":
+        kept["gpu"] = 1 / math.ceil((at_once or 1) / gpus)
+    return kept
+
+
+def _room(config: Config, search: Sequence[Search], there: Mapping[str, float]) -> int | None:
+    """How many trials fit into the cluster at once with what their runs ask for; ``None`` if they ask for nothing."""
+    names = {"cpu": "CPU", "gpu": "GPU"}
+    fitting = [there.get(names.get(name, name), 0.0) // amount for name, amount in _claimed(config, search).items()]
+    return max(1, int(min(fitting))) if fitting else None
+
+
+def _claimed(config: Config, search: Sequence[Search]) -> dict[str, float]:
+    """Resources that the run of a trial asks the cluster for itself (``--resources``), all its nodes together."""
+    asked = {} if config.run.resources is None else config.run.resources.asked
+    counts = {"env": _most_workers(config, search), "learner": config.run.learners}
+    claimed: dict[str, float] = {}
+    for kind, amounts in asked.items():
+        for name, amount in amounts.items():
+            claimed[name] = claimed.get(name, 0.0) + amount * counts[kind]
+    return claimed
 
 
 def _domain(part: Search) -> Any:  # noqa: ANN401 - Ray's own type

@@ -23,6 +23,7 @@ AGENT = "tests.games.agents:Counter"
 PLAIN = "tests.games.agents:Plain"
 both_agents = pytest.mark.parametrize("agent", [AGENT, PLAIN])
 DEEP = 1000 * b"[" + 1000 * b"]"
+WIDE = b'{"obs": ["%s"%s]}' % (100_000 * b"A", 4000 * b", 0")
 """JSON that is nested too deeply to be written as text."""
 
 
@@ -380,6 +381,7 @@ def test_masks_reach_the_rollout():
         (lambda client: client.send("tick", b""), 400, "obs"),
         (lambda client: client.send("stop", b'{"obs": [1], "terminated": 1}'), 400, "terminated"),
         (lambda client: client.send("tick", b'{"obs": %s}' % DEEP), 400, "obs is"),
+        (lambda client: client.send("tick", WIDE), 400, "no array of numbers"),
         (lambda client: client.send("tick", b'{"obs": [1], "reward": %s}' % DEEP), 400, "reward is"),
         (lambda client: client.send("stop", b'{"obs": [1], "terminated": %s}' % DEEP), 400, "terminated is"),
         (lambda client: client.send("jump", b""), 400, "step_kind"),

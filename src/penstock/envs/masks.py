@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from penstock.envs.fields import one_line
+from penstock.envs.given_arrays import array_given
 from penstock.errors import BadDataError, SpaceError
 from penstock.types import ActionSpace, Array, Box, Composite, Discrete, Leaf, LeafPath, MultiDiscrete, Spaces
 
@@ -279,16 +280,17 @@ class _Form:
         return found.astype(np.uint8)
 
 
-def _parts(space: ActionSpace, given: Any, what: str) -> list[Any]:
+def _parts(space: ActionSpace, given: Any, what: str) -> list[Array]:
     """The arrays that make up a mask, in the order of the choices."""
     if isinstance(space, Composite) and isinstance(given, Mapping | tuple):
         leaves = [(path, leaf) for path, leaf in space.leaves if leaf.choices]
         return [part for path, leaf in leaves for part in _parts(leaf, _picked(given, path, leaf, what), what)]
     if isinstance(space, MultiDiscrete) and isinstance(given, tuple):
-        return list(given)
-    if isinstance(space, Discrete) and np.ndim(given) > 1:
-        raise BadDataError(f"{what} {_axes(np.shape(given), space.n)}")
-    return [given]
+        return [array_given(part) for part in given]
+    mask = array_given(given)
+    if isinstance(space, Discrete) and mask.ndim > 1:
+        raise BadDataError(f"{what} {_axes(mask.shape, space.n)}")
+    return [mask]
 
 
 def _axes(shape: tuple[int, ...], choices: int) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from penstock.envs.actions import batched
 from penstock.envs.fields import one_line
+from penstock.envs.given_arrays import array_given
 from penstock.envs.masks import IN_INFO, mask_rows
 from penstock.errors import BadDataError
 from penstock.types import ActionSpace, Array, Arrays, ArraySpec, Box, Composite, Discrete, Space, Spaces
@@ -97,7 +98,7 @@ class FieldReader:
 def array_of(given: Any, spec: ArraySpec) -> Array:  # noqa: ANN401
     """Convert to an array of the field's dtype. Only float precision may be lost."""
     try:
-        found = np.asarray(given)
+        found = array_given(given)
     except ValueError:
         found = np.array(given, object)
     # The usual case: a list of floats.

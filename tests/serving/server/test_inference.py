@@ -292,6 +292,7 @@ def inferring(times: int = 1, **change: object) -> bytes:
         (inferring(shape=[[1], 3]), "input obs has shape [[1], 3], wanted [n, 3]"),
         (inferring(shape=[1.0, 3]), "input obs has shape [1.0, 3], wanted [n, 3]"),
         (inferring(data=[None, 0, 0]), "the data of input obs are not 3 numbers"),
+        (inferring(data=["A" * 100_000, *[0] * 4000]), "the data of input obs are not 3 numbers"),
         (inferring(parameters={"binary_data_size": True}), "binary_data_size of input 'obs' is more than"),
         (b'{"inputs": {}}', "inputs must be a list of objects"),
         (b'{"inputs": [1]}', "inputs must be a list of objects"),

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock import __version__
+from penstock.envs.given_arrays import array_given
 from penstock.serving.server.codecs import by_name
 from penstock.serving.server.endpoint import Endpoint
 from penstock.serving.server.endpoints import Endpoints
@@ -180,7 +181,7 @@ class Model:
                 raise _bad(f"input {name} has {len(data)} bytes, wanted {count * dtype.itemsize}")
             return np.frombuffer(data, dtype).reshape(sizes)
         try:
-            values = np.asarray(data(count) if callable(data) else data)
+            values = array_given(data(count) if callable(data) else data)
         except ValueError:
             raise _bad(f"the data of input {name} has rows of different lengths") from None
         if values.dtype.kind not in "biuf" or values.size != count:

@@ -293,6 +293,9 @@ def inferring(times: int = 1, **change: object) -> bytes:
         (inferring(shape=[1.0, 3]), "input obs has shape [1.0, 3], wanted [n, 3]"),
         (inferring(data=[None, 0, 0]), "the data of input obs are not 3 numbers"),
         (inferring(data=["A" * 100_000, *[0] * 4000]), "the data of input obs are not 3 numbers"),
+        (inferring(data=[[0], [0], [0]]), "the data of input obs are nested as [3, 1], wanted [1, 3], or flat"),
+        (inferring(shape=[2, 3], data=[[0, 0]] * 3), "are nested as [3, 2], wanted [2, 3], or flat"),
+        (inferring(shape=[2, 3], data=[[[0, 0, 0]] * 2]), "are nested as [1, 2, 3], wanted [2, 3], or flat"),
         (inferring(parameters={"binary_data_size": True}), "binary_data_size of input 'obs' is more than"),
         (b'{"inputs": {}}', "inputs must be a list of objects"),
         (b'{"inputs": [1]}', "inputs must be a list of objects"),
@@ -310,6 +313,13 @@ def test_what_json_calls_by_another_type_is_refused(plain: Running, body: bytes,
     status, reply = request(plain, "POST", "/v2/models/toy/infer", body)
     assert status == 400
     assert text in json.loads(reply)["error"]
+
+
+def test_numbers_may_be_flat_or_nested_as_their_shape_says(plain: Running) -> None:
+    bodies = [inferring(shape=[2, 3], data=data) for data in ([0.5] * 6, [[0.5] * 3] * 2)]
+    flat, nested = (request(plain, "POST", "/v2/models/toy/infer", body) for body in bodies)
+    assert flat == nested
+    assert flat[0] == 200
 
 
 def test_numbers_that_are_no_raw_bytes_over_grpc() -> None:

@@ -186,6 +186,10 @@ class Model:
             raise _bad(f"the data of input {name} has rows of different lengths") from None
         if values.dtype.kind not in "biuf" or values.size != count:
             raise _bad(f"the data of input {name} are not {count} numbers")
+        # Rows of another length would be taken apart and put together anew.
+        if values.shape not in {(count,), tuple(sizes)}:
+            text = f"the data of input {name} are nested as {_shown(values.shape)}, wanted {_shown(sizes)}, or flat"
+            raise _bad(text)
         return values.reshape(sizes)
 
     def infer(

@@ -3,6 +3,7 @@
 A name that ends in ``.partial`` was never finished, or is being removed. ``sweep`` removes it. Knows no format.
 """
 
+import ctypes
 import os
 import shutil
 from collections.abc import Mapping
@@ -11,6 +12,10 @@ from pathlib import Path
 __all__ = ["PARTIAL", "remove_folder", "replace_folder", "sweep", "write_file", "write_folder"]
 
 PARTIAL = ".partial"
+_HERE = -100
+"""``AT_FDCWD``: a relative path begins at the working folder."""
+_EXCHANGE = 2
+"""``RENAME_EXCHANGE``."""
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -49,16 +54,28 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
 def replace_folder(path: Path, files: Mapping[str, bytes]) -> None:
     """Write a folder of ``files`` to ``path``, replacing an older folder.
 
+    On Linux one of the two is whole at ``path`` at any time. Elsewhere nothing is there between two renames; after a
+    death just then, both folders have names that end in ``.partial``.
+
     Raises:
         OSError: it could not be written; the older folder is unchanged.
     """
-    fresh = path.with_name(f"{path.name}.fresh{PARTIAL}")
-    shutil.rmtree(fresh, ignore_errors=True)
+    fresh, older = (path.with_name(f"{path.name}{name}{PARTIAL}") for name in (".fresh", ".older"))
+    for left in (fresh, older):
+        shutil.rmtree(left, ignore_errors=True)
     write_folder(fresh, files)
-    # A death between these two lines leaves nothing at `path`. No portable call exchanges two folders in one step.
-    remove_folder(path)
-    fresh.rename(path)
+    if _exchange(fresh, path):
+        older = fresh
+    else:
+        path.rename(older)
+        try:
+            fresh.rename(path)
+        except OSError:
+            older.rename(path)
+            shutil.rmtree(fresh, ignore_errors=True)
+            raise
     _sync_folder(path.parent)
+    shutil.rmtree(older, ignore_errors=True)
 
 
 def remove_folder(path: Path) -> None:
@@ -83,6 +100,18 @@ def sweep(folder: Path) -> None:
                 path.unlink()
             except OSError:
                 continue
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange the names of two folders in one step. False: the system or its file system cannot, and nothing changed.
+
+    Source: renameat2(2). Python has no function for it.
+    """
+    renameat2 = getattr(ctypes.CDLL(None), "renameat2", None)
+    if renameat2 is None:
+        return False
+    done: int = renameat2(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE)
+    return done == 0
 
 
 def _write_synced(path: Path, content: bytes) -> None:

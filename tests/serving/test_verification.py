@@ -11,7 +11,6 @@ from penstock.serving.verification import Limits, Report, Verification, compared
 from penstock.types import Box, Composite, Discrete, Spaces
 
 FIELDS = (("obs", Box((1,), "float32", (0.0,), (1.0,))),)
-OBS = {"obs": np.zeros((4, 1), np.float32)}
 
 
 def found(space, wanted, given, limits: Limits, **results):
@@ -21,7 +20,8 @@ def found(space, wanted, given, limits: Limits, **results):
     answers |= {name: np.asarray(pair[1]) for name, pair in results.items()}
     right = {name: np.asarray(values) for name, values in wanted.items()}
     right |= {name: np.asarray(pair[0]) for name, pair in results.items()}
-    return compared(Sample(OBS, right), answers, outputs, Spaces(FIELDS, space), limits)
+    obs = {"obs": np.zeros((len(next(iter(right.values()))), 1), np.float32)}
+    return compared(Sample(obs, right), answers, outputs, Spaces(FIELDS, space), limits)
 
 
 def test_choices_agree_in_three_of_four_rows() -> None:
@@ -54,6 +54,41 @@ def test_without_bounds_the_range_is_that_of_the_answers_and_at_least_1() -> Non
     given = {"action": [[-5.0, 0.1], [5.0, 0.1], [0.0, 0.1], [1.0, 0.25]]}
     # 1 of 10, and 0.05 of 1.
     assert found(box, wanted, given, Limits(1.0, 0.2))["action_error"] == pytest.approx(0.1)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("wanted", [0.5, math.nan, math.inf])
+@pytest.mark.parametrize("given", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("bound", [1.0, math.inf])
+def test_numbers_that_are_not_finite_do_not_pass(wanted: float, given: float, bound: float) -> None:
+    box = Box((1,), "float32", (-bound,), (bound,))
+    seen = found(box, {"action": [[0.5], [wanted]]}, {"action": [[0.5], [given]]}, Limits(0.0, 0.5))
+    assert not seen["passed"]
+    assert seen["action_error"] == math.inf
+    assert seen["agreement"] == 0.5
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_result_that_is_not_finite_passes_only_where_both_are_the_same_infinity() -> None:
+    wanted = {"action": [0, 1]}
+    for pair, passes in (
+        (([-math.inf, 2.0], [-math.inf, 1.0]), True),
+        (([math.nan, 2.0], [math.nan, 2.0]), False),
+        (([-math.inf, 2.0], [0.0, 2.0]), False),
+        (([1.0, 2.0], [math.nan, 2.0]), False),
+    ):
+        seen = found(Discrete(2), wanted, wanted, Limits(0.0, 0.5), log_prob=pair)
+        assert seen["passed"] is passes
+        assert seen["absolute_error"]["log_prob"] == (1.0 if passes else math.inf)
+        assert seen["relative_error"]["log_prob"] == (0.5 if passes else math.inf)
+
+
+def test_json_has_no_infinity() -> None:
+    report = Report("onnx, CPU", "fp32", 0.0, math.inf, {"action": math.inf}, {"action": math.inf}, 8, {1: 2.0}, False)
+    shown = json.loads(json.dumps(Verification("policy", "its own sample", 4, (report,)).to_json(), allow_nan=False))
+    assert shown["reports"][0]["action_error"] is None
+    assert shown["reports"][0]["absolute_error"] == {"action": None}
+    assert not shown["passed"]
 
 
 def test_a_composite_agrees_where_all_its_leaves_do() -> None:

@@ -1,5 +1,6 @@
 """Compares what runs a policy: the same actions, how far off, how large, how fast. Runs nothing but policies."""
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -74,8 +75,9 @@ class Verification:
         return all(report.passed for report in self.reports)
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        return {**asdict(self), "passed": self.passed}
+        """JSON values. Numbers that are not finite, which JSON does not have, are ``None``."""
+        found: dict[str, Any] = _finite({**asdict(self), "passed": self.passed})
+        return found
 
     def table(self) -> str:
         """One line for each backend."""
@@ -126,8 +128,9 @@ def compared(sample: Sample, found: Arrays, outputs: Sequence[Port], spaces: Spa
         else:
             chosen &= (wanted == given).all(axis=1)
     agreement = float((same & chosen).mean())
-    passed = float(chosen.mean()) >= limits.agreement and action_error <= limits.error
     errors = {port.name: _error(sample.outputs[port.name], found[port.name]) for port in outputs if port.name in found}
+    is_finite = all(math.isfinite(absolute) for absolute, _ in errors.values())
+    passed = is_finite and float(chosen.mean()) >= limits.agreement and action_error <= limits.error
     return {
         "agreement": agreement,
         "action_error": action_error,
@@ -158,23 +161,41 @@ def latencies(policy: Policy, sample: Sample) -> dict[int, float]:
 
 
 def _shares(wanted: Array, given: Array, space: Box) -> Array:
-    """Errors as shares of each number's range. Without bounds, the range is that of the wanted numbers, at least 1."""
-    off: Array = np.abs(wanted.astype(np.float64) - given.astype(np.float64))
+    """Errors as shares of each number's range. Without bounds, the range is that of the wanted numbers, at least 1.
+
+    Infinite where either number is not finite: nobody can act on it, even where both are the same.
+    """
+    one, other = wanted.astype(np.float64), given.astype(np.float64)
+    are_finite = np.isfinite(one) & np.isfinite(other)
     if space.bounded:
         low, high = (np.broadcast_to(np.asarray(edge, np.float64), (space.size,)) for edge in (space.low, space.high))
         width: Array = np.where(high > low, high - low, 1.0)
     else:
-        width = np.maximum(np.ptp(wanted.astype(np.float64), axis=0), 1.0)
+        width = np.maximum(np.ptp(np.where(are_finite, one, 0.0), axis=0), 1.0)
+    off = np.abs(np.subtract(one, other, out=np.full_like(one, np.inf), where=are_finite))
     shares: Array = off / width
     return shares
 
 
 def _error(wanted: Array, given: Array) -> tuple[float, float]:
-    """Largest absolute error, and the same as a share of the largest wanted value."""
+    """Largest absolute error, and the same as a share of the largest wanted value.
+
+    Infinite beside NaN. The logarithm of a probability may be minus infinity in both, which is no error.
+    """
     one, other = wanted.astype(np.float64), given.astype(np.float64)
-    absolute = float(np.abs(one - other).max(initial=0.0))
-    largest = float(np.abs(one).max(initial=0.0))
+    are_finite = np.isfinite(one) & np.isfinite(other)
+    off = np.subtract(one, other, out=np.where(one == other, 0.0, np.inf), where=are_finite)
+    absolute = float(np.abs(off).max(initial=0.0))
+    largest = float(np.abs(one[np.isfinite(one)]).max(initial=0.0))
     return absolute, absolute / largest if largest else absolute
+
+
+def _finite(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _batch_heads() -> list[str]:

@@ -1,6 +1,7 @@
 """Repeated heads: a connection that keeps them replies byte for byte as one that parses every request."""
 
 import random
+import tracemalloc
 
 import pytest
 
@@ -62,6 +63,26 @@ def test_the_second_request_of_the_same_head_is_not_parsed(monkeypatch: pytest.M
     first = replies(front, [STEP], heads)
     monkeypatch.setattr(HttpConnection, "_parse", lambda *_: pytest.fail("parsed"))
     assert replies(front, [STEP, STEP], heads) == 2 * first
+
+
+def test_a_body_in_many_small_chunks_takes_little_more_memory_than_its_bytes() -> None:
+    front, wire = Front(), Wire()
+    connection = HttpConnection(front.service, front.route)
+    connection.connection_made(wire)
+    head = b"POST /step HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n"
+    connection.data_received(head)
+    count = front.service.limits.max_body // 2
+    tracemalloc.start()
+    try:
+        for _ in range(count):
+            connection.data_received(b"2\r\n  \r\n")
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < 4 * 2 * count + 10_000
+    connection.data_received(b"0\r\n\r\n")
+    front._turn()
+    assert b"the body is no JSON" in bytes(wire.sent)
 
 
 def test_a_head_is_kept_only_of_a_request_that_came_alone() -> None:

@@ -137,7 +137,7 @@ class HttpConnection(Connection):
         self._size = 0
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
-        self._parts: list[bytes] = []
+        self._body: bytes | bytearray = b""
         self._repeated = RepeatedHeads()
         self._parsed: Head | None = None
         """See `_parse`."""
@@ -178,7 +178,7 @@ class HttpConnection(Connection):
         """A request begins."""
         self._url = b""
         self._headers = {}
-        self._parts = []
+        self._body = b""
         self._size = 0
         self._head_taken = 0
         self._has_head = False
@@ -215,7 +215,13 @@ class HttpConnection(Connection):
         if self._size > self.service.limits.max_body:
             self._refuse_size()
         elif not self.is_deaf:
-            self._parts.append(body)
+            self._body = self._joined(body) if self._body else body
+
+    def _joined(self, part: bytes) -> bytearray:
+        """The body so far, with one more part: an object for each of a million small ones would take much memory."""
+        whole = self._body if isinstance(self._body, bytearray) else bytearray(self._body)
+        whole += part
+        return whole
 
     def on_message_complete(self) -> None:
         """A request is here."""
@@ -228,8 +234,8 @@ class HttpConnection(Connection):
         head = Head(method, path, self._headers, f"{method} {path}")
         is_last = self._parser.should_upgrade() or not self._parser.should_keep_alive()
         self._parsed = None if is_last else head
-        body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        self._take(head, body, is_last=is_last)
+        body, self._body = self._body, b""
+        self._take(head, bytes(body), is_last=is_last)
 
     def _take(self, head: Head, body: bytes, *, is_last: bool) -> None:
         """Let the route answer a whole request."""
@@ -289,7 +295,7 @@ class HttpConnection(Connection):
         """Answer what is no whole request, then close."""
         if self.is_deaf:
             return
-        self._parts = []
+        self._body = b""
         reply = HttpReply(self, perf_counter(), "no whole request", is_last=True)
         self.expect(reply)
         self.is_deaf = True

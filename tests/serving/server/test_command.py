@@ -175,13 +175,14 @@ def waiting_rows(server: Served) -> float:
     return samples["penstock_queue_rows"]
 
 
-def test_requests_that_wait_are_answered_after_sigterm(runs) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_requests_that_wait_are_answered_after_a_signal(runs, number: signal.Signals) -> None:
     # The batch waits for the session ``idle``, which may ask: longer than the signal takes, less than --grace_seconds.
     with served(runs["plain"], "--max_wait", "4") as server, Game(server.ports["tcp"]) as game:
         assert game.ask("idle", "start") == b"{}"
         game.socket.sendall(frame("", "", b'{"obs": [0.1, 0.2, 0.3]}', time=5))
         until(lambda: waiting_rows(server) == 1)
-        server.process.send_signal(signal.SIGTERM)
+        server.process.send_signal(number)
         _, body, moment = game.receive()
         assert "action" in json.loads(body)
         assert moment == 5

@@ -44,7 +44,7 @@ __all__ = ["Assembly", "Origin", "first_endpoint", "open_endpoint", "start_engin
 _TRIES = 10
 """How often a policy whose checkpoint is removed while it is loaded is loaded anew, from the newest one."""
 _LINES_A_SECOND = 20
-_ENDINGS = (signal.SIGTERM, signal.SIGINT)
+_ENDINGS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Origin(NamedTuple):
@@ -69,7 +69,7 @@ class Assembly:
         self._sources = sources
 
     def run(self, say: Callable[[str], object]) -> None:
-        """Serve until SIGTERM or SIGINT.
+        """Serve until SIGTERM, SIGINT or SIGHUP. An ignored SIGHUP stays ignored, as nohup wants it.
 
         Raises:
             UsageError: a file or the policy cannot be used.
@@ -114,7 +114,9 @@ class Assembly:
     ) -> None:
         """Serve until a signal comes, with what follows newer versions beside it."""
         loop = asyncio.get_running_loop()
-        for number in _ENDINGS:
+        is_kept = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        endings = [number for number in _ENDINGS if not (is_kept and number == signal.SIGHUP)]
+        for number in endings:
             loop.add_signal_handler(number, server.end)
         # What exists by now stays: the garbage collector need not look at it in the middle of a request.
         gc.freeze()
@@ -130,7 +132,7 @@ class Assembly:
                 task.cancel()
             # gRPC keeps the event loop to the end of the process. With it would stay what the handlers point to, and
             # nanobind prints a line for each native policy that is left then.
-            for number in _ENDINGS:
+            for number in endings:
                 loop.add_signal_handler(number, _nothing)
             gc.unfreeze()
 

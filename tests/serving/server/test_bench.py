@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from penstock.cli import main
 from penstock.clients.session import trust
 from penstock.clients.wire import Address
 from penstock.errors import ResourceError
@@ -50,6 +51,13 @@ def test_a_server_that_answers_no_tick_is_an_error_with_its_reason(tcp: bool, wh
         with pytest.raises(ResourceError, match=f"has answered no tick: .*{why}"):
             measured(server, "raw", tcp=tcp)
         assert not len(server.endpoint.sessions)
+
+
+def test_a_file_of_tokens_that_is_no_utf_8_is_one_line(tmp_path, capfd) -> None:
+    file = tmp_path / "tokens"
+    file.write_bytes("secret".encode("utf-16"))
+    assert main(["bench-serve", "http://127.0.0.1:1", "--token_file", str(file)]) == 2
+    assert capfd.readouterr().err == f"penstock: error: --token_file {file} is no text in UTF-8; save it as UTF-8\n"
 
 
 def test_the_line_of_a_measurement_has_the_reason_of_the_first_failure() -> None:

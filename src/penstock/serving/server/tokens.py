@@ -10,10 +10,16 @@ __all__ = ["Tokens"]
 
 
 class Tokens:
-    """The tokens that are accepted. Without any, everybody is."""
+    """The tokens that are accepted. Without any, everybody is.
 
-    def __init__(self, accepted: tuple[bytes, ...] = ()) -> None:
+    Args:
+        accepted: the tokens.
+        origin: where they come from, for error texts.
+    """
+
+    def __init__(self, accepted: tuple[bytes, ...] = (), origin: str = "") -> None:
         self._accepted = accepted
+        self._origin = origin
 
     @classmethod
     def read(cls, path: str | None, flag: str) -> "Tokens":
@@ -35,12 +41,19 @@ class Tokens:
         tokens = tuple(line.strip() for line in lines if line.strip())
         if not tokens:
             raise ConfigError(f"{flag} {path} holds no token; write one on a line of its own")
-        return cls(tokens)
+        return cls(tokens, f"{flag} {path}")
 
     @property
     def first(self) -> str:
-        """One token that is accepted; empty if none is needed."""
-        return self._accepted[0].decode() if self._accepted else ""
+        """One token that is accepted; empty if none is needed.
+
+        Raises:
+            ConfigError: it is not in UTF-8.
+        """
+        try:
+            return self._accepted[0].decode() if self._accepted else ""
+        except UnicodeDecodeError:
+            raise ConfigError(f"{self._origin} is no text in UTF-8; save it as UTF-8") from None
 
     def accept(self, token: bytes) -> bool:
         """Whether a request with this token may be answered."""

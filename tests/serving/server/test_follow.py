@@ -120,6 +120,17 @@ def test_a_run_without_checkpoints_is_said_once(caplog) -> None:
     assert caplog.text.count("has no checkpoint") == 1
 
 
+def test_an_older_version_is_said_once(caplog) -> None:
+    with serving("plain") as server:
+        run = Run(server)
+        run.publish(8)
+        for _ in range(2):
+            run.publish(7)
+        assert server.endpoint.stable.number == 8
+    lines = [record.getMessage() for record in caplog.records if "goes on" in record.getMessage()]
+    assert lines == ["toy: version 8 goes on: version 7, which is there now, is older; a new start would serve it"]
+
+
 def test_workers_that_do_not_start_leave_the_present_version(caplog) -> None:
     with serving("plain", workers=1) as server, Game(server.tcp) as game:
         row = observations(1)[0]

@@ -67,6 +67,9 @@ class Follower:
         except PenstockError as error:
             self._say_once(str(error))
             return
+        stable = self._endpoint.stable.number
+        if found.version < stable:
+            self._say_once(f"version {found.version}, which is there now, is older; a new start would serve it")
         if found.version <= self._tried:
             return
         self._tried = found.version

@@ -61,8 +61,9 @@ class FieldReader:
                 hold.
 
         Raises:
-            BadDataError: the observation has another shape than its space, is outside of it, or holds no numbers; the
-                mask is missing, has another width, or forbids everything.
+            BadDataError: the observation has another shape than its space, holds no numbers, or NaN or infinity, or is
+                a number outside its Discrete space; the mask is missing, has another width, or forbids everything.
+                Bounds of a Box are not checked, and a MultiDiscrete or MultiBinary that is observed is one.
         """
         fields: Arrays = {}
         is_batch = False

@@ -6,7 +6,9 @@ Only the networks change. Observations are encoded and normalised, and actions m
   that of the given observations. Two kinds of product stay in float32: those of observed vectors, whose elements differ
   too much for one range, and the last ones, whose outputs are the action. Weights have 7 bits, because x86 processors
   without VNNI add two 8-bit products in 16 bits, which saturate.
-- fp16: everything from the first to the last product with a weight.
+- fp16: everything from the first to the last product with a weight, without the products of observed vectors: an
+  element may be larger than 65,504, the largest number of fp16. On a processor ONNX Runtime computes in float32 between
+  casts, so it does not show what overflows.
 - An ``LSTM`` operation of a user's own module is quantised dynamically: ONNX Runtime has no static form of it. A
   ``GRU`` operation stays as it is. The recurrent layers of penstock are products and activations, so they are
   quantised like the others.
@@ -45,7 +47,7 @@ def quantized(model: bytes, precision: Precision, inputs: Mapping[str, Array]) -
         inputs: input -> ``[rows, ...]``: the observations from which int8 learns the range of each value.
 
     Raises:
-        ConfigError: the graph has no product with a weight.
+        ConfigError: the graph has no product with a weight that could have this precision.
     """
     import onnx  # noqa: PLC0415 - importing this module must stay light
 
@@ -113,7 +115,11 @@ def _int8(model: Any, inputs: Mapping[str, Array]) -> Any:  # noqa: ANN401
 def _fp16(model: Any) -> Any:  # noqa: ANN401
     from onnxruntime.transformers.float16 import convert_float_to_float16  # noqa: PLC0415
 
-    inside = _inside(model.graph)
+    first = _first(model.graph)
+    halved = {node.name for node in _weighed(model.graph)} - first
+    if not halved:
+        raise ConfigError("fp16 keeps the first layer in float32, and the policy has no other")
+    inside = (_behind(model.graph, halved) & _before(model.graph, halved)) - first
     outside = [node.name for node in model.graph.node if node.name not in inside]
     model = convert_float_to_float16(model, keep_io_types=True, op_block_list=[], node_block_list=outside)
     _straighten(model.graph, inside | set(outside))
@@ -205,12 +211,6 @@ def _last(graph: Any) -> set[str]:  # noqa: ANN401
     weighed = {node.name for node in _weighed(graph)}
     needed = {name for node in graph.node if node.name in weighed for name in node.input}
     return weighed - _before(graph, {node.name for node in graph.node if needed & set(node.output)})
-
-
-def _inside(graph: Any) -> set[str]:  # noqa: ANN401
-    """The names of the nodes from the first to the last one with a weight."""
-    weighed = {node.name for node in _weighed(graph)}
-    return _behind(graph, weighed) & _before(graph, weighed)
 
 
 def _behind(graph: Any, names: set[str]) -> set[str]:  # noqa: ANN401

@@ -151,8 +151,9 @@ def curve(case: Case) -> list[float]:
         if not case.corrects:
             judge(state, slot)
         updater.begin([0], update / updates)
+        updater.merge([0])
         updater.minibatches(generator.permutation(LANES).reshape(weights.shape), weights)
-        updater.finish([0])
+        updater.finish()
         if (update + 1) * POINTS // updates > update * POINTS // updates:
             found.append(statistics.mean(play.returns) if play.returns else 0.0)
     return found

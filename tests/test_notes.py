@@ -42,7 +42,9 @@ def test_a_run_that_dropped_many_rows_for_their_age_says_so() -> None:
     record = {"steps": np.array(9_900), "stale": np.array(100)}
     assert stale_rows(run, record) == ()
     (said,) = stale_rows(run, {**record, "stale": np.array(1_100)})
-    assert said.startswith("1,100 of 11,000 rows were dropped (rows/stale): their policy was more than 4 updates old")
+    assert said.startswith(
+        "1,100 of 11,000 rows were dropped (rows/stale): they, or all gradients of their batch, were older than --m"
+    )
 
 
 def test_a_run_that_reached_its_timesteps_needs_no_word(tmp_path: Path) -> None:

@@ -246,8 +246,8 @@ class Algorithm(NamedTuple):
     targets: Callable[[Tensors, Tensors], Tensors]
     """``(state, rollout) -> target fields [T, B]``. ``rollout``: NumPy views of one slot, ``[T + 1, B, ...]``. Pure."""
     statistics: Callable[[Tensors, Tensors], Tensors]
-    """``(state, rollout with its targets) -> changed statistics``. Called for each slot, in lane order, after the
-    phases. Pure."""
+    """``(state, rollout with its targets) -> changed statistics``. Called for each slot, in lane order, after
+    ``targets`` and before the phases. Statistics of values change at once, all others after the phases. Pure."""
     phases: tuple[Phase, ...]
     recompute: Callable[[Tensors, Tensors], Tensors] | None = None
     """``(state, rollout) -> fields [T + 1, B]`` under the current parameters, for ``targets``, which finds them in the

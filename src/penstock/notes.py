@@ -41,7 +41,7 @@ _STACKS = re.compile(r"^(?:Current thread|Thread) 0x", re.MULTILINE)
 
 _LARGE_TABLE = 256 << 20
 """Bytes. Of a table in memory that is at least as large, the user is told."""
-MANY_STALE = 0.01
+_MANY_STALE = 0.01
 """Share of rows that are dropped for their age from which on the user is told."""
 _LESS = "a smaller --capacity needs less"
 
@@ -173,12 +173,12 @@ def table_in_memory(count: int) -> str:
 
 
 def stale_rows(run: RunConfig, record: Arrays) -> tuple[str, ...]:
-    """One line if more than ``MANY_STALE`` of all rows were dropped for their age; else empty."""
+    """One line if more than ``_MANY_STALE`` of all rows were dropped for their age; else empty."""
     stale, steps = int(record["stale"]), int(record["steps"])
-    if stale <= MANY_STALE * (steps + stale):
+    if stale <= _MANY_STALE * (steps + stale):
         return ()
     dropped = f"{stale:,} of {steps + stale:,} rows were dropped (rows/stale)"
-    return (f"{dropped}: their policy was more than {run.max_policy_lag} updates old, which is --max_policy_lag",)
+    return (f"{dropped}: they, or all gradients of their batch, were older than --max_policy_lag {run.max_policy_lag}",)
 
 
 def skipped_rollouts(counters: Mapping[str, Mapping[str, int]]) -> tuple[str, ...]:

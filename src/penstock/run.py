@@ -33,7 +33,7 @@ from penstock.notes import (
     table_in_file,
     table_in_memory,
 )
-from penstock.planning import Prepared, check_fits, check_functions, check_ports, plan, prepare
+from penstock.planning import Prepared, check_fits, check_functions, check_ports, check_sequences, plan, prepare
 from penstock.processes.interrupts import Interrupts
 from penstock.processes.machine import check_machine, shared_memory, table_memory
 from penstock.processes.starts import Processes
@@ -117,6 +117,7 @@ def _train(processes: Processes, config: Config, given: Given, *, quiet: bool) -
         _import_ahead(config.run)
         # 1. Everything the config and the environment say, settled and checked.
         prepared = prepare(config, processes, given)
+        check_sequences(prepared.config, prepared.spec)
         check_functions(prepared, processes)
         run = prepared.config.run
         with contextlib.ExitStack() as cluster:

@@ -35,6 +35,7 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> list[Machine]:
     found: list[Machine] = []
     monkeypatch.setattr(joining, "LOOK_S", -1.0)
     monkeypatch.setattr(joining, "own_offer", lambda: None)
+    monkeypatch.setattr(joining, "present", lambda: {one.id for one in found})
     monkeypatch.setattr(
         joining,
         "machines",
@@ -98,6 +99,7 @@ def test_an_error_while_machines_are_looked_for_is_logged_and_the_next_look_find
     joins = SimpleNamespace(id="1", name="machine 1", call=call)
     monkeypatch.setattr(joining, "LOOK_S", 0.01)
     monkeypatch.setattr(joining, "own_offer", lambda: None)
+    monkeypatch.setattr(joining, "present", set)
     monkeypatch.setattr(joining, "machines", lambda program, known: [joins] if joins.id not in known else [])
     program = SimpleNamespace(deaths=tmp_path / "deaths.log")
     members = joining.Members(program, [], None)

@@ -39,7 +39,7 @@ class Held:
     def metrics(self):
         return {"policy_loss": 0.5}
 
-    def merge(self, slots) -> None:
+    def merge(self, slots, *, learned) -> None:
         self.merged = slots
 
     def finish(self) -> None:
@@ -194,7 +194,7 @@ def test_a_mean_is_over_the_own_rows(run) -> None:
 def test_what_learners_add_while_the_owner_merges_statistics_stays(run, monkeypatch) -> None:
     """The owner changes a last layer from (1, 2) to (0.5, 2). Meanwhile a learner has made the vector (4, 2)."""
 
-    def merge(self, slots) -> None:
+    def merge(self, slots, *, learned) -> None:
         run.vector["actor"][...] += vector(3.0, 0.0)
         self.values["actor"] = vector(0.5, 2.0)
 

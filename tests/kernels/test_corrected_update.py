@@ -195,7 +195,7 @@ def test_the_mean_of_the_gradients_of_shares_is_that_of_all_their_lanes():
 
 
 def test_a_share_has_the_size_of_its_whole_minibatch():
-    """The native update finds it by itself for one learner. For several, `whole` finds it over their shares."""
+    """The native update finds it by itself for one learner; for several, `across_minibatch` does, over their shares."""
     graph, config = GRAPHS["categorical"], IMPALAConfig(lr_schedule="constant")
     state, rows = rollouts(graph)
     shape = StreamShape(SLOTS, STEPS, LANES)

@@ -132,21 +132,26 @@ class Deputy:
         this machine was cut off, and the run goes on where it was.
         """
         charge = self._charge
-        line = f"{charge.home}, the launcher's, was lost. {charge.here} goes on in {folder.path}"
-        with folder.deaths.open("a", encoding="utf-8") as log:
-            log.write(f"{line}\n\n")
         head = Door.at(charge.cluster)
+        why = "Ray's head does not answer"
         for _ in range(TRIES):
             if head.opens():
                 if charge.door.opens():
-                    with folder.deaths.open("a", encoding="utf-8") as log:
-                        log.write(f"{charge.home} is there: {charge.here} was cut off. The run goes on there\n\n")
+                    _say(folder, f"{charge.home} is there: {charge.here} was cut off. The run goes on there")
                     return
+                _say(folder, f"{charge.home}, the launcher's, was lost. {charge.here} goes on in {folder.path}")
                 # In a thread, because Ray does not answer if its head is lost meanwhile.
                 threading.Thread(target=release_claims, args=(charge.claims,), daemon=True).start()
                 if _resume(charge, folder) != REFUSED:
                     return
+                why = "the cluster that is left has no room for it"
             time.sleep(PAUSE_S)
+        _say(folder, f"{charge.here} does not go on: {why}. penstock resume {folder.path} does, on a cluster with room")
+
+
+def _say(folder: RunFolder, line: str) -> None:
+    with folder.deaths.open("a", encoding="utf-8") as log:
+        log.write(f"{line}\n\n")
 
 
 def _copy(charge: Charge) -> Copy:

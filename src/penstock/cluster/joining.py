@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Collection
 from typing import Any
 
-from penstock.cluster.machines import Machine, line_of, machines, own_offer
+from penstock.cluster.machines import Machine, line_of, machines, own_offer, present
 from penstock.cluster.messages import Facts, facts
 from penstock.cluster.troubles import Troubles
 from penstock.errors import ConfigError
@@ -90,8 +90,10 @@ class Members:
 
     def _look(self, lost: Collection[Machine]) -> None:
         """Start a host on each machine that is new, or was given up and is there."""
+        here = present()
         for machine in lost:
-            if self._returns[machine.id] < RETURNS and machine.door.opens():
+            # Ray does not list the id of a machine that it has given up itself again.
+            if machine.id in here and self._returns[machine.id] < RETURNS and machine.door.opens():
                 self._given_up.add(machine)
                 self._returns[machine.id] += 1
                 self._known.discard(machine.id)

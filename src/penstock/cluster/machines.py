@@ -40,6 +40,7 @@ __all__ = [
     "own_id",
     "own_name",
     "own_offer",
+    "present",
     "ray_names",
 ]
 
@@ -218,6 +219,11 @@ def _without_token(address: str | None) -> str:
 def machines(program: Program, known: set[str]) -> list[Machine]:
     """Machines of the cluster that could run a part of the program and are not known yet. Starts a host on each."""
     return [Machine(node, program) for node in _others(program, known)]
+
+
+def present() -> set[str]:
+    """The ids of the machines that Ray takes for alive."""
+    return {str(node["NodeID"]) for node in ray.nodes() if node["Alive"]}
 
 
 def alone(program: Program) -> bool:

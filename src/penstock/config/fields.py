@@ -78,7 +78,7 @@ BY_LANES = "its lanes count rollouts of this length"
 BY_NETWORKS = "its networks were made and trained with it"
 BY_OPTIMIZER = "its checkpoints hold what this optimizer remembers"
 BY_PRIORITIES = "its replay table was made with priorities, or without"
-BY_PRIORITY_ALPHA = "the priorities in its replay table are powers of errors by it"
+BY_PRIORITY_ALPHA = "priorities in its replay table are errors to this power"
 BY_TEMPERATURE = "its checkpoints hold its temperature"
 """Reasons why a resumed run keeps a setting, for ``fixed`` of fields."""
 

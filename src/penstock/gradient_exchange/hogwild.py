@@ -171,9 +171,9 @@ class VectorOwner:
         if "gradient_steps" in self._own:
             self._own["gradient_steps"] = self._own["gradient_steps"] + 1
 
-    def merge(self, slots: Sequence[int]) -> None:
+    def merge(self, slots: Sequence[int], *, learned: bool = False) -> None:
         """Merge the running statistics of the rollouts in ``slots``, in that order."""
-        self._change(lambda: self._applier.merge(slots))
+        self._change(lambda: self._applier.merge(slots, learned=learned))
 
     def finish(self) -> None:
         """End a batch."""

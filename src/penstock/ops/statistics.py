@@ -117,8 +117,7 @@ def same_values(graph: PolicyGraph, before: Mapping[str, Array], after: Mapping[
     Args:
         graph: if it normalises no values, the result is empty; also with a module of the user's own, which keeps its
             layers.
-        before: ``value_mean``, ``value_var`` and ``value_count`` as they were. If nothing was counted, the result is
-            empty: values of no training are worth nothing, and those of a new layer lie around the mean.
+        before: ``value_mean`` and ``value_var`` as they were.
         after: as they are, and the networks.
 
     Returns:
@@ -126,7 +125,7 @@ def same_values(graph: PolicyGraph, before: Mapping[str, Array], after: Mapping[
         would depend on how lanes are split over slots.
     """
     head = graph.value_head() if graph.normalize_value else None
-    if head is None or before["value_count"] == 0:
+    if head is None:
         return {}
     old, new = (np.sqrt(state["value_var"] + EPSILON) for state in (before, after))
     vector: Array = np.array(after[head.network])

@@ -4,5 +4,6 @@ from penstock.planning.functions import check_functions
 from penstock.planning.games import check_ports
 from penstock.planning.plans import check_fits, plan
 from penstock.planning.prepared import Prepared, prepare
+from penstock.planning.table_size import check_sequences
 
-__all__ = ["Prepared", "check_fits", "check_functions", "check_ports", "plan", "prepare"]
+__all__ = ["Prepared", "check_fits", "check_functions", "check_ports", "check_sequences", "plan", "prepare"]

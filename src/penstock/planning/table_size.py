@@ -12,14 +12,14 @@ from penstock.errors import ConfigError
 from penstock.program.rollout import table_specs
 from penstock.replay.table_file import Rings
 
-__all__ = ["with_checked_table"]
+__all__ = ["check_sequences", "with_checked_table"]
 
 
 def with_checked_table(config: Config, spec: AlgorithmSpec, profile: EnvProfile) -> AlgorithmSpec:
     """The spec with a table of as many rows as ``capacity`` and ``table_bytes`` both allow.
 
     Raises:
-        ConfigError: the table holds too few rows for its minibatches; or some rows would be in no sequence.
+        ConfigError: the table holds too few rows for its minibatches.
     """
     run, num_steps = config.run, config.algorithm.num_steps
     schedule, table = spec.replay()
@@ -29,11 +29,6 @@ def with_checked_table(config: Config, spec: AlgorithmSpec, profile: EnvProfile)
         table = replace(table, capacity=fits)
         given = f"--table_bytes {run.table_bytes}"
     if table.sequences is not None:
-        if num_steps > table.sequences.learned:
-            raise ConfigError(
-                f"--num_steps {num_steps} is more than --learned_steps {table.sequences.learned}: a sequence begins "
-                "with a rollout, so some rows of each rollout would never be learned from"
-            )
         # Learning begins once every lane has a sequence.
         least = run.num_envs * _reach(table, num_steps)
         schedule = replace(schedule, min_rows=max(schedule.min_rows, least))
@@ -41,6 +36,21 @@ def with_checked_table(config: Config, spec: AlgorithmSpec, profile: EnvProfile)
     sampled = spec.rows(schedule.mini_batch_size, num_steps)
     _check_table(schedule, table, run.num_envs, num_steps, given, sampled)
     return replace(spec, table=table)
+
+
+def check_sequences(config: Config, spec: AlgorithmSpec) -> None:
+    """Check that each row of a new run would be in a sequence.
+
+    Raises:
+        ConfigError: some would be in none.
+    """
+    num_steps, table = config.algorithm.num_steps, spec.table
+    if table is not None and table.sequences is not None and num_steps > table.sequences.learned:
+        raise ConfigError(
+            f"--num_steps {num_steps} is more than --learned_steps {table.sequences.learned}: a sequence begins with a "
+            "rollout, so some rows of each rollout would never be learned from; give --learned_steps "
+            f"{num_steps} or more"
+        )
 
 
 def _reach(table: TableSpec, num_steps: int) -> int:

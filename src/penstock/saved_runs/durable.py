@@ -54,8 +54,8 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
 def replace_folder(path: Path, files: Mapping[str, bytes]) -> None:
     """Write a folder of ``files`` to ``path``, replacing an older folder.
 
-    On Linux one of the two is whole at ``path`` at any time. Elsewhere nothing is there between two renames; after a
-    death just then, both folders have names that end in ``.partial``.
+    On Linux, where the file system can exchange names, one of the two is whole at ``path`` at any time. Elsewhere
+    nothing is there between two renames; after a death just then, both folders have names that end in ``.partial``.
 
     Raises:
         OSError: it could not be written; the older folder is unchanged.
@@ -67,11 +67,12 @@ def replace_folder(path: Path, files: Mapping[str, bytes]) -> None:
     if _exchange(fresh, path):
         older = fresh
     else:
-        path.rename(older)
         try:
+            path.rename(older)
             fresh.rename(path)
         except OSError:
-            older.rename(path)
+            if older.exists():
+                older.rename(path)
             shutil.rmtree(fresh, ignore_errors=True)
             raise
     _sync_folder(path.parent)

@@ -227,8 +227,8 @@ class Applier(Protocol):
 class StreamApplier(Applier, Protocol):
     """An `Applier` of gradients that were found on rollouts of a stream."""
 
-    def merge(self, slots: Sequence[int]) -> None:
-        """As `Updater.merge`; computes those targets that statistics need."""
+    def merge(self, slots: Sequence[int], *, learned: bool = False) -> None:
+        """As `Updater.merge`; computes those targets that statistics need. ``learned``: after the batch's gradients."""
         ...
 
     def finish(self) -> None:

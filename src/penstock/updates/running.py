@@ -27,12 +27,15 @@ class RunningStatistics:
         self._merge = merge
         self._held_back: Arrays = {}
 
-    def merged(self, state: Mapping[str, Array], rollouts: Iterable[Mapping[str, Array]]) -> Arrays:
+    def merged(
+        self, state: Mapping[str, Array], rollouts: Iterable[Mapping[str, Array]], *, learned: bool = False
+    ) -> Arrays:
         """Merge the statistics of a batch.
 
         Args:
             state: as it is.
             rollouts: with their targets; merged in this order.
+            learned: the batch is learned from already.
 
         Returns:
             What changes in the state before its batch is learned from: statistics of values, and their last layer, by
@@ -43,11 +46,15 @@ class RunningStatistics:
             merged |= self._merge(_Changed(state, merged), rollout)
         values = {name: merged.pop(name) for name in VALUE_STATISTICS if name in merged}
         self._held_back = merged
+        if values and not learned and state["value_count"] == 0:
+            # No training has made these values. Those of a new layer lie around 0, which now means the mean.
+            return values
         return values | same_values(self._policy, state, _Changed(state, values))
 
     def held_back(self) -> Arrays:
         """What changes in the state once that batch is learned from."""
-        return self._held_back
+        held_back, self._held_back = self._held_back, {}
+        return held_back
 
 
 class _Changed(Mapping[str, Array]):

@@ -167,10 +167,10 @@ class StreamLearner:
         """Means over the minibatches since the last call."""
         return self._stepper.metrics()
 
-    def merge(self, slots: Sequence[int]) -> None:
+    def merge(self, slots: Sequence[int], *, learned: bool = False) -> None:
         """Merge the running statistics of the rollouts in ``slots``, in that order."""
         state = _LazyState(self._stepper.tensors())
-        self.load(self._running.merged(state, map(self._rollout, slots)))
+        self.load(self._running.merged(state, map(self._rollout, slots), learned=learned))
 
     def finish(self) -> None:
         """Apply the statistics that `merge` held back until their batch was learned from."""

@@ -82,7 +82,7 @@ class Epochs:
                 self.updater = load(settings.build)(updater, rollouts.arrays, self.team)
 
     def learn(self, batch: BatchGoal, given_up: Callable[[], bool]) -> Task:
-        """Targets, epochs of minibatches, statistics. All learners then have the same state, bit for bit.
+        """Targets, statistics, epochs of minibatches. All learners then have the same state, bit for bit.
 
         Args:
             batch: what to learn from. Its slots are not freed before the keeper has committed.

@@ -1,4 +1,4 @@
-"""Served epochs: the gradient steps of a batch whose gradients are found by followers, all on the same parameters.
+"""Epochs of gradients that are handed on: the steps of a batch by the gradients that followers find for it.
 
 Each version of board ``parameters`` asks every `BatchFollowerNode` for one gradient on its share of a minibatch. Their
 weighted mean makes one gradient step, and the next version. A follower that dies is waited for: its next life finds the
@@ -76,7 +76,7 @@ class HandedOnEpochs:
             self.updater: StreamApplier = load(settings.build)(settings.updater, rollouts.arrays)
 
     def learn(self, batch: BatchGoal, given_up: Callable[[], bool]) -> Task:
-        """Epochs of minibatches, then statistics. As `penstock.nodes.learner.epochs.Epochs.learn`."""
+        """Statistics, then epochs of minibatches. As `penstock.nodes.learner.epochs.Epochs.learn`."""
         settings, schedule = self._settings, self._settings.schedule
         passes = Passes(
             shares_of(batch.slots, settings.learners, settings.updater.spec.unit, self._rollouts),

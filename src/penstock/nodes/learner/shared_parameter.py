@@ -125,7 +125,7 @@ class SharedParameterNode(WorkingNode):
         lags = [version - int(rollouts.slot(slot)["policy_version"][0, 0]) for slot in slots]
         with self._ports.span("commit"):
             if applied:
-                self._applier.merge(slots)
+                self._applier.merge(slots, learned=True)
                 self._applier.finish()
                 count_learned(new, rollouts, slots)
                 keeper.commit(new, self._applier.state())

@@ -84,9 +84,9 @@ class StreamReplicaNode(WorkingNode):
         settings, updater = self._settings, self._settings.epochs.updater
         if settings.checkpoint is not None:
             saved = load_checkpoint(settings.checkpoint).arrays
-            return {**{spec.name: saved[spec.name] for spec in updater.spec.state}, **_founding(int(saved["update"]))}
+            return {**{spec.name: saved[spec.name] for spec in updater.spec.state}, **_forming(int(saved["update"]))}
         state: Arrays = load(settings.initial)(updater.spaces, updater.config, updater.seed)
-        return {**state, **_founding(0)}
+        return {**state, **_forming(0)}
 
     def _learn(self) -> Work:
         """Join, learn from one batch after the other, and join again whenever a batch was given up."""
@@ -141,6 +141,6 @@ class StreamReplicaNode(WorkingNode):
         return self._ports.stopping() or self._team.lost() or self._goals.version() != self._version
 
 
-def _founding(update: int) -> Arrays:
+def _forming(update: int) -> Arrays:
     """The arrays of `JOINING` for a learner that forms a team."""
     return {"update": np.array(update, np.int64), "goal": np.zeros((), np.int64)}

@@ -82,9 +82,9 @@ class _StreamUpdater:
         """Means over the minibatches since the last call."""
         return self._update.metrics()
 
-    def merge(self, slots: Sequence[int]) -> None:
+    def merge(self, slots: Sequence[int], *, learned: bool = False) -> None:
         """Merge the running statistics of the rollouts in ``slots``, in that order."""
-        self.load(self._running.merged(self._state, map(self._rollout, slots)))
+        self.load(self._running.merged(self._state, map(self._rollout, slots), learned=learned))
 
     def finish(self) -> None:
         """Apply the statistics that `merge` held back until their batch was learned from."""

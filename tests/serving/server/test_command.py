@@ -175,15 +175,7 @@ def waiting_rows(server: Served) -> float:
     return samples["penstock_queue_rows"]
 
 
-@pytest.fixture
-def heard() -> Iterator[None]:
-    """Processes that are started here hear SIGHUP, also where these tests run under nohup."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
-
-
-@pytest.mark.usefixtures("heard")
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_requests_that_wait_are_answered_after_a_signal(runs, number: signal.Signals) -> None:
     # The batch waits for the session ``idle``, which may ask: longer than the signal takes, less than --grace_seconds.

@@ -58,7 +58,7 @@ def one_environment_node() -> tuple[Program, dict[str, Any]]:
         Stream("rollouts", (NAME,), (NAME,), rollout, 1, "wait"),
         ActionLog(f"actions.{NAME}", NAME, (), LANES, ("obs",), profile.spaces.action_spec(), 100),
         Board("policy", NAME, (NAME,), algorithm.published()),
-        Ask("act", (NAME,), "policy", LocalAnswer("policy", policy)),
+        Ask("act", (NAME,), "policy", LocalAnswer("local_policy", policy)),
     )
     program = Program((NodeSpec(NAME, "env", settings, NAME),), edges, (NAME,))
     return program, init_state(profile.spaces, config, 0)

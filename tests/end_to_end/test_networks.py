@@ -162,7 +162,7 @@ STEERED = {
             "prioritised": False,
             "lr_schedule": "constant",
             "burn_in": 2,
-            "learned_steps": 4,
+            "learned_steps": 16,
         },
     ],
     ids=["actor and critic", "memory"],

@@ -128,8 +128,8 @@ class Deputy:
     def _go_on(self, folder: RunFolder) -> None:
         """Resume the run, and wait for its end. What is refused is tried again.
 
-        Nothing is resumed while Ray's head is out of reach. If the launcher's machine is there once the head is, then
-        this machine was cut off, and the run goes on where it was.
+        Nothing is resumed while Ray's head is out of reach. If head and launcher's machine both answer later, only this
+        machine was cut off: the run goes on where it was.
         """
         charge = self._charge
         head = Door.at(charge.cluster)

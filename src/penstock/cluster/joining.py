@@ -17,7 +17,7 @@ __all__ = ["Members", "takes_part"]
 LOOK_S = 2.0
 """How often home looks for machines that have joined the cluster."""
 RETURNS = 3
-"""So often a machine that was given up, and that is there, takes part again."""
+"""How often a machine that was given up may take part again."""
 
 
 def takes_part(machine: Machine, bits: str | None) -> bool:
@@ -92,7 +92,7 @@ class Members:
         """Start a host on each machine that is new, or was given up and is there."""
         here = present()
         for machine in lost:
-            # Ray does not list the id of a machine that it has given up itself again.
+            # Once Ray has given a machine up, it never lists this id again: knocking there would only cost time.
             if machine.id in here and self._returns[machine.id] < RETURNS and machine.door.opens():
                 self._given_up.add(machine)
                 self._returns[machine.id] += 1

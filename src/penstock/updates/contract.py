@@ -60,7 +60,8 @@ class Updater(Protocol):
         """Merge the running statistics of the rollouts in ``slots``, in that order, between `begin` and `minibatches`.
 
         Statistics of values change at once. The last layer of the network with the value changes with them, so that
-        values stay as they are. All other statistics change at `finish`.
+        values stay as they are; an untrained layer, before the first batch, is left alone. All other statistics change
+        at `finish`.
         """
         ...
 
@@ -228,7 +229,12 @@ class StreamApplier(Applier, Protocol):
     """An `Applier` of gradients that were found on rollouts of a stream."""
 
     def merge(self, slots: Sequence[int], *, learned: bool = False) -> None:
-        """As `Updater.merge`; computes those targets that statistics need. ``learned``: after the batch's gradients."""
+        """As `Updater.merge`, but computes only the targets that statistics need.
+
+        Args:
+            slots: of the rollouts.
+            learned: gradients on them were applied before. The last layer is then changed in any case.
+        """
         ...
 
     def finish(self) -> None:

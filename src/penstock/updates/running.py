@@ -38,8 +38,8 @@ class RunningStatistics:
             learned: the batch is learned from already.
 
         Returns:
-            What changes in the state before its batch is learned from: statistics of values, and their last layer, by
-            which values stay as they are.
+            What changes at once: statistics of values, and the last layer of their network, so that values stay as
+            they are. A layer that nothing was learned with is left alone.
         """
         merged: Arrays = {}
         for rollout in rollouts:

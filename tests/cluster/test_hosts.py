@@ -93,7 +93,7 @@ class Launcher:
     def __init__(self, folder: Path, address: str, updates: int, machine: str = "", **settings: object) -> None:
         self.settings = {
             **SMALL,
-            "env": "tests.cluster.gated:GatedCartPole",
+            "env": "tests.gated:GatedCartPole",
             "num_workers": 4,
             "save_interval": 2,
             **settings,

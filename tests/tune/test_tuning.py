@@ -1,5 +1,6 @@
 """Trials on Ray Tune, each in a run folder of its own, best first."""
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from penstock.tune.tuning import (
     trainable,
     tune,
 )
+from tests.runtime.nodes import wait_until
 
 SMALL = {"env": "CartPole-v1", "num_steps": 32, "timesteps": 512, "eval_episodes": 2, "epochs": 1}
 
@@ -64,14 +66,29 @@ def test_the_table_says_why_a_trial_failed_and_recommends_only_what_has_learned(
 @pytest.mark.nightly  # A minute for Ray and for runs that go on. Shorter: the two tests below.
 @pytest.mark.alone  # Ray gives itself half a minute to start.
 def test_a_weak_trial_goes_on_from_the_steps_of_a_strong_one(tmp_path: Path):
-    # Without more of them, a run this short would write only its last checkpoint.
-    config = from_mapping({**SMALL, "timesteps": 15_000, "log_dir": str(tmp_path), "save_interval": 1000})
+    # Steps are slow until there is a copy. So both trials are under way together, however late the second one begins.
+    gate = tmp_path / "gate"
+    slow = {"env": "tests.gated:GatedCartPole", "env_args": {"gate": str(gate)}, "num_envs": 2}
+    # Without more checkpoints, a run this short would write only its last one.
+    often = {"timesteps": 2560, "save_interval": 1000, "log_dir": str(tmp_path)}
     search = (Search("lr", "choice", (1e-3, 1e-7)),)
-    trials, _ = tune(config, search, samples=2, scheduler="pbt", at_once=2, address="local")
-    assert [(trial.error, trial.steps >= 15_000) for trial in trials] == [(None, True)] * 2
-    runs = {trial.name: list_runs(tmp_path / "tune" / trial.name) for trial in trials}
-    begun = {name: min((run.name for run in found), key=len) for name, found in runs.items()}
-    copies = [run for found in runs.values() for run in found if run.name not in begun.values()]
+
+    def runs() -> dict[str, list[Path]]:
+        return {trial.name: list_runs(trial) for trial in (tmp_path / "tune").glob("*") if trial.is_dir()}
+
+    def open_the_gate() -> None:
+        wait_until(lambda: sum(len(found) for found in runs().values()) > 2, 120)
+        gate.touch()
+
+    opening = threading.Thread(target=open_the_gate)
+    opening.start()
+    trials, _ = tune(
+        from_mapping({**SMALL, **slow, **often}), search, samples=2, scheduler="pbt", at_once=2, address="local"
+    )
+    opening.join()
+    assert [(trial.error, trial.steps >= 2560) for trial in trials] == [(None, True)] * 2
+    begun = {name: min((run.name for run in found), key=len) for name, found in runs().items()}
+    copies = [run for found in runs().values() for run in found if run.name not in begun.values()]
     assert copies
     # Each run that was begun after the first one of its trial is a copy.
     assert all(any(run.name.startswith(f"{name}-") for name in begun.values()) for run in copies)

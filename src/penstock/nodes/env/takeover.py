@@ -77,12 +77,12 @@ def _handed_over(settings: EnvSettings, ports: Ports, stream: StreamWriter) -> _
     slots = {index: stream.slot(index) for index in own.values()}
     seen = {index: _left_by(slot, slice(None), int(slot["rollout"])) for index, slot in slots.items()}
     # Race: the learner goes on meanwhile. It commits a rollout before it releases its slot. So:
-    # 1. Read the slots. 2. Read the record. 3. Count only slots that are still not released: the record has the others.
+    # 1. Read the slots. 2. Count only those that are still not released. 3. Read the record: it has the others.
+    still = stream.written()
+    found = [seen[index] for sequence, index in own.items() if still.get(sequence) == index]
     committed = record.copy()
     while committed is None and record.number() >= 0:
         committed = record.copy()
-    still = stream.written()
-    found = [seen[index] for sequence, index in own.items() if still.get(sequence) == index]
     if committed is not None:
         lanes = slice(settings.first_lane, settings.first_lane + settings.lanes)
         rollout = int(committed.arrays["lane_rollout"][settings.first_lane]) - 1

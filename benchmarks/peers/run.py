@@ -13,7 +13,7 @@ LIMIT_S = 600
 """Seconds until a peer is given up. Sample Factory waits for ever if one of its processes failed."""
 
 
-def result_of(peer: str, arguments: Sequence[str], what: str = "ppo") -> dict[str, Any]:
+def result_of(peer: str, arguments: Sequence[str], what: str = "ppo", limit_s: float = LIMIT_S) -> dict[str, Any]:
     """The result that `<peer>_<what>.py` prints. Its environment is made first if it does not exist.
 
     Raises:
@@ -22,7 +22,7 @@ def result_of(peer: str, arguments: Sequence[str], what: str = "ppo") -> dict[st
         ValueError: it printed no result.
     """
     command = [python_of(peer), HERE / f"{peer}_{what}.py", *arguments]
-    return parse(subprocess.run(command, check=True, capture_output=True, text=True, timeout=LIMIT_S).stdout)
+    return parse(subprocess.run(command, check=True, capture_output=True, text=True, timeout=limit_s).stdout)
 
 
 def parse(output: str) -> dict[str, Any]:

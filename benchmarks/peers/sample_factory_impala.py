@@ -1,6 +1,7 @@
 """Sample Factory on Pong with one pass over each batch; prints one line `RESULT {json}`.
 
-It runs in its own environment and imports nothing of penstock: `benchmarks/impala.py` starts it beside penstock's run.
+It runs in its own environment and imports nothing of penstock: `benchmarks/impala.py` and `benchmarks/pong_hour.py`
+start it beside penstock's runs.
 Its environments are EnvPool's. One worker has two halves of the lanes: it steps one half while the actions of the other
 half are computed. The network is its own for Atari. Advantages are generalised estimates: version 2.1.1 ends with an
 error with V-trace and no memory ("no attribute 'advantages'").
@@ -21,6 +22,9 @@ from sample_factory.cfg.arguments import parse_full_cfg, parse_sf_args
 from sample_factory.envs.env_utils import register_env
 from sample_factory.train import make_runner
 from sample_factory_ppo import Clock, make_env
+
+EVERY_S = 10.0
+"""Seconds between two points of the learning curve."""
 
 
 def arguments() -> argparse.Namespace:
@@ -91,6 +95,7 @@ def main() -> None:
         "steps": steps,
         "seconds": round(seconds, 3),
         "steps_per_s": round(steps / seconds, 1),
+        "curve": clock.curve(EVERY_S),
     }
     print("RESULT", json.dumps(result), flush=True)
 

@@ -105,8 +105,8 @@ class Clock(AlgoObserver):
 
     def __init__(self, seconds: float, until: int | None) -> None:
         self.marks: list[tuple[float, int]] = []
-        self.mean_return: float | None = None
-        """Of the last 100 training episodes, after the last iteration."""
+        self.returns: list[float | None] = []
+        """After each iteration: the mean return of the last 100 training episodes."""
         self._seconds = seconds
         self._until = until
 
@@ -114,11 +114,19 @@ class Clock(AlgoObserver):
         """One iteration was learned."""
         self.marks.append((time.perf_counter(), int(runner.env_steps.get(0, 0))))
         returns = runner.policy_avg_stats.get("reward", [[]])[0]
-        if len(returns):
-            self.mean_return = float(np.mean(list(returns)[-100:]))
+        self.returns.append(float(np.mean(list(returns)[-100:])) if len(returns) else None)
         seconds, steps = self.marks[-1][0] - self.marks[0][0], self.marks[-1][1]
         if seconds > self._seconds if self._until is None else steps >= self._until:
             runner.cfg.train_for_seconds = -1  # its own way to end before its time
+
+    def curve(self, every_s: float) -> list[tuple[float, int, float]]:
+        """Seconds since the first iteration, steps and mean return, once in so many seconds."""
+        found: list[tuple[float, int, float]] = []
+        for (at, steps), mean_return in zip(self.marks, self.returns, strict=True):
+            seconds = at - self.marks[0][0]
+            if mean_return is not None and (not found or seconds >= found[-1][0] + every_s):
+                found.append((round(seconds, 1), steps, round(mean_return, 2)))
+        return found
 
     def steps_per_s(self, warm: float) -> tuple[int, float]:
         """Steps and seconds after the first ``warm`` seconds of training."""
@@ -200,7 +208,7 @@ def main() -> None:
         "steps": steps,
         "seconds": round(seconds, 3),
         "steps_per_s": round(steps / seconds, 1),
-        "mean_return": clock.mean_return,
+        "mean_return": clock.returns[-1],
     }
     print("RESULT", json.dumps(result), flush=True)
 

@@ -327,6 +327,17 @@ class ServeOptions:
         min=0.0,
         max=10.0,
     )
+    quantized_agreement: float = _option(
+        VerifyOptions.quantized_agreement,
+        "bundle in int8 or fp16: least share of its sample with the same discrete choices, or it is not served",
+        min=0.0,
+        max=1.0,
+    )
+    quantized_error: float = _option(
+        VerifyOptions.quantized_error,
+        "the same: largest error of a number in an action, as a share of its range",
+        min=0.0,
+    )
     codec: Literal["json", "raw"] = _option("json", "bodies of Gamecore requests; raw is little-endian float32")
     collect: str | None = _option(
         None,

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 import penstock
+from penstock.config.commands import ServeOptions
 from penstock.errors import BundleError, UsageError
 from penstock.serving.bundle import SAMPLE, pack_sample, read_bundle, write_bundle
 from penstock.serving.server.acceptance import accepted
+from penstock.serving.server.assembly import limits_of
 from penstock.serving.server.copies import BundleCopies
 from penstock.serving.server.source import Source
 
@@ -16,13 +18,18 @@ LOADER = "penstock.run:load_policy"
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A bundle, for reading only."""
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder, for reading only."""
     small = {"num_envs": 2, "num_workers": 1, "num_steps": 16, "mini_batch_size": 16, "timesteps": 32}
     settings = {"env": "CartPole-v1", "hidden_sizes": (8,), "eval_episodes": 1, "runtime": "inline"}
-    folder = tmp_path_factory.mktemp("bundles")
-    run = penstock.train({**settings, **small, "log_dir": str(folder / "logs")}, quiet=True).run_folder
-    return penstock.export(run, folder / "policy", observations=16)
+    folder = tmp_path_factory.mktemp("logs")
+    return penstock.train({**settings, **small, "log_dir": str(folder)}, quiet=True).run_folder
+
+
+@pytest.fixture(scope="module")
+def exported(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle, for reading only."""
+    return penstock.export(run, tmp_path_factory.mktemp("bundles") / "policy", observations=16)
 
 
 def put(exported: Path, folder: Path, version: int) -> None:
@@ -44,6 +51,18 @@ def test_a_bundle_must_answer_its_sample_as_the_trained_network_did(exported: Pa
     (folder / SAMPLE).write_bytes(b"altered")
     with pytest.raises(BundleError):
         accepted(source)
+
+
+def test_a_quantised_bundle_keeps_to_the_limits_that_are_given(run: Path, tmp_path: Path) -> None:
+    folder = penstock.export(run, tmp_path / "policy", quantize="fp16", observations=16)
+    found, source = read_bundle(folder), Source(LOADER, str(folder), None, 1)
+    sample = found.sample()
+    sample.outputs["action"][:4] = 1 - sample.outputs["action"][:4]
+    write_bundle(folder, found.facts, {**found.files, SAMPLE: pack_sample(sample)})
+    with pytest.raises(UsageError, match=r"same action 75.00%.*--quantized_agreement and --quantized_error say"):
+        accepted(source)
+    options = ServeOptions(policies=(str(folder),), quantized_agreement=0.75)
+    assert accepted(source, limits_of(options).quantized).spaces.obs
 
 
 def test_each_version_of_a_folder_is_copied_once(exported: Path, tmp_path: Path) -> None:

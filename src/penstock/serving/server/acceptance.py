@@ -15,7 +15,7 @@ from penstock.serving.bundle import BundlePolicy, read_bundle
 from penstock.serving.run_policy import RunPolicy
 from penstock.serving.server.answering import ServedPolicy, ServedSession
 from penstock.serving.server.source import Source
-from penstock.serving.verification import EXACT, QUANTIZED, compared
+from penstock.serving.verification import EXACT, QUANTIZED, Limits, compared
 from penstock.types import Array, Arrays, Discrete, Space, Spaces
 
 __all__ = ["accepted", "fault_of"]
@@ -29,8 +29,12 @@ _WIDEST = 1000.0
 """A range of observations up to this width is used as a whole."""
 
 
-def accepted(source: Source) -> ServedPolicy:
+def accepted(source: Source, quantized: Limits = QUANTIZED) -> ServedPolicy:
     """Load a policy, and try it.
+
+    Args:
+        source: of the policy.
+        quantized: what a graph in int8 or fp16 must keep to.
 
     Raises:
         UsageError: it cannot be loaded, or does not answer as it must. The text is one line.
@@ -39,7 +43,7 @@ def accepted(source: Source) -> ServedPolicy:
     try:
         found = fault_of(policy)
         if isinstance(policy, BundlePolicy):
-            found = found or _fault_of_sample(policy, Path(source.path))
+            found = found or _fault_of_sample(policy, Path(source.path), quantized)
     except PenstockError:
         raise
     except Exception as error:  # a policy may hold a user's own module, which may raise anything
@@ -88,16 +92,17 @@ def _fault_of_estimates(answers: Arrays) -> str:
     return ""
 
 
-def _fault_of_sample(policy: BundlePolicy, folder: Path) -> str:
+def _fault_of_sample(policy: BundlePolicy, folder: Path, quantized: Limits) -> str:
     facts, sample = policy.facts, read_bundle(folder).sample()
-    limits = EXACT if facts.precision == "fp32" else QUANTIZED
+    limits = EXACT if facts.precision == "fp32" else quantized
     found = policy.runner.run(sample.inputs, [port.name for port in facts.outputs])
     report: dict[str, Any] = compared(sample, found, facts.outputs, facts.spaces, limits)
     if report["passed"]:
         return ""
+    flags = "" if limits is EXACT else ", --quantized_agreement and --quantized_error say what is acceptable"
     return (
         f"does not answer its sample as the trained network did (same action {report['agreement']:.2%}, "
-        f"largest error {report['action_error']:.1e}); penstock verify {folder} shows more"
+        f"largest error {report['action_error']:.1e}); penstock verify {folder} shows more{flags}"
     )
 
 

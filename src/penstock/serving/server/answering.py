@@ -1,5 +1,6 @@
 """Answerer: greedy actions of a policy for one batch. Has no sockets, queues or sessions; front and workers use it."""
 
+from collections import OrderedDict
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -7,6 +8,9 @@ import numpy as np
 from penstock.types import Array, Arrays, Spaces
 
 __all__ = ["Answer", "Answerer", "Questions", "ServedPolicy", "ServedSession"]
+
+_KEPT = 8
+"""The sessions that are kept have together at most so many times ``max_batch`` lanes."""
 
 
 class ServedSession(Protocol):
@@ -65,20 +69,33 @@ class Answerer:
 
     def __init__(self, policy: ServedPolicy, max_batch: int) -> None:
         self._policy = policy
-        self._sessions: list[ServedSession | None] = [None] * (max_batch + 1)
+        self._sessions: OrderedDict[int, ServedSession] = OrderedDict()
+        """Lanes -> the session that has them, the one that was used last at the end."""
+        self._lanes = 0
+        """Of all sessions together."""
+        self._most_lanes = _KEPT * max_batch
 
     def answer(self, questions: Questions) -> Answer:
         """Greedy actions. The arrays of the answer are valid until the next call with as many rows."""
-        count = len(questions.first)
-        # A session's arrays are made once for each size of a batch.
-        session = self._sessions[count]
-        if session is None:
-            session = self._sessions[count] = self._policy.session(count)
+        session = self._session(len(questions.first))
         carry = session.carry
         for name, values in questions.carry.items():
             carry[name][...] = values
         action = session.answer({**questions.fields, "first": questions.first})
         return Answer(action, carry)
+
+    def _session(self, lanes: int) -> ServedSession:
+        """A session with so many lanes. Its arrays are made anew only if this size was not asked for lately."""
+        session = self._sessions.get(lanes)
+        if session is not None:
+            self._sessions.move_to_end(lanes)
+            return session
+        session = self._sessions[lanes] = self._policy.session(lanes)
+        self._lanes += lanes
+        # One for each size would hold half the square of `max_batch`.
+        while self._lanes > self._most_lanes:
+            self._lanes -= self._sessions.popitem(last=False)[0]
+        return session
 
     def warm_up(self) -> None:
         """Answer one row of zeros, so that the first client does not wait for what is made on first use."""

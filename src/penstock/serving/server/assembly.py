@@ -37,8 +37,9 @@ from penstock.serving.server.steps import PolicySteps
 from penstock.serving.server.tokens import Tokens
 from penstock.serving.server.versions import Version
 from penstock.serving.server.workers import Workers
+from penstock.serving.verification import Limits as AnswerLimits
 
-__all__ = ["Assembly", "Origin", "first_endpoint", "open_endpoint", "start_engine"]
+__all__ = ["Assembly", "Origin", "first_endpoint", "limits_of", "open_endpoint", "start_engine"]
 
 
 _TRIES = 10
@@ -194,7 +195,7 @@ async def open_endpoint(name: str, source: Source, limits: Limits, start: StartE
         UsageError: the policy cannot be used, or its answers are not as they must be.
         ResourceError: a worker process ended before it was ready.
     """
-    policy = accepted(source)
+    policy = accepted(source, limits.quantized)
     endpoint = Endpoint(name, policy, limits, loop=asyncio.get_running_loop())
     version = endpoint.made(source.version, policy)
     version.engine = await start(source, policy, version)
@@ -256,6 +257,7 @@ def limits_of(options: ServeOptions) -> Limits:
         max_seconds=options.max_seconds,
         idle_seconds=options.idle_seconds,
         grace_seconds=options.grace_seconds,
+        quantized=AnswerLimits(options.quantized_agreement, options.quantized_error),
     )
 
 

@@ -74,7 +74,7 @@ class Follower:
             return
         self._tried = found.version
         try:
-            policy = await asyncio.to_thread(accepted, found)
+            policy = await asyncio.to_thread(accepted, found, self._endpoint.limits.quantized)
             version = self._endpoint.made(found.version, policy)
             version.engine = await self._start_engine(found, policy, version)
         except PenstockError as error:

@@ -1,10 +1,12 @@
-"""Limits: how much one server takes on. Each has a flag of ``penstock serve``."""
+"""Limits: how much one server takes on, and how far off answers may be. Each has a flag of ``penstock serve``."""
 
 from dataclasses import dataclass
 from http import HTTPStatus
 
 from penstock.config.commands import ServeOptions
 from penstock.serving.server.refusal import Refusal
+from penstock.serving.verification import QUANTIZED
+from penstock.serving.verification import Limits as AnswerLimits
 
 __all__ = ["Limits"]
 
@@ -30,6 +32,8 @@ class Limits:
     """A session or connection without a request for so long ends."""
     grace_seconds: float = ServeOptions.grace_seconds
     """After SIGTERM, accepted requests are answered for at most so long."""
+    quantized: AnswerLimits = QUANTIZED
+    """What a bundle in int8 or fp16 must keep to before it answers anybody."""
 
     def check_rows(self, count: int) -> None:
         """Check that one request may hold ``count`` rows.

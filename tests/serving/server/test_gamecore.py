@@ -128,7 +128,7 @@ class Web:
     def __exit__(self, *_: object) -> None:
         self.connection.close()
 
-    def step(self, body: bytes = b"", **headers: str) -> tuple[int, object]:
+    def step(self, body: bytes = b"", **headers: str | bytes) -> tuple[int, object]:
         self.connection.request("POST", "/step", body, headers)
         reply = self.connection.getresponse()
         return reply.status, json.loads(reply.read())
@@ -146,6 +146,16 @@ def test_http_start_ticks_stop(kind: str, name: str) -> None:
         assert web.step(**{name: "g", kind: "stop"}) == (200, {})
         status, found = web.step(tick([row, row]))
         np.testing.assert_array_equal(np.array(found["action"], np.float32), expected(np.stack([row, row])))
+
+
+def test_a_session_has_one_name_over_both_transports() -> None:
+    name, row = "játék 1", observations(1)[0]
+    with serving() as server, Web(server.http) as web, Game(server.tcp) as game:
+        assert web.step(session=name.encode(), step_kind="start") == (200, {})
+        np.testing.assert_array_equal(
+            np.float32(json.loads(game.ask(name, "tick", tick(row)))["action"]), expected(row)
+        )
+        assert web.step(session=name.encode(), step_kind="stop") == (200, {})
 
 
 @pytest.mark.parametrize(

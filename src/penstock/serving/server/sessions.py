@@ -17,7 +17,7 @@ from penstock.types import Array, Arrays
 if TYPE_CHECKING:
     from penstock.serving.server.versions import Version
 
-__all__ = ["MOST_WAITING", "ClientSession", "SessionKey", "Sessions"]
+__all__ = ["MOST_WAITING", "ClientSession", "SessionKey", "Sessions", "gamecore_key", "no_session"]
 
 SessionKey: TypeAlias = tuple[str, str | int]
 """The protocol's namespace, and the name that the client chose in it."""
@@ -157,6 +157,11 @@ class Sessions:
         """Store carries ``[n, ...]`` in these rows of the table."""
         for name, values in self._table.items():
             values[rows] = carry[name]
+
+
+def gamecore_key(name: bytes) -> SessionKey:
+    """The key of a session of Gamecore: the same over every transport. Names are UTF-8; other bytes are escaped."""
+    return ("gamecore", name.decode(errors="backslashreplace"))
 
 
 def no_session(key: SessionKey) -> Refusal:

@@ -6,6 +6,7 @@ from penstock.gamecore.frames import MAX_SESSION
 from penstock.serving.server.http import HttpReply, HttpRequest
 from penstock.serving.server.refusal import Refusal
 from penstock.serving.server.service import Service
+from penstock.serving.server.sessions import gamecore_key
 
 __all__ = ["PATH", "GamecoreHttp"]
 
@@ -42,7 +43,7 @@ class GamecoreHttp:
             raise Refusal(
                 HTTPStatus.BAD_REQUEST, f"the header session has {len(name)} bytes; the most is {MAX_SESSION}"
             )
-        self._step(kind, ("gamecore", name.decode("latin-1")), request, reply)
+        self._step(kind, gamecore_key(name), request, reply)
 
     def _step(self, kind: bytes, key: tuple[str, str], request: HttpRequest, reply: HttpReply) -> None:
         steps, body = self._service.steps, request.body

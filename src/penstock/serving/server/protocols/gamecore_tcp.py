@@ -23,7 +23,7 @@ from penstock.serving.server.framing import (
 )
 from penstock.serving.server.refusal import FAILED, Refusal
 from penstock.serving.server.service import Service
-from penstock.serving.server.sessions import SessionKey
+from penstock.serving.server.sessions import SessionKey, gamecore_key
 
 __all__ = ["GamecoreConnection"]
 
@@ -215,7 +215,7 @@ class GamecoreConnection(Connection):
             return
         if not request.session:
             raise Refusal(HTTPStatus.BAD_REQUEST, "the session is missing")
-        key = ("gamecore", request.session.decode(errors="backslashreplace"))
+        key = gamecore_key(request.session)
         match request.kind:
             case b"tick":
                 if request.encoding is Encoding.PLAIN:

@@ -6,7 +6,7 @@ from penstock.gamecore.frames import MAX_SESSION
 from penstock.serving.server.http import HttpReply, HttpRequest
 from penstock.serving.server.refusal import Refusal
 from penstock.serving.server.service import Service
-from penstock.serving.server.sessions import gamecore_key
+from penstock.serving.server.sessions import SessionKey, gamecore_key
 
 __all__ = ["PATH", "GamecoreHttp"]
 
@@ -45,7 +45,7 @@ class GamecoreHttp:
             )
         self._step(kind, gamecore_key(name), request, reply)
 
-    def _step(self, kind: bytes, key: tuple[str, str], request: HttpRequest, reply: HttpReply) -> None:
+    def _step(self, kind: bytes, key: SessionKey, request: HttpRequest, reply: HttpReply) -> None:
         steps, body = self._service.steps, request.body
         match kind:
             case b"tick":

@@ -29,6 +29,7 @@ __all__ = [
     "alone",
     "as_object",
     "cluster_address",
+    "end_all",
     "is_here",
     "joined",
     "line_of",
@@ -46,6 +47,7 @@ __all__ = [
 
 FACTS_LIMIT_S = 120.0
 END_LIMIT_S = 5.0
+STACKS_LIMIT_S = 5.0
 CONNECT_S = 10.0
 LOST_S = 10.0
 
@@ -94,7 +96,7 @@ class Machine:
     def stacks(self, group: str) -> str:
         """The stacks of a process there; a note if the machine does not answer."""
         with contextlib.suppress(ray.exceptions.RayError, TimeoutError):
-            return str(ray.get(self._actor.stacks.remote(group), timeout=END_LIMIT_S))
+            return str(ray.get(self._actor.stacks.remote(group), timeout=STACKS_LIMIT_S))
         return f"{self.name} does not answer"
 
     def lost(self) -> bool:
@@ -106,13 +108,23 @@ class Machine:
             time.sleep(0.2)
         return True
 
-    def end(self, wait_s: float = 0.0) -> None:
-        """End the host with all its processes. Give these some time to close their environments."""
-        with contextlib.suppress(ray.exceptions.RayError, TimeoutError):
-            if wait_s:
-                ray.get(self._actor.end.remote(), timeout=wait_s)
+    def closing(self) -> ray.ObjectRef:
+        """Let the processes of the host end, each after it has closed its environments. Ready once all have ended."""
+        return self._actor.end.remote()
+
+    def end(self) -> None:
+        """End the host with all its processes at once."""
         with contextlib.suppress(ray.exceptions.RayError):
             ray.kill(self._actor)
+
+
+def end_all(machines: Sequence[Machine]) -> None:
+    """End these hosts together. Their processes have some seconds to close their environments."""
+    with contextlib.suppress(ray.exceptions.RayError):
+        if closing := [machine.closing() for machine in machines]:
+            ray.wait(closing, num_returns=len(closing), timeout=END_LIMIT_S)
+    for machine in machines:
+        machine.end()
 
 
 @contextlib.contextmanager

@@ -25,10 +25,10 @@ from penstock.cluster.cut import (
 from penstock.cluster.head import HeadWatch
 from penstock.cluster.joining import Members, takes_part
 from penstock.cluster.machines import (
-    END_LIMIT_S,
     Machine,
     alone,
     cluster_address,
+    end_all,
     is_here,
     joined,
     machines,
@@ -132,8 +132,7 @@ def run(program: Program, processes: Processes) -> Outcome:
             present = [machine for machine in far if takes_part(machine, bits)]
             return _run(with_relay(program), processes, Members(hosted, present, bits))
         finally:
-            for machine in far:
-                machine.end(END_LIMIT_S)
+            end_all(far)
 
 
 def _run(program: Program, processes: Processes, cluster: Members) -> Outcome:

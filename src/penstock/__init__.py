@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from penstock.retraining import Retrained, retrain
     from penstock.run import Result, draw, evaluate, load_policy, resume, train
     from penstock.serving.policy import Policy
+    from penstock.watching import Watched, watch
 
 __version__ = "0.1.0"
 
@@ -70,6 +71,7 @@ __all__ = [
     "SpaceError",
     "State",
     "UsageError",
+    "Watched",
     "draw",
     "evaluate",
     "export",
@@ -80,6 +82,7 @@ __all__ = [
     "retrain",
     "train",
     "verify",
+    "watch",
 ]
 
 _HOMES = {
@@ -94,6 +97,7 @@ _HOMES = {
     "penstock.retraining": ("Retrained", "retrain"),
     "penstock.run": ("Result", "draw", "evaluate", "load_policy", "resume", "train"),
     "penstock.serving.policy": ("Policy",),
+    "penstock.watching": ("Watched", "watch"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -12,14 +12,13 @@ from typing import Any
 import safetensors.numpy
 
 from penstock import __version__
-from penstock.algorithm_package import find_algorithm
 from penstock.config.commands import FORMATS, VERIFIED, ExportOptions
 from penstock.envs.games import agent_name
 from penstock.envs.given import given_of
 from penstock.errors import BundleError, ConfigError, EnvError
 from penstock.inference.onnx import CPU
 from penstock.inference.onnx import export as onnx_bytes
-from penstock.nodes.evaluation import INPUT, OUTPUT, PlaySettings, record
+from penstock.nodes.evaluation import INPUT, OUTPUT, record
 from penstock.policies import PolicyGraph
 from penstock.processes.apart import Errand, call_apart
 from penstock.processes.starts import Processes
@@ -188,19 +187,7 @@ def _observed(processes: Processes, folder: RunFolder, trained: Trained, rows: i
         # Games cannot be asked for episodes. Those that were kept hold observations of this policy's ancestors.
         kept = {"agent": agent_name(env), "folder": str(folder.episodes)}
         env = EnvRecipe("penstock.envs.kept:KeptEpisodes", kept, ())
-    settings = PlaySettings(
-        env=env,
-        vector=run.vector_env,
-        ignore_obs=run.ignore_obs or (),
-        spaces=profile.spaces,
-        policy=prepared.spec.policy,
-        backend=prepared.inference,
-        lanes=min(LANES, rows),
-        seed=seed,
-        bad_numbers=run.bad_numbers,
-        open_limit_s=OPEN_LIMIT_S,
-        masks=find_algorithm(run.algo).masks,
-    )
+    settings = trained.play_settings(env, min(LANES, rows), seed)
     asked = settings, trained.published, rows, PLAY_LIMIT_S
     if RUNTIMES[run.runtime].processes:
         subject = f"environment {profile.name}"

@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from penstock.algorithm_package import find_algorithm
 from penstock.config.schema import RunConfig
 from penstock.config.sources import line_of, shown
 from penstock.envs.given import Given
 from penstock.errors import ConfigError, EnvError, NoEffectError
+from penstock.nodes.evaluation import PlaySettings
 from penstock.planning import Prepared, check_fits, prepare
 from penstock.processes.starts import Processes
 from penstock.registry import load
@@ -16,7 +18,8 @@ from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import list_checkpoints, load_to_play
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.serving.run_policy import RunPolicy
-from penstock.types import Arrays
+from penstock.topologies.training import OPEN_LIMIT_S
+from penstock.types import Arrays, EnvReference
 
 __all__ = ["Trained", "asking_for_objects", "open_trained", "pointing_to_line", "policy_of", "published_of"]
 
@@ -34,6 +37,30 @@ class Trained:
     def published(self) -> Arrays:
         """The parameters and statistics that the policy acts with."""
         return published_of(self.prepared, self.arrays)
+
+    def play_settings(self, env: EnvReference, lanes: int, seed: int) -> PlaySettings:
+        """What it takes to let the policy play.
+
+        Args:
+            env: mostly that of the run.
+            lanes: how many episodes are played side by side.
+            seed: of the episodes.
+        """
+        prepared = self.prepared
+        run = prepared.config.run
+        return PlaySettings(
+            env=env,
+            vector=run.vector_env,
+            ignore_obs=run.ignore_obs or (),
+            spaces=prepared.profile.spaces,
+            policy=prepared.spec.policy,
+            backend=prepared.inference,
+            lanes=lanes,
+            seed=seed,
+            bad_numbers=run.bad_numbers,
+            open_limit_s=OPEN_LIMIT_S,
+            masks=find_algorithm(run.algo).masks,
+        )
 
 
 def open_trained(processes: Processes, folder: RunFolder, checkpoint: str | None, given: Given, call: str) -> Trained:

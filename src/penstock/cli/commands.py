@@ -83,6 +83,24 @@ def _eval(argv: Sequence[str]) -> int:
     return say(f"{evaluation.env}, {evaluation.checkpoint}: {evaluated(evaluation)}")
 
 
+def _watch(argv: Sequence[str]) -> int:
+    with output_to_error(), _starting() as processes:
+        options = _options("watch", argv)
+        names = ("out", "episodes", "seconds", "window", "checkpoint", "seed")
+        asked = {name: getattr(options, name) for name in names}
+        watch, folder = load("penstock.watching:watch"), _run_folder(options)
+        _announce(folder.read_config())
+        found = watch(folder.path, **asked, processes=processes)
+    played = [
+        f"episode {number}: return {value:,.1f}, {length:,} steps"
+        for number, (value, length) in enumerate(zip(found.returns, found.lengths, strict=True), 1)
+    ]
+    if len(played) < options.episodes:
+        played.append(f"episode {len(played) + 1} is cut after --seconds {options.seconds:g}")
+    picture = [] if found.picture is None else [f"picture: {found.picture}"]
+    return say("\n".join([f"{found.env}, {found.checkpoint}", *played, *picture]))
+
+
 def _export(argv: Sequence[str]) -> int:
     with output_to_error(), _starting() as processes:
         options = _options("export", argv)
@@ -228,6 +246,9 @@ COMMANDS = {
     ),
     "eval": Command(
         _eval, "play greedy episodes with a trained policy", "penstock eval latest --episodes 100", "EvalOptions"
+    ),
+    "watch": Command(
+        _watch, "film greedy episodes, or show them in a window", "penstock watch latest --episodes 3", "WatchOptions"
     ),
     "export": Command(
         _export,

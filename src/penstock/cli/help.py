@@ -33,7 +33,7 @@ def command_help(name: str, command: Command, argv: Sequence[str]) -> str:
         "serve": " RUN|BUNDLE | NAME=RUN|BUNDLE ...",
         "bench-serve": " URL",
         "plot": " [RUN]",
-        **dict.fromkeys(("resume", "eval", "export", "models", "retrain", "trace"), " RUN"),
+        **dict.fromkeys(("resume", "eval", "watch", "export", "models", "retrain", "trace"), " RUN"),
     }.get(name, "")
     flags = "" if name in {"algos", "presets"} else " [--name value ...]"
     head = f"usage: penstock {name}{takes}{flags}\n\n{command.text}, for example: {command.example}\n\n"

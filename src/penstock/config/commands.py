@@ -22,6 +22,7 @@ __all__ = [
     "TraceOptions",
     "TuneOptions",
     "VerifyOptions",
+    "WatchOptions",
 ]
 
 NAME_PATTERN = r"[A-Za-z0-9_.-]{1,100}"
@@ -132,6 +133,27 @@ class EvalOptions:
     checkpoint: str | None = _checkpoint()
     seed: int | None = _option(None, "seed of the episodes; left out: the run's seed", min=0, max=2**63 - 1)
     json: bool = _option(False, "print the result as one JSON object")
+    log_dir: str = _option(RunConfig.log_dir, "folder that holds the run folders", form="a folder")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchOptions:
+    """Options of ``penstock watch``."""
+
+    run: str = _run()
+    out: str | None = _option(
+        None,
+        "animated picture to write; left out: episodes.gif in the run folder",
+        pattern=r"(?s).+\.gif",
+        form="a file that ends in .gif",
+    )
+    episodes: int = _option(1, "greedy episodes to show, one after the other", min=1, max=1000)
+    seconds: float = _option(
+        30.0, "longest time that the picture lasts; an episode that is longer is cut", min=0.1, max=3600.0
+    )
+    window: bool = _option(False, "let the environment open its own window, on this machine, and write no picture")
+    checkpoint: str | None = _checkpoint()
+    seed: int | None = _option(None, "seed of the episodes; left out: the run's seed", min=0, max=2**63 - 1)
     log_dir: str = _option(RunConfig.log_dir, "folder that holds the run folders", form="a folder")
 
 

@@ -77,6 +77,7 @@ class ScalarSource(EnvSource):
         # None as NaN.
         self._reward_cells = self._reward.data
         self._infos: list[Any] | None = None
+        self._take: Callable[[Any, Any, bool], object] | None = None
         self._lanes = [self._stepped(lane) for lane in range(self.num_lanes)]
         self._result = StepResult(
             obs=self._obs,
@@ -104,6 +105,15 @@ class ScalarSource(EnvSource):
         self._infos = [{} for _ in self._envs]
         self._lanes = [self._stepped(lane) for lane in range(self.num_lanes)]
         return self._infos
+
+    def film(self, take: Callable[[Any, Any, bool], object]) -> None:
+        """From now on, call ``take`` after each reset and step of a lane.
+
+        Args:
+            take: gets the environment, its latest observation, and whether its episode has ended with it.
+        """
+        self._take = take
+        self._lanes = [self._stepped(lane) for lane in range(self.num_lanes)]
 
     def reset(self, seeds: Sequence[int]) -> Arrays:
         """Start an episode in every lane. ``seeds`` holds one seed a lane."""
@@ -188,6 +198,8 @@ class ScalarSource(EnvSource):
         step: Callable[[Any], Any] = self._envs[lane].step
         if self._masks is not None:
             step = _masking(step, self._masks, lane)
+        if self._take is not None:
+            step = _filming(step, self._envs[lane], self._take)
         return lane, step if self._infos is None else _keeping(step, self._infos, lane), self._stores[lane]
 
     def _end(self, lane: int, terminated: bool, truncated: bool, seed: int) -> None:
@@ -207,6 +219,8 @@ class ScalarSource(EnvSource):
             self._lanes[lane] = self._stepped(lane)
         self._stores[lane](values[0])
         self.first_info = values[1]
+        if self._take is not None:
+            self._take(self._envs[lane], values[0], False)
         if self._masks is not None:
             self._masks.take(lane, *values, goes_on=True)
         elif self._unmasked:
@@ -251,6 +265,19 @@ def _masking(step: Callable[[Any], Any], masks: Masks, lane: int) -> Callable[[A
         return result
 
     return step_and_take
+
+
+def _filming(step: Callable[[Any], Any], env: Any, take: Callable[[Any, Any, bool], object]) -> Callable[[Any], Any]:
+    """The step of an environment, with a call of ``take`` after it."""
+
+    def filmed(action: Any) -> Any:
+        result = step(action)
+        # Any other number of values is refused by the caller.
+        if len(result) == 5:
+            take(env, result[0], bool(result[2] or result[3]))
+        return result
+
+    return filmed
 
 
 def _keeping(step: Callable[[Any], Any], infos: list[Any], lane: int) -> Callable[[Any], Any]:

@@ -21,6 +21,7 @@ class OlderEnv:
     def __init__(self, env: Any) -> None:
         self.observation_space = env.observation_space
         self.action_space = env.action_space
+        self.metadata = getattr(env, "metadata", None)
         self._env = env
         self._step = env.step
         self._reset_takes_seed = _reset_takes_seed(env)
@@ -47,6 +48,13 @@ class OlderEnv:
         obs, reward, done, info = result
         truncated = bool(done) and bool(info) and bool(info.get("TimeLimit.truncated", False))
         return obs, reward, bool(done) and not truncated, truncated, info
+
+    def render(self) -> Any:
+        """The present picture, if the environment has one."""
+        render = getattr(self._env, "render", None)
+        if render is None:
+            return None
+        return render(mode="rgb_array") if declares(render, "mode") else render()
 
     def close(self) -> None:
         """Close the environment, if it can be closed."""

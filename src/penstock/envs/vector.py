@@ -95,6 +95,7 @@ class VectorSource(EnvSource):
         self._reward = np.zeros(num_lanes, np.float32)
         self._ended = np.zeros(num_lanes, np.bool_)
         self._reset = np.zeros(num_lanes, np.bool_)
+        self._take: Callable[[Any, Any, bool], object] | None = None
         self._seed_form: Callable[[Sequence[int], Array], Any] | None = None
         if self._mode == "Disabled":
             self._seed_form = _lane_seed_form(env, self._observed)
@@ -107,6 +108,15 @@ class VectorSource(EnvSource):
         """None: one info holds all lanes, and each environment splits it in another way."""
         return
 
+    def film(self, take: Callable[[Any, Any, bool], object]) -> None:
+        """From now on, call ``take`` after each reset and step.
+
+        Args:
+            take: gets the environment, the latest observation of its first lane, and whether that lane's episode has
+                ended with it. Never in mode ``SameStep``, where the next episode has begun already.
+        """
+        self._take = take
+
     def reset(self, seeds: Sequence[int]) -> Arrays:
         """Start an episode in every lane. ``seeds`` holds one seed a lane."""
         self._ended[:] = False
@@ -117,6 +127,7 @@ class VectorSource(EnvSource):
             obs, info = self._env.reset() if self._seeded else _reset_as_it_takes(self._env, seeds)
         self.first_info = {KEY: lane_of(info[KEY], 0)} if KEY in info else {}
         self._take_masks(obs, info, everyone, everyone)
+        self._film(obs, ended=False)
         return self._observed(obs)
 
     def step(self, action: Array, next_seeds: Callable[[int], int]) -> StepResult:
@@ -134,6 +145,7 @@ class VectorSource(EnvSource):
             reward = self._reward
         terminated = self._per_lane(terminated, _BOOL, "terminated")
         truncated = self._per_lane(truncated, _BOOL, "truncated")
+        self._film(obs, ended=self._mode != "SameStep" and bool(terminated[0] or truncated[0]))
         if not self.same_step:
             self._reset, self._ended = self._ended, self._reset
             np.logical_or(terminated, truncated, self._ended)
@@ -200,7 +212,12 @@ class VectorSource(EnvSource):
             lane_seeds = [seeds.get(lane, 0) for lane in range(self.num_lanes)]
             first, infos = self._env.reset(seed=self._seed_form(lane_seeds, self._ended), options=options)
         self._take_masks(first, infos, self._ended, self._ended)
+        self._film(first, ended=False)
         return first
+
+    def _film(self, obs: Any, *, ended: bool) -> None:
+        if self._take is not None:
+            self._take(self._env, lane_of(obs, 0), ended)
 
     def _take_masks(self, obs: Any, infos: Any, of: Array, goes_on: Array) -> None:
         if self._masks is not None:

@@ -1,0 +1,193 @@
+"""Plays greedy episodes one after the other and films them: an animated picture, or a window of the environment's own.
+
+Counts no episode, judges nothing.
+"""
+
+import io
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from penstock.envs.deadline import deadline
+from penstock.envs.gymnasium import ScalarSource
+from penstock.envs.pictures import picture_of
+from penstock.envs.sources import open_source
+from penstock.envs.vector import VectorSource
+from penstock.errors import EnvError
+from penstock.nodes.evaluation.episodes import PlaySettings, play
+from penstock.seeding import final_seed
+from penstock.types import Array, EnvRecipe
+
+__all__ = ["Filmed", "film", "show"]
+
+FRAMES_PER_SECOND = 30.0
+"""Of an environment that does not say how fast it is to be shown, and the most that are kept of others."""
+SMALLEST, LARGEST = 160, 480
+"""Pixels of the longer side. Smaller pictures are enlarged by whole numbers, larger ones are made smaller."""
+PAUSE_S = 1.0
+"""How long the last picture of an episode stands still."""
+
+
+class Filmed(NamedTuple):
+    """What was played."""
+
+    gif: bytes
+    """Empty if it was shown in a window."""
+    episodes: tuple[tuple[float, int], ...]
+    """Return and length of each episode that was played to its end."""
+
+
+def film(
+    settings: PlaySettings, published: Mapping[str, Array], episodes: int, seconds: float, limit_s: float
+) -> Filmed:
+    """Play so many episodes, or as much of them as fits into the picture.
+
+    Args:
+        settings: what is played, by which policy; one lane.
+        published: the policy's parameters and statistics.
+        episodes: at least 1.
+        seconds: how long the picture may last.
+        limit_s: longest time for playing, in seconds.
+
+    Raises:
+        EnvError: the environment cannot be made, has no picture, or takes too long.
+        BadDataError: it gave NaN or infinity.
+    """
+    source = _opened(settings, "rgb_array")
+    reel = Reel(settings.name, seconds, episodes)
+    source.film(reel.take)
+    played = _played(settings, source, published, episodes, limit_s, is_enough=lambda: reel.is_full)
+    if not reel.pictures:
+        raise EnvError(f"environment {settings.name} has no picture: it renders no rgb_array, and observes no image")
+    return Filmed(reel.gif(), played)
+
+
+def show(settings: PlaySettings, published: Mapping[str, Array], episodes: int, limit_s: float) -> Filmed:
+    """Play so many episodes in the window that the environment opens. The arguments are those of `film`."""
+    return Filmed(
+        b"", _played(settings, _opened(settings, "human"), published, episodes, limit_s, is_enough=lambda: False)
+    )
+
+
+def _opened(settings: PlaySettings, render_mode: str) -> ScalarSource | VectorSource:
+    """The environment that renders in this mode; if that opens no window, also one that takes no mode."""
+    env = settings.env if isinstance(settings.env, EnvRecipe) else EnvRecipe(settings.env, {}, ())
+    rendering = replace(env, arguments={**env.arguments, "render_mode": render_mode})
+    opened = partial(
+        open_source,
+        vector=settings.vector,
+        num_lanes=1,
+        seed=settings.seed,
+        ignore_obs=settings.ignore_obs,
+        mask=settings.spaces.mask,
+        masks=settings.masks,
+    )
+    with deadline(settings.open_limit_s, f"making environment {settings.name}"):
+        try:
+            return opened(rendering)
+        except EnvError as error:
+            if "render_mode" not in str(error):
+                raise
+            if render_mode == "human":
+                raise EnvError(f"environment {settings.name} opens no window: it takes no render_mode") from error
+        return opened(settings.env)
+
+
+def _played(
+    settings: PlaySettings,
+    source: ScalarSource | VectorSource,
+    published: Mapping[str, Array],
+    episodes: int,
+    limit_s: float,
+    *,
+    is_enough: Callable[[], bool],
+) -> tuple[tuple[float, int], ...]:
+    """Return and length of each episode that was played to its end. Closes the source."""
+    numbers = itertools.chain(range(episodes), itertools.repeat(None))
+    found = []
+    try:
+        backend = settings.make_backend()
+        backend.load(published)
+        with deadline(limit_s, f"playing {episodes} episodes of environment {settings.name}"):
+            for ended in play(
+                settings,
+                source,
+                backend,
+                seed_of=partial(final_seed, settings.seed),
+                next_number=lambda _lane: next(numbers),
+            ):
+                if ended is not None:
+                    found.append((ended.episode_return, ended.length))
+                if is_enough():
+                    break
+    finally:
+        source.close()
+    return tuple(found)
+
+
+class Reel:
+    """The pictures of some episodes, in order.
+
+    Args:
+        name: of the environment, for error texts.
+        seconds: how long they may be shown.
+        episodes: how many there are.
+
+    Attributes:
+        pictures: in 256 colours.
+        is_full: no more time is left, or all episodes have ended.
+    """
+
+    def __init__(self, name: str, seconds: float, episodes: int) -> None:
+        self.pictures: list[Image.Image] = []
+        self.is_full = False
+        self._name = name
+        self._left = seconds
+        self._episodes = episodes
+        self._seconds: list[float] = []
+        """How long each picture is shown."""
+        self._step = 0
+        """Of the present episode."""
+
+    def take(self, env: Any, obs: Any, ended: bool) -> None:  # noqa: ANN401 - any environment
+        """Keep the present picture, unless the environment goes faster than pictures are kept.
+
+        Args:
+            env: the environment.
+            obs: its latest observation.
+            ended: its episode ends here.
+        """
+        speed = float((getattr(env, "metadata", None) or {}).get("render_fps") or FRAMES_PER_SECOND)
+        each = max(1, int(np.ceil(speed / FRAMES_PER_SECOND)))
+        is_kept = ended or not self._step % each
+        self._step = 0 if ended else self._step + 1
+        if self.is_full or not is_kept or (found := picture_of(self._name, env, obs)) is None:
+            return
+        self.pictures.append(_sized(Image.fromarray(found)).quantize(method=Image.Quantize.FASTOCTREE))
+        self._seconds.append(PAUSE_S if ended else each / speed)
+        self._left -= self._seconds[-1]
+        self._episodes -= ended
+        self.is_full = self._left <= 0 or not self._episodes
+
+    def gif(self) -> bytes:
+        """The pictures as an animated GIF that begins anew at its end."""
+        file = io.BytesIO()
+        first, *more = self.pictures
+        # Hundredths of a second, of which a viewer takes at least two.
+        shown = [10 * max(2, round(100 * seconds)) for seconds in self._seconds]
+        first.save(file, "GIF", save_all=True, append_images=more, duration=shown, loop=0)
+        return file.getvalue()
+
+
+def _sized(image: Image.Image) -> Image.Image:
+    """The picture in a size that can be looked at."""
+    longer = max(image.size)
+    if longer > LARGEST:
+        return image.resize([max(1, round(side * LARGEST / longer)) for side in image.size])
+    times = -(-SMALLEST // longer)
+    return image.resize([times * side for side in image.size], Image.Resampling.NEAREST)

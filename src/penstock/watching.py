@@ -1,0 +1,115 @@
+"""Shows a trained policy at work: greedy episodes as an animated picture, or in a window of the environment's own.
+
+The environment is played in a process of its own.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.config.commands import WatchOptions
+from penstock.envs.given import given_of
+from penstock.errors import ConfigError, EnvError, RunFolderError
+from penstock.processes.apart import Errand, call_apart
+from penstock.processes.starts import Processes
+from penstock.saved_runs.run_folder import RunFolder
+from penstock.topologies.training import OPEN_LIMIT_S
+from penstock.trained import open_trained
+from penstock.types import EnvFactory
+
+__all__ = ["Watched", "watch"]
+
+PLAY_LIMIT_S = 3600.0
+"""Longest time to play. A window may be looked at for long."""
+NAME = "episodes.gif"
+"""The picture of a run, if no other name is given; in its run folder."""
+
+
+@dataclass(frozen=True)
+class Watched:
+    """Episodes that were shown."""
+
+    env: str
+    checkpoint: str
+    """Name of the checkpoint that played."""
+    returns: tuple[float, ...]
+    """Return of each episode that was shown to its end."""
+    lengths: tuple[int, ...]
+    """Steps of these episodes."""
+    picture: Path | None
+    """The animated picture; ``None``: a window showed them."""
+
+
+def watch(
+    run: Path | str,
+    out: Path | str | None = None,
+    *,
+    episodes: int = WatchOptions.episodes,
+    seconds: float = WatchOptions.seconds,
+    window: bool = WatchOptions.window,
+    checkpoint: str | None = None,
+    seed: int | None = None,
+    env: EnvFactory | None = None,
+    wrap: Sequence[Any] | None = None,
+    reward: Callable[..., Any] | None = None,
+    processes: Processes | None = None,
+) -> Watched:
+    """Let a run's policy play greedy episodes, and show them.
+
+    The picture is what the environment renders as ``rgb_array``, or else the image that it observes.
+
+    Args:
+        run: the run folder.
+        out: the animated GIF to write; ``None``: ``episodes.gif`` in the run folder.
+        episodes: how many to play.
+        seconds: how long the picture may last. An episode that is longer is cut.
+        window: let the environment open its own window (``render_mode`` ``human``) in place of a picture.
+        checkpoint: a checkpoint of the run: its name, its update number, ``best`` or ``latest``.
+        seed: seeds the episodes; ``None``: the run's seed, so they are the first ones of its final evaluation.
+        env: a callable that makes an environment, if the run's environment has no name.
+        wrap: the run's wrappers, if one of them has no name.
+        reward: the run's own reward, if it has no name. Returns are the environment's all the same.
+        processes: as in `penstock.train`.
+
+    Raises:
+        UsageError: no such run, a checkpoint that cannot be used, an environment without a picture or a window, a file
+            that cannot be written.
+        BadDataError: an episode held NaN or infinity.
+    """
+    if window and out is not None:
+        raise ConfigError(f"a window leaves no picture, so nothing would be written to {out}; leave out one of the two")
+    if out is not None and Path(out).suffix != ".gif":
+        raise ConfigError(f"{out} does not end in .gif, which is what an animated picture is written as")
+    given, folder = given_of(env, wrap, reward), RunFolder.open(Path(run))
+    path = folder.path / NAME if out is None else Path(out).expanduser()
+    if not window and not path.parent.is_dir():
+        raise RunFolderError(f"{path} cannot be written: there is no folder {path.parent}")
+    with processes or Processes() as opened:
+        trained = open_trained(opened, folder, checkpoint, given, "watch")
+        prepared = trained.prepared
+        name = prepared.profile.name
+        if prepared.profile.kind == "game":
+            raise ConfigError(f"{name} is a game that connects to its run: serve the policy, and the game shows it")
+        settings = trained.play_settings(prepared.env, 1, prepared.config.run.seed if seed is None else seed)
+        errand = Errand(
+            "player",
+            f"penstock.nodes.evaluation.filming:{'show' if window else 'film'}",
+            f"environment {name}",
+            "played",
+            "playing",
+            EnvError,
+        )
+        limit = 2 * OPEN_LIMIT_S + PLAY_LIMIT_S
+        asked = (settings, trained.published, episodes)
+        if window:
+            found = call_apart(opened, errand, limit, *asked, PLAY_LIMIT_S)
+        else:
+            found = call_apart(opened, errand, limit, *asked, seconds, PLAY_LIMIT_S)
+    if not window:
+        try:
+            path.write_bytes(found.gif)
+        except OSError as error:
+            raise RunFolderError(f"{path} cannot be written: {error.strerror or error}") from None
+    returns, lengths = (tuple(part) for part in zip(*found.episodes, strict=True)) if found.episodes else ((), ())
+    return Watched(name, trained.checkpoint.name, returns, lengths, None if window else path)

@@ -1,0 +1,136 @@
+"""Greedy episodes as an animated picture."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete
+from PIL import Image
+
+import penstock
+from penstock.cli.entry import main
+from penstock.errors import ConfigError, EnvError, RunFolderError
+from penstock.nodes.evaluation.filming import Reel
+
+LENGTH = 6
+SMALL = {"num_envs": 2, "num_workers": 1, "num_steps": 16, "mini_batch_size": 16, "timesteps": 32}
+SMALL |= {"hidden_sizes": (8,), "eval_episodes": 1, "runtime": "inline"}
+
+
+class Shown(gymnasium.Env):
+    """Its picture is as bright as its episode is old. Takes ten steps for each second, if it is shown."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
+    observation_space = Box(0.0, 1.0, (1,), np.float32)
+    action_space = Discrete(2)
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
+        self.steps = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        del action
+        self.steps += 1
+        return np.zeros(1, np.float32), 1.0, self.steps == LENGTH, False, {}
+
+    def render(self) -> np.ndarray | None:
+        return None if self.render_mode is None else np.full((100, 200, 3), 40 * self.steps, np.uint8)
+
+
+class Unseen(Shown):
+    """Takes no render_mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
+def trained(env: str, folder: Path) -> Path:
+    return penstock.train({**SMALL, "env": f"{__name__}:{env}", "log_dir": str(folder)}, quiet=True).run_folder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder."""
+    return trained("Shown", tmp_path_factory.mktemp("logs"))
+
+
+def pictures(path: Path) -> list[tuple[int, int]]:
+    """Brightness and milliseconds of each picture of an animation."""
+    found = []
+    with Image.open(path) as image:
+        for number in range(image.n_frames):
+            image.seek(number)
+            found.append((image.convert("RGB").getpixel((0, 0))[0], image.info["duration"]))
+    return found
+
+
+def test_each_step_of_each_episode_is_shown_and_its_end_stands_still(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "two.gif"
+    found = penstock.watch(run, out, episodes=2)
+    assert found.picture == out
+    assert (found.returns, found.lengths) == ((6.0, 6.0), (6, 6))
+    episode = [(40 * step, 100) for step in range(LENGTH)] + [(40 * LENGTH, 1000)]
+    assert pictures(out) == 2 * episode
+    with Image.open(out) as image:
+        assert image.size == (200, 100)
+
+
+def test_an_episode_that_takes_too_long_is_cut(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["watch", str(run), "--out", str(tmp_path / "cut.gif"), "--seconds", "0.3"]) == 0
+    assert pictures(tmp_path / "cut.gif") == [(0, 100), (40, 100), (80, 100)]
+    said = capsys.readouterr().out
+    assert said.splitlines()[1:] == [
+        "episode 1 is cut after --seconds 0.3",
+        f"picture: {tmp_path / 'cut.gif'}",
+    ]
+
+
+def test_the_picture_lies_in_the_run_folder_if_no_other_place_is_given(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["watch", str(run)]) == 0
+    assert (run / "episodes.gif").exists()
+    said = capsys.readouterr().out.splitlines()
+    assert said[1:] == ["episode 1: return 6.0, 6 steps", f"picture: {run / 'episodes.gif'}"]
+
+
+def test_what_cannot_be_shown_is_one_line(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="a window leaves no picture"):
+        penstock.watch(run, tmp_path / "a.gif", window=True)
+    with pytest.raises(ConfigError, match=r"picture\.png does not end in \.gif"):
+        penstock.watch(run, tmp_path / "picture.png")
+    with pytest.raises(RunFolderError, match=r"a\.gif cannot be written: there is no folder .*nowhere"):
+        penstock.watch(run, tmp_path / "nowhere" / "a.gif")
+    unseen = trained("Unseen", tmp_path)
+    with pytest.raises(EnvError, match="has no picture: it renders no rgb_array, and observes no image"):
+        penstock.watch(unseen)
+    with pytest.raises(EnvError, match="opens no window: it takes no render_mode"):
+        penstock.watch(unseen, window=True)
+
+
+def env_at(speed: float) -> Any:
+    return SimpleNamespace(metadata={"render_fps": speed}, render=lambda: np.zeros((4, 8, 3), np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("speed", "kept", "shown"), [(10, 10, 100), (30, 10, 30), (50, 5, 40), (100, 3, 40), (1000, 1, 30)]
+)
+def test_fast_environments_leave_pictures_out_and_keep_their_speed(speed: float, kept: int, shown: int) -> None:
+    reel = Reel("e", seconds=60.0, episodes=2)
+    for _ in range(10):
+        reel.take(env_at(speed), None, ended=False)
+    assert len(reel.pictures) == kept
+    assert {10 * round(100 * seconds) for seconds in reel._seconds} == {shown}
+    # The last one of an episode is kept, however fast.
+    reel.take(env_at(speed), None, ended=True)
+    assert len(reel.pictures) == kept + 1
+    # Four pixels are not seen: they are enlarged.
+    assert reel.pictures[0].size == (160, 80)

@@ -29,7 +29,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from benchmarks.arguments import positive_int
 from benchmarks.record import destination, write
 from penstock.algorithms.impala.fused import build
-from penstock.algorithms.impala.spec import IMPALAConfig, spec
+from penstock.algorithms.impala.spec import IMPALAConfig, init_state, spec
 from penstock.algorithms.ppo.spec import policy_graph
 from penstock.kernels.policy import PolicyKernel
 from penstock.policies.native import layout_of
@@ -135,9 +135,8 @@ def curve(case: Case) -> list[float]:
     arrays = {part.name: np.zeros((1, *part.shape), part.dtype) for part in specs}
     arrays["valid"][0, :-1] = True
     slot = {name: values[0, ...] for name, values in arrays.items()}
-    functions = build(SPACES, config)
-    updater = FusedUpdater(functions, described, arrays, threads=1)
-    updater.load(functions.init_state(case.seed))
+    updater = FusedUpdater(build(SPACES, config), described, arrays, threads=1)
+    updater.load(init_state(SPACES, config, case.seed))
     play, judge = Lagging(case.lag, config, case.seed), Judge(config)
     generator = np.random.default_rng(case.seed)
     size = min(LANES, described.schedule.mini_batch_size)

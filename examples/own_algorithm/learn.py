@@ -17,14 +17,13 @@ from penstock.torch_networks.gradients import gradients_of
 from penstock.torch_networks.policy import Policy
 from penstock.types import Spaces
 
-from .spec import Reinforce, init_state, policy_graph
+from .spec import Reinforce, policy_graph
 
 
 def build(spaces: Spaces, config: Reinforce) -> Algorithm:
     """REINFORCE on ``spaces``."""
     policy = Policy(policy_graph(spaces, config))
     return Algorithm(
-        init_state=partial(init_state, spaces, config),
         act=policy.act,
         targets=partial(targets, config),
         statistics=lambda state, rollout: {},

@@ -239,8 +239,6 @@ def _nothing(minibatch: Tensors, mean: Callable[[Any], Any]) -> Tensors:
 class Algorithm(NamedTuple):
     """Result of ``build(spaces, config)`` in ``learn.py``."""
 
-    init_state: Callable[[int], dict[str, Any]]
-    """``(seed) -> state`` as NumPy arrays, as described by ``AlgorithmSpec.state``."""
     act: Callable[[Tensors, Tensors], Tensors]
     """``(published, inputs) -> outputs``. Inputs: observation fields ``[n, ...]``, ``noise``, ``explore``. Pure."""
     targets: Callable[[Tensors, Tensors], Tensors]
@@ -339,7 +337,6 @@ class Fused(NamedTuple):
     The state has the arrays of ``AlgorithmSpec.state``. So this and `Algorithm` can load each other's checkpoints.
     """
 
-    init_state: Callable[[int], dict[str, Any]]
     targets: Callable[[Tensors, Tensors], Tensors]
     statistics: Callable[[Tensors, Tensors], Tensors]
     update: Callable[[StreamShape, int], FusedUpdate]
@@ -407,7 +404,6 @@ class FusedReplay(NamedTuple):
     The state has the arrays of ``AlgorithmSpec.state``. So this and `Algorithm` can load each other's checkpoints.
     """
 
-    init_state: Callable[[int], dict[str, Any]]
     update: Callable[[int, int], FusedReplayUpdate]
     """``(seed, first_row) -> FusedReplayUpdate``: the run's seed; the number of this learner's first row of noise."""
 

@@ -101,7 +101,7 @@ def train(task, module_spec, module_learn, config, updates, lanes=8, fused=None)
         )
     else:
         updater = FusedUpdater(fused.build(task.spaces, config), spec, arrays, threads=1)
-    updater.load(algorithm.init_state(0))
+    updater.load(module_spec.init_state(task.spaces, config, 0))
     generator = np.random.default_rng(0)
     rewards, metrics = [], {}
     for update in range(updates):

@@ -72,14 +72,15 @@ class Loop:
         source: has ``spaces``, ``observe() -> obs`` and ``step(action) -> following, reward, terminated, ended``.
         spec: the spec of the algorithm.
         algorithm: its pure functions.
+        first: its first state.
         lanes: number of lanes of the source.
         seed: the seed of all random numbers.
     """
 
-    def __init__(self, source, spec, algorithm, lanes, seed=0):
+    def __init__(self, source, spec, algorithm, first, lanes, seed=0):
         self.source, self.spec, self.algorithm, self.lanes = source, spec, algorithm, lanes
         self.generator = np.random.default_rng(seed)
-        self.state = {name: torch.from_numpy(np.asarray(v)) for name, v in algorithm.init_state(seed).items()}
+        self.state = {name: torch.from_numpy(np.asarray(v)) for name, v in first.items()}
         self.rows = Rows(spec, lanes)
         self.steps, self.gradient_steps, self.owed = 0, 0, 0.0
         self.metrics = {}

@@ -16,11 +16,11 @@ def random(generator, *shape, dtype=torch.float64):
     return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
 
 
-def state_of(algorithm, dtype=torch.float64, seed=1, spread=0.2):
-    """A state whose float32 arrays are in ``dtype``, with every network and target moved away from its beginning."""
-    generator = torch.Generator().manual_seed(seed)
+def state_of(first, dtype=torch.float64, spread=0.2):
+    """The first state with float32 arrays in ``dtype``, and every network and target moved away from its beginning."""
+    generator = torch.Generator().manual_seed(1)
     found = {}
-    for name, values in algorithm.init_state(seed).items():
+    for name, values in first.items():
         tensor = torch.from_numpy(np.asarray(values))
         found[name] = tensor.to(dtype) if tensor.dtype == torch.float32 else tensor
         if tensor.dtype == torch.float32 and not name.startswith(("adam", "rmsprop", "sgd")):

@@ -6,7 +6,7 @@ import torch
 
 from penstock.algorithm import UpdaterSettings
 from penstock.algorithms.appo import learn
-from penstock.algorithms.appo.spec import APPOConfig, spec
+from penstock.algorithms.appo.spec import APPOConfig, init_state, spec
 from penstock.algorithms.ppo import learn as ppo
 from penstock.algorithms.ppo import spec as ppo_spec
 from penstock.ops.losses import mean_by
@@ -21,7 +21,7 @@ def filled(task, config, seed=0):
     """A stream of one slot that the first policy filled, and that policy's state."""
     algorithm = learn.build(task.spaces, config)
     arrays = allocate(task.spaces, spec(task.spaces, config), config.num_steps, 4)
-    state = algorithm.init_state(seed)
+    state = init_state(task.spaces, config, seed)
     collect(task, spec(task.spaces, config), algorithm, state, arrays, np.random.default_rng(0))
     # Not every row ends an episode, so that the sums are over several rows.
     arrays["terminated"][0] = np.random.default_rng(1).random(arrays["terminated"][0].shape) < 0.2
@@ -68,7 +68,7 @@ def test_without_a_lag_targets_and_gradients_are_ppos(task, settings):
 def test_the_ratio_is_to_the_policy_before_the_update_not_to_the_one_that_acted():
     task, config = Target(), APPOConfig(**SMALL)
     algorithm, arrays, _ = filled(task, config)
-    other = algorithm.init_state(7)
+    other = init_state(task.spaces, config, 7)
     rollout = judged(algorithm, arrays, other)
     assert np.abs(rollout["current.value"] - rollout["value"]).max() > 1e-3
     arrays["log_prob"][0] -= 0.4  # As if another policy had acted.
@@ -89,7 +89,7 @@ def test_an_update_takes_its_targets_from_the_state_at_its_beginning():
     algorithm, arrays, _ = filled(task, config)
     settings = UpdaterSettings("", config, spec(task.spaces, config), task.spaces, "cpu", threads=1, seed=0)
     updater = EagerUpdater(algorithm, settings, arrays)
-    state = algorithm.init_state(7)
+    state = init_state(task.spaces, config, 7)
     updater.load(state)
     updater.begin([0], 0.0)
     expected = algorithm.targets({}, judged(algorithm, arrays, state))
@@ -137,7 +137,7 @@ def test_a_policy_with_memory_is_judged_along_each_lane(model):
     algorithm = learn.build(task.spaces, config)
     parts = spec(task.spaces, config).policy.carry
     generator = torch.Generator().manual_seed(0)
-    state = {name: torch.from_numpy(values) for name, values in algorithm.init_state(0).items()}
+    state = {name: torch.from_numpy(values) for name, values in init_state(task.spaces, config, 0).items()}
     rollout = {
         "obs": torch.rand(6, 3, 2, generator=generator),
         "action": torch.rand(6, 3, 2, generator=generator),

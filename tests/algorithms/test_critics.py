@@ -52,7 +52,7 @@ def test_each_critic_drops_outputs_of_its_own():
     rows = minibatch_of(CONTINUOUS, spec.spec(CONTINUOUS, config), 2)
     # Row 0: critic 0 drops its first unit, critic 1 none. Row 1: critic 0 drops none, critic 1 both.
     noise = torch.tensor([[[0.2, 0.3], [0.25, 0.9]], [[0.5, 0.5], [0.1, 0.24]]], dtype=torch.float64)
-    state = state_of(learn.build(CONTINUOUS, config)) | {"critic": torch.cat((flat, flat))}
+    state = state_of(spec.init_state(CONTINUOUS, config, 1)) | {"critic": torch.cat((flat, flat))}
     found = of.values(state, "critic", rows, rows["action"], [noise]).squeeze(2)
     assert found[0].tolist() == pytest.approx([6.0 / 0.75, 9.0 / 0.75])
     assert found[1].tolist() == pytest.approx([9.0 / 0.75, 0.0])
@@ -66,7 +66,8 @@ def test_the_target_is_the_smallest_value_of_target_critics_that_drop_too():
     flat = torch.zeros(critic.num_parameters, dtype=torch.float64)
     # One hidden unit with the bias 2, a value that adds 10 to it.
     flat[5], flat[6], flat[7] = 2.0, 1.0, 10.0
-    state = state_of(built) | {"target.critic": torch.cat((flat, flat)), "log_alpha": torch.tensor([-1000.0]).double()}
+    state = state_of(spec.init_state(CONTINUOUS, config, 1))
+    state |= {"target.critic": torch.cat((flat, flat)), "log_alpha": torch.tensor([-1000.0]).double()}
     state["actor"] = constant(policy.graph.actor, 0.0, 0.0, 0.0, 0.0)
     rows = minibatch_of(CONTINUOUS, spec.spec(CONTINUOUS, config), 2)
     rows |= {"reward": torch.ones(2).double(), "discount": torch.full((2,), 0.5).double()}
@@ -95,7 +96,7 @@ def test_every_actor_critic_learns_with_them(name):
     config = package.config(**REGULARISED, mini_batch_size=8)
     found, built = load(package.spec)(CONTINUOUS, config), load_functions(package.learn)(CONTINUOUS, config)
     assert not load_functions(package.supports)(found.policy, config)
-    state, rows = state_of(built), minibatch_of(CONTINUOUS, found, 8)
+    state, rows = state_of(load(package.initial)(CONTINUOUS, config, 1)), minibatch_of(CONTINUOUS, found, 8)
     for phase in built.phases:
         noise = uniform_noise(phase, 8)
         dropped = [key for key in noise if "value" in key]
@@ -110,7 +111,8 @@ def test_every_actor_critic_learns_with_them(name):
 def test_gradients_through_dropout_and_norm_agree_with_finite_differences():
     config, policy, critic = parts(**REGULARISED)
     built = learn.build(CONTINUOUS, config)
-    of, state = Networks(policy, Ensemble(critic, 2, policy.graph.encoding)), state_of(built)
+    of = Networks(policy, Ensemble(critic, 2, policy.graph.encoding))
+    state = state_of(spec.init_state(CONTINUOUS, config, 1))
     rows = minibatch_of(CONTINUOUS, spec.spec(CONTINUOUS, config), 8)
     first, second = built.phases
     noise = uniform_noise(first, 8)
@@ -136,7 +138,8 @@ def test_a_policy_with_memory_has_such_critics_too():
     config = spec.SACConfig(model="gru", learned_steps=3, burn_in=1, memory_size=4, **REGULARISED)
     built = learn.build(CONTINUOUS, config)
     assert dict(built.phases[0].noise)["next_value.1"].shape == (4, 2, 4)
-    state, rows = state_of(built), minibatch_of(CONTINUOUS, spec.spec(CONTINUOUS, config), 2)
+    state = state_of(spec.init_state(CONTINUOUS, config, 1))
+    rows = minibatch_of(CONTINUOUS, spec.spec(CONTINUOUS, config), 2)
     noise = uniform_noise(built.phases[0], 2)
     found = built.phases[0].gradients(state, rows, noise).gradients["critic"]
     kept = noise | {key: torch.ones_like(value) for key, value in noise.items() if "value" in key}

@@ -30,8 +30,8 @@ def rows_of(config, size=2):
 
 @pytest.mark.parametrize(("double", "following"), [(True, 7.0), (False, 9.0)])
 def test_targets_by_hand(double, following):
-    config, policy, built = parts(double=double)
-    state = state_of(built)
+    config, policy, _ = parts(double=double)
+    state = state_of(spec.init_state(DISCRETE, config, 1))
     # The network prefers action 0, its target action 2.
     state["actor"] = constant(policy.graph.actor, 5.0, 4.0, 3.0)
     state["target.actor"] = constant(policy.graph.actor, 7.0, 8.0, 9.0)
@@ -49,8 +49,7 @@ def test_only_possible_actions_follow_by_hand(double, following):
     config = spec.DQNConfig(hidden_sizes=(5, 4), double=double, error_clip=1e9)
     mask = ("action_mask", Box((3,), "uint8", (0.0,), (1.0,)))
     spaces = Spaces((mask, *DISCRETE.obs), DISCRETE.action, "action_mask")
-    policy, built = Policy(spec.policy_graph(spaces, config, "dqn")), learn.build(spaces, config)
-    state = state_of(built)
+    policy, state = Policy(spec.policy_graph(spaces, config, "dqn")), state_of(spec.init_state(spaces, config, 1))
     # The network prefers action 0 and its target action 2; only action 1 is possible behind the first row. Behind the
     # second row nothing is, as behind the end of an episode: then all count.
     state["actor"] = constant(policy.graph.actor, 5.0, 4.0, 3.0)
@@ -66,7 +65,7 @@ def test_only_possible_actions_follow_by_hand(double, following):
 
 def test_an_error_pulls_as_hard_as_it_is_large_up_to_its_clip():
     config, policy, built = parts(error_clip=1.5, max_grad_norm=1e9)
-    state = state_of(built)
+    state = state_of(spec.init_state(DISCRETE, config, 1))
     state["actor"] = constant(policy.graph.actor, 5.0, 4.0, 3.0)
     rows = rows_of(config)
     rows["discount"] = torch.zeros(2, dtype=torch.float64)
@@ -79,7 +78,7 @@ def test_an_error_pulls_as_hard_as_it_is_large_up_to_its_clip():
 
 def test_importance_weighs_the_loss_and_padding_does_not_count():
     config, policy, built = parts(prioritised=True, max_grad_norm=1e9)
-    state = state_of(built)
+    state = state_of(spec.init_state(DISCRETE, config, 1))
     state["actor"] = constant(policy.graph.actor, 5.0, 4.0, 3.0)
     state["target.actor"] = constant(policy.graph.actor, 7.0, 8.0, 9.0)
     rows = rows_of(config, 3)
@@ -96,7 +95,7 @@ def test_importance_weighs_the_loss_and_padding_does_not_count():
 
 def test_the_gradient_is_clipped_by_its_norm():
     config, _, built = parts(max_grad_norm=1e-3)
-    state, rows = state_of(built), rows_of(config, 8)
+    state, rows = state_of(spec.init_state(DISCRETE, config, 1)), rows_of(config, 8)
     phase = built.phases[0]
     found = phase.gradients(state, rows, {})
     norm = float(found.metrics["grad_norm"])
@@ -108,9 +107,9 @@ def test_the_gradient_is_clipped_by_its_norm():
 
 
 def test_the_target_becomes_the_network_now_and_then():
-    _, _, built = parts(target_every=7)
+    config, _, built = parts(target_every=7)
     assert [phase.every for phase in built.phases] == [1, 7]
-    state = state_of(built)
+    state = state_of(spec.init_state(DISCRETE, config, 1))
     found = built.phases[1].gradients(state, {}, {})
     assert (found.gradients, found.metrics, found.per_row) == ({}, {}, {})
     changed = built.phases[1].apply(state, {})
@@ -120,8 +119,8 @@ def test_the_target_becomes_the_network_now_and_then():
 
 
 def test_a_categorical_loss_by_hand():
-    config, policy, built = parts(atoms=3, value_min=0.0, value_max=2.0)
-    state = state_of(built)
+    config, policy, _ = parts(atoms=3, value_min=0.0, value_max=2.0)
+    state = state_of(spec.init_state(DISCRETE, config, 1))
     # Action 1 is expected to return 0, 1 or 2 with 1/2, 1/4, 1/4; the target of the best action 0 says 2 for sure.
     half, quarter = math.log(0.5), math.log(0.25)
     state["actor"] = constant(policy.graph.actor, 0.0, 0.0, 99.0, half, quarter, quarter, 99.0, 0.0, 0.0)
@@ -148,7 +147,7 @@ def test_a_categorical_loss_by_hand():
 )
 def test_the_gradient_agrees_with_finite_differences(settings):
     config, policy, built = parts(**settings)
-    state, rows = state_of(built), minibatch_of(DISCRETE, spec.spec(DISCRETE, config), 8)
+    state, rows = state_of(spec.init_state(DISCRETE, config, 1)), minibatch_of(DISCRETE, spec.spec(DISCRETE, config), 8)
 
     def loss(at):
         # The step of the difference is small, so the network chooses the same actions, and targets stay the same.
@@ -190,8 +189,8 @@ def test_a_range_needs_atoms(given):
 
 
 def test_greedy_actions_are_the_best_and_exploring_ones_are_any():
-    _, policy, built = parts()
-    state = state_of(built)
+    config, policy, built = parts()
+    state = state_of(spec.init_state(DISCRETE, config, 1))
     state["actor"] = constant(policy.graph.actor, 1.0, 3.0, 2.0)
     noise = torch.tensor(np.array([[0.2, 0.9], [0.2, 0.0], [0.9, 0.9]]))
     inputs = {"obs": torch.zeros(3, 3).double(), "noise": noise, "explore": torch.tensor([0.5, 0.0, 0.5]).double()}

@@ -34,7 +34,7 @@ def parts(name, critics, **settings):
     built = learn.build(CONTINUOUS, config)
     rows = minibatch_of(CONTINUOUS, spec.spec(CONTINUOUS, config), 2)
     rows |= {"reward": torch.tensor([1.0, 2.0]).double(), "discount": torch.tensor([0.9, 0.0]).double()}
-    state = state_of(built)
+    state = state_of(spec.init_state(CONTINUOUS, config, 1))
     # The mode of the target actor, with deviation 1: log pi = -log(2 pi). The actor itself is not used.
     state["target.actor"] = constant(graph.actor, 0.0, 0.0, 0.0, 0.0)
     state["log_alpha"] = torch.tensor([math.log(0.5)], dtype=torch.float64)

@@ -10,14 +10,14 @@ from penstock.algorithms.a2c import fused as a2c_fused
 from penstock.algorithms.a2c.spec import A2CConfig
 from penstock.algorithms.appo import fused as appo_fused
 from penstock.algorithms.appo import learn as appo_learn
+from penstock.algorithms.appo import spec as appo_spec
 from penstock.algorithms.appo.spec import APPOConfig
-from penstock.algorithms.appo.spec import spec as appo_spec
 from penstock.algorithms.impala import fused as impala_fused
 from penstock.algorithms.impala import learn as impala_learn
+from penstock.algorithms.impala import spec as impala_spec
 from penstock.algorithms.impala.spec import IMPALAConfig
-from penstock.algorithms.impala.spec import spec as impala_spec
-from penstock.algorithms.ppo import fused, learn
-from penstock.algorithms.ppo.spec import PPOConfig, policy_graph, spec
+from penstock.algorithms.ppo import fused
+from penstock.algorithms.ppo.spec import PPOConfig, policy_graph
 from penstock.types import Box, Discrete, Spaces
 from penstock.updates.eager import EagerUpdater
 from penstock.updates.fused import FusedUpdater
@@ -78,17 +78,17 @@ LAGGING = {
 @pytest.mark.parametrize("task", [Identity(), Target()])
 @pytest.mark.parametrize("algo", LAGGING)
 def test_a_batch_of_an_older_policy_teaches_what_the_general_path_learns_from_it(algo, task, settings):
-    native, general, spec_of, kind = LAGGING[algo]
+    native, general, spec, kind = LAGGING[algo]
     bounds = {"rho_bar": 0.9, "c_bar": 0.8, "gae_lambda": 0.9}
     config = kind(num_steps=12, hidden_sizes=(8,), mini_batch_size=24, **bounds, **settings)
-    algorithm, described = general.build(task.spaces, config), spec_of(task.spaces, config)
+    algorithm, described = general.build(task.spaces, config), spec.spec(task.spaces, config)
     arrays = allocate(task.spaces, described, config.num_steps, 4)
     generator = np.random.default_rng(0)
-    collect(task, described, algorithm, algorithm.init_state(0), arrays, generator)
+    collect(task, described, algorithm, spec.init_state(task.spaces, config, 0), arrays, generator)
     shape = arrays["reward"][0].shape
     arrays["terminated"][0] = generator.random(shape) < 0.2
     arrays["valid"][0, :-1] = generator.random((config.num_steps, 4)) < 0.9
-    state = algorithm.init_state(7)
+    state = spec.init_state(task.spaces, config, 7)
     if settings:
         state["value_mean"][...], state["value_var"][...], state["value_count"][...] = 0.3, 2.0, 100.0
     made = UpdaterSettings("", config, described, task.spaces, "cpu", threads=1, seed=0)
@@ -111,14 +111,6 @@ def test_a_batch_of_an_older_policy_teaches_what_the_general_path_learns_from_it
         error = np.linalg.norm(given[name] - values)
         # A second moment is made of squares, whose relative errors are twice as large.
         assert error <= 2e-5 * np.linalg.norm(values), name
-
-
-def test_begins_with_the_same_state():
-    config = PPOConfig()
-    mine, theirs = fused.build(Target.spaces, config).init_state(5), learn.build(Target.spaces, config).init_state(5)
-    assert list(mine) == [part.name for part in spec(Target.spaces, config).state]
-    for name, values in theirs.items():
-        np.testing.assert_array_equal(mine[name], values)
 
 
 @pytest.mark.parametrize(("schedule", "lr"), [("constant", 1e-3), ("linear", 0.75e-3)])

@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from penstock.algorithms.a2c import learn as a2c_learn
-from penstock.algorithms.a2c.spec import A2CConfig
+from penstock.algorithms.a2c import spec as a2c_spec
 from penstock.algorithms.ppo import learn as ppo_learn
+from penstock.algorithms.ppo import spec as ppo_spec
 from penstock.algorithms.ppo.spec import PPOConfig, policy_graph
 from penstock.types import Box, Composite, Discrete, MultiDiscrete, Spaces
 from tests.inference import reference
@@ -32,7 +33,7 @@ def with_mask(spaces):
     return Spaces((*spaces.obs, mask), spaces.action, "obs.action_mask")
 
 
-ALGORITHMS = {"ppo": (ppo_learn, PPOConfig), "a2c": (a2c_learn, A2CConfig)}
+ALGORITHMS = {"ppo": (ppo_learn, ppo_spec, PPOConfig), "a2c": (a2c_learn, a2c_spec, a2c_spec.A2CConfig)}
 
 
 def minibatch(spaces, size, dtype):
@@ -56,10 +57,11 @@ def minibatch(spaces, size, dtype):
 
 def problem(algorithm, spaces, dtype, **settings):
     """State and minibatch in ``dtype``, with old log-probabilities near the policy's own."""
-    module, config = ALGORITHMS[algorithm]
-    built = module.build(spaces, config(hidden_sizes=(5, 4), **settings))
+    module, spec, kind = ALGORITHMS[algorithm]
+    config = kind(hidden_sizes=(5, 4), **settings)
+    built = module.build(spaces, config)
     state = {}
-    for name, values in built.init_state(1).items():
+    for name, values in spec.init_state(spaces, config, 1).items():
         tensor = torch.from_numpy(values)
         state[name] = tensor.to(dtype) if tensor.dtype == torch.float32 else tensor
     generator = torch.Generator().manual_seed(4)
@@ -72,7 +74,7 @@ def problem(algorithm, spaces, dtype, **settings):
     rows = minibatch(spaces, 16, dtype)
     inputs = {
         **rows,
-        "noise": torch.randn(16, *policy_graph(spaces, config()).noise.shape, generator=generator, dtype=dtype),
+        "noise": torch.randn(16, *policy_graph(spaces, config).noise.shape, generator=generator, dtype=dtype),
         "explore": torch.full((16,), 0.5, dtype=dtype),
     }
     shift = 0.3 * torch.randn(16, generator=generator, dtype=torch.float64).to(dtype)
@@ -177,8 +179,9 @@ def test_update_clips_over_all_networks_and_follows_the_schedule():
 def test_a_scalar_box_and_a_matrix_box_are_actions_too():
     for shape in ((), (2, 3)):
         spaces = Spaces((("obs", VECTOR),), Box(shape, "float32", (-1.0,), (1.0,)))
-        built = ppo_learn.build(spaces, PPOConfig(hidden_sizes=(4,)))
-        state = {name: torch.from_numpy(np.asarray(values)) for name, values in built.init_state(0).items()}
+        config = PPOConfig(hidden_sizes=(4,))
+        built, first = ppo_learn.build(spaces, config), ppo_spec.init_state(spaces, config, 0)
+        state = {name: torch.from_numpy(np.asarray(values)) for name, values in first.items()}
         size = int(np.prod(shape))
         inputs = {"obs": torch.zeros(5, 3), "noise": torch.ones(5, size), "explore": torch.ones(5)}
         outputs = built.act(state, inputs)
@@ -196,8 +199,9 @@ def test_a_scalar_box_and_a_matrix_box_are_actions_too():
 
 def test_an_image_policy_learns_both_heads_through_one_trunk():
     spaces = Spaces((("obs", Box((36, 40, 3), "uint8", (0.0,), (255.0,))),), Discrete(2))
-    built = ppo_learn.build(spaces, PPOConfig(max_grad_norm=1.0))
-    state = {name: torch.from_numpy(values) for name, values in built.init_state(0).items()}
+    config = PPOConfig(max_grad_norm=1.0)
+    built = ppo_learn.build(spaces, config)
+    state = {name: torch.from_numpy(values) for name, values in ppo_spec.init_state(spaces, config, 0).items()}
     assert "critic" not in state
     image = torch.randint(0, 256, (6, 36, 40, 3), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
     inputs = {"obs": image, "noise": torch.zeros(6, 2), "explore": torch.ones(6)}
@@ -224,7 +228,7 @@ def test_a_choice_that_is_never_possible_gets_no_gradient(algorithm):
     rows["obs.action_mask"][:, 5] = 0
     rows["obs.action_mask"][:, 3] = 1
     rows["action"][:, 1] = 0
-    graph = policy_graph(spaces, ALGORITHMS[algorithm][1](hidden_sizes=(5, 4)))
+    graph = policy_graph(spaces, ALGORITHMS[algorithm][2](hidden_sizes=(5, 4)))
     gradient = built.phases[0].gradients(state, rows, {}).gradients["actor"]
     parts = {
         part.name: gradient[part.offset :][: int(np.prod(part.shape))].view(part.shape) for part in graph.actor.slices()

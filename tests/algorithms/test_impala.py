@@ -18,7 +18,7 @@ PLAIN = {"hidden_sizes": (), "gamma": 0.5, "gae_lambda": 1.0, "num_steps": 2, "m
 def built(**settings):
     config = IMPALAConfig(**{**PLAIN, **settings})
     algorithm = learn.build(SPACES, config)
-    state = {name: torch.from_numpy(values).clone() for name, values in algorithm.init_state(0).items()}
+    state = {name: torch.from_numpy(values).clone() for name, values in init_state(SPACES, config, 0).items()}
     return config, algorithm, state
 
 
@@ -171,7 +171,7 @@ def test_a_memory_of_size_one_lane_equals_its_rows_alone():
     """Every row begins an episode: then a policy with memory sees each row alone, and lanes may be cut anywhere."""
     config = IMPALAConfig(model="gru", memory_size=3, hidden_sizes=(4,), num_steps=2)
     algorithm = learn.build(SPACES, config)
-    state = {name: torch.from_numpy(values).clone() for name, values in algorithm.init_state(0).items()}
+    state = {name: torch.from_numpy(values).clone() for name, values in init_state(SPACES, config, 0).items()}
     carry = {part.name: torch.zeros(1, *part.shape) for part in spec(SPACES, config).policy.carry}
     first = torch.ones(1, 3, dtype=torch.bool)
     ended = torch.tensor([[True, True, True]])

@@ -32,6 +32,10 @@ def made(name, **settings):
     return config, load(entry.spec)(spaces_of(name), config), load(entry.learn)(spaces_of(name), config)
 
 
+def first_state(name, config, seed=1):
+    return load(find_algorithm(name).initial)(spaces_of(name), config, seed)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_spec_says_what_the_config_says(name):
     config, spec, _ = made(name, gamma=0.8, num_steps=3, reuse=2.0)
@@ -51,12 +55,13 @@ def test_the_spec_says_what_the_config_says(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_initial_state_has_the_arrays_of_the_spec(name):
     config, spec, built = made(name)
-    state = load(find_algorithm(name).initial)(spaces_of(name), config, 7)
+    state = first_state(name, config, 7)
     specs = {part.name: (part.shape, part.dtype) for part in spec.state}
     assert len(specs) == len(spec.state)
     assert {key: (values.shape, str(values.dtype)) for key, values in state.items()} == specs
-    assert all(built.init_state(7)[key].tobytes() == values.tobytes() for key, values in state.items())
-    assert not np.array_equal(state["actor"], built.init_state(8)["actor"])
+    again, other = first_state(name, config, 7), first_state(name, config, 8)
+    assert all(again[key].tobytes() == values.tobytes() for key, values in state.items())
+    assert not np.array_equal(state["actor"], other["actor"])
     followed = [key.removeprefix("target.") for key in state if key.startswith("target.")]
     assert followed
     for key in followed:
@@ -103,7 +108,7 @@ def test_actions_have_the_shape_of_their_space(name):
     entry = find_algorithm(name)
     config = entry.config(**SMALL)
     spec, built = load(entry.spec)(spaces, config), load(entry.learn)(spaces, config)
-    state = state_of(built, torch.float32)
+    state = state_of(load(entry.initial)(spaces, config, 1), torch.float32)
     inputs = {"obs": torch.zeros(5, 3), "noise": torch.rand(5, *spec.policy.noise.shape), "explore": torch.ones(5)}
     if spec.policy.carry:
         inputs |= {"first": torch.zeros(5, dtype=torch.bool)}
@@ -121,9 +126,9 @@ def test_actions_have_the_shape_of_their_space(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_step_size_falls_with_the_run_where_it_is_told_to(name):
-    _, spec, constant = made(name, lr_schedule="constant")
+    config, spec, constant = made(name, lr_schedule="constant")
     falling = made(name, lr_schedule="linear")[2]
-    state, rows = state_of(constant), minibatch_of(spaces_of(name), spec, 16)
+    state, rows = state_of(first_state(name, config)), minibatch_of(spaces_of(name), spec, 16)
     state["progress"] = torch.tensor(0.75, dtype=torch.float64)
     moved = []
     for phase, same in zip(constant.phases, falling.phases, strict=True):
@@ -145,8 +150,8 @@ def gradients_of(phase, state, rows, noise, part):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_parts_of_a_minibatch_average_to_the_whole(name):
-    _, spec, built = made(name)
-    state, rows = state_of(built), minibatch_of(spaces_of(name), spec, 16)
+    config, spec, built = made(name)
+    state, rows = state_of(first_state(name, config)), minibatch_of(spaces_of(name), spec, 16)
     rows["weight"][13:] = 0.0
     for phase in built.phases:
         noise = noise_of(phase, 16)
@@ -162,8 +167,8 @@ def test_parts_of_a_minibatch_average_to_the_whole(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_phases_change_nothing_but_what_they_return(name):
-    _, spec, built = made(name)
-    state, rows = state_of(built), minibatch_of(spaces_of(name), spec, 16)
+    config, spec, built = made(name)
+    state, rows = state_of(first_state(name, config)), minibatch_of(spaces_of(name), spec, 16)
     before = {key: values.clone() for key, values in {**state, **rows}.items()}
     names = {part.name for part in spec.state}
     for phase in built.phases:
@@ -176,8 +181,8 @@ def test_phases_change_nothing_but_what_they_return(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_metric_has_a_name_of_its_own_in_a_report(name):
-    _, spec, built = made(name)
-    state, rows = state_of(built), minibatch_of(spaces_of(name), spec, 16)
+    config, spec, built = made(name)
+    state, rows = state_of(first_state(name, config)), minibatch_of(spaces_of(name), spec, 16)
     metrics = {}
     for phase in built.phases:
         metrics |= phase.gradients(state, rows, noise_of(phase, 16)).metrics
@@ -189,8 +194,8 @@ def test_every_metric_has_a_name_of_its_own_in_a_report(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_gradients_are_found_without_what_is_the_optimizers_own(name):
-    _, spec, built = made(name)
-    state, rows = state_of(built), minibatch_of(spaces_of(name), spec, 16)
+    config, spec, built = made(name)
+    state, rows = state_of(first_state(name, config)), minibatch_of(spaces_of(name), spec, 16)
     assert set(spec.optimizer) == {part.name for part in spec.state if part.name.startswith("adam_")}
     shared = {part.name: state[part.name] for part in spec.shared()}
     assert set(shared) | set(spec.optimizer) == set(state)
@@ -207,15 +212,15 @@ def test_what_is_learned_from_rows_alone_has_no_targets_and_statistics(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_normalised_observations_are_learned_from_as_if_they_had_come_so(name):
-    _, spec, plain = made(name)
-    _, normalised, built = made(name, normalize_obs=True)
+    config, spec, plain = made(name)
+    with_statistics, normalised, built = made(name, normalize_obs=True)
     statistics = {"obs_mean": np.array([1.0, 0.0, -5.0]), "obs_var": np.array([4.0, 1.0, 0.25])}
     assert {part.name for part in normalised.state} - {part.name for part in spec.state} == {*statistics, "obs_count"}
     assert normalised.published() == (*spec.published(), *normalised.policy.statistics())
-    first = built.init_state(3)
+    first = first_state(name, with_statistics)
     assert first["obs_var"].tolist() == [1.0, 1.0, 1.0]
     assert first["obs_mean"].tolist() == [0.0, 0.0, 0.0]
-    state, rows = state_of(plain), minibatch_of(spaces_of(name), spec, 16)
+    state, rows = state_of(first_state(name, config)), minibatch_of(spaces_of(name), spec, 16)
     seen = state | {key: torch.from_numpy(values) for key, values in statistics.items()}
     mean, deviation = seen["obs_mean"], seen["obs_var"].sqrt()
     raw = {key: rows[key] * deviation + mean for key in ("obs", "next.obs") if key in rows}

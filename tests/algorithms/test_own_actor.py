@@ -24,14 +24,15 @@ def own(name, **settings):
 def built(algorithm, spaces, **settings):
     package = find_algorithm(algorithm)
     config = package.config(**settings)
-    return load(package.spec)(spaces, config), load_functions(package.learn)(spaces, config)
+    state = state_of(load(package.initial)(spaces, config, 1), torch.float32)
+    return load(package.spec)(spaces, config), load_functions(package.learn)(spaces, config), state
 
 
 @pytest.mark.parametrize("name", ["Values", "Judged"])
 @pytest.mark.parametrize("algorithm", ["sac", "td3", "ddpg", "dsac", "dsact"])
 def test_actor_and_critics_learn(algorithm, name):
-    spec, algorithm = built(algorithm, CONTINUOUS, **own(name))
-    state, rows = state_of(algorithm, torch.float32), minibatch_of(CONTINUOUS, spec, 8, torch.float32)
+    spec, algorithm, state = built(algorithm, CONTINUOUS, **own(name))
+    rows = minibatch_of(CONTINUOUS, spec, 8, torch.float32)
     for phase in algorithm.phases:
         found = phase.gradients(state, rows, noise_of(phase, 8, torch.float32)).gradients
         changed = phase.apply(state, found)
@@ -47,8 +48,8 @@ def test_a_memory_learns_by_soft_actor_critic_and_by_r2d2():
         settings = {"burn_in": 2, "learned_steps": 4, "hidden_sizes": (8,), "memory_size": 6}
         if algorithm == "r2d2":
             settings = {"burn_in": 2, "learned_steps": 4}
-        spec, found = built(algorithm, spaces, **own("Recalling", **settings))
-        state, rows = state_of(found, torch.float32), minibatch_of(spaces, spec, 4, torch.float32)
+        spec, found, state = built(algorithm, spaces, **own("Recalling", **settings))
+        rows = minibatch_of(spaces, spec, 4, torch.float32)
         assert rows["carry.actor.0.h"].shape == (4, 5)
         phase = found.phases[0] if algorithm == "r2d2" else found.phases[1]
         gradient = phase.gradients(state, rows, noise_of(phase, 4, torch.float32)).gradients["actor"]
@@ -87,10 +88,10 @@ def by_name(vector, inputs, outputs, networks):
 
 
 def test_gradients_are_those_of_the_same_networks_by_name():
-    spec, mine = built("sac", CONTINUOUS, model="examples.own_network.steering:Steering")
-    _, named = built("sac", CONTINUOUS, hidden_sizes=(64,))
+    spec, mine, state = built("sac", CONTINUOUS, model="examples.own_network.steering:Steering")
+    _, named, _ = built("sac", CONTINUOUS, hidden_sizes=(64,))
     shapes = {"actor": (3, 4, 1), "critic": (5, 1, 2), "target.critic": (5, 1, 2)}
-    state, rows = state_of(mine, torch.float32), minibatch_of(CONTINUOUS, spec, 16, torch.float32)
+    rows = minibatch_of(CONTINUOUS, spec, 16, torch.float32)
     same = state | {name: by_name(state[name], *shape) for name, shape in shapes.items()}
     for mine_phase, named_phase in zip(mine.phases, named.phases, strict=True):
         noise = noise_of(mine_phase, 16, torch.float32)

@@ -44,7 +44,7 @@ def test_gradients_and_losses_of_parts_average_to_those_of_the_whole(name, space
     found = find_algorithm(name)
     config = found.config(hidden_sizes=(5, 4), **settings)
     spec, built = load(found.spec)(spaces, config), load(found.learn)(spaces, config)
-    state = state_of(built)
+    state = state_of(load(found.initial)(spaces, config, 1))
     rows = stream_rows(spaces, spec) if spec.table is None else minibatch_of(spaces, spec, SIZE)
     # Sequences have a weight for each of their rows.
     rows["weight"] = WEIGHT if spec.unit == "row" else WEIGHT.unsqueeze(1) * rows["weight"]
@@ -116,7 +116,7 @@ def test_parts_of_whole_lanes_average_to_the_minibatch_by_the_rows_that_count(al
     rows["weight"][5] = 0.0
     rows |= built.across_minibatch(rows, mean_by(rows["weight"]))
     (phase,) = built.phases
-    state = state_of(built)
+    state = state_of(load(found.initial)(DISCRETE, config, 1))
     whole = phase.gradients(state, rows, {})
     parts = in_parts(rows, 3)
     shares = [float(part["weight"].sum() / 22) for part in parts]

@@ -20,7 +20,7 @@ SMALL = {"hidden_sizes": (4,), "memory_size": 3, "burn_in": 2, "learned_steps": 
 
 def parts(spaces=DISCRETE, **settings):
     config = spec.R2D2Config(**SMALL | {"error_clip": 1e9, "max_grad_norm": 1e9} | settings)
-    return config, Policy(spec.policy_graph(spaces, config)), learn.build(spaces, config)
+    return config, Policy(spec.policy_graph(spaces, config)), state_of(spec.init_state(spaces, config, 1))
 
 
 def sequences_of(config, count=2, spaces=DISCRETE, dtype=torch.float64, seed=3):
@@ -57,8 +57,7 @@ def test_a_minibatch_is_sequences():
 
 @pytest.mark.parametrize(("double", "following"), [(True, 7.0), (False, 9.0)])
 def test_targets_by_hand(double, following):
-    config, policy, built = parts(double=double, rescale_value=False)
-    state = state_of(built)
+    config, policy, state = parts(double=double, rescale_value=False)
     # The network prefers action 0, its target action 2.
     state["actor"] = constant(policy.graph.actor, 5.0, 4.0, 3.0)
     state["target.actor"] = constant(policy.graph.actor, 7.0, 8.0, 9.0)
@@ -75,8 +74,7 @@ def test_targets_by_hand(double, following):
 
 
 def test_values_are_squashed_and_targets_are_summed_unsquashed():
-    config, policy, built = parts(n_step=2)
-    state = state_of(built)
+    config, policy, state = parts(n_step=2)
     state["actor"] = constant(policy.graph.actor, 2.0, 1.0, 0.0)
     state["target.actor"] = constant(policy.graph.actor, 1.003, 5.0, 5.0)
     rows = sequences_of(config, 1)
@@ -91,8 +89,7 @@ def test_values_are_squashed_and_targets_are_summed_unsquashed():
 def test_only_possible_actions_follow():
     mask = ("action_mask", Box((3,), "uint8", (0.0,), (1.0,)))
     spaces = Spaces((mask, *DISCRETE.obs), DISCRETE.action, "action_mask")
-    config, policy, built = parts(spaces, rescale_value=False)
-    state = state_of(built)
+    config, policy, state = parts(spaces, rescale_value=False)
     state["actor"] = constant(policy.graph.actor, 5.0, 4.0, 3.0)
     state["target.actor"] = constant(policy.graph.actor, 7.0, 8.0, 9.0)
     rows = sequences_of(config, 1, spaces)
@@ -113,8 +110,7 @@ def test_the_priority_is_a_mixture_of_the_largest_and_the_mean_error():
 @pytest.mark.parametrize("model", ["lstm", "gru"])
 def test_gradients_through_time_against_differences(model):
     """Every row is terminated, so targets are rewards. An episode begins within a sequence; sequences are weighed."""
-    config, policy, built = parts(rescale_value=False, burn_in=0, learned_steps=5, model=model)
-    state = state_of(built)
+    config, policy, state = parts(rescale_value=False, burn_in=0, learned_steps=5, model=model)
     rows = sequences_of(config)
     rows["terminated"][:], rows["first"][0, 2] = True, True
     rows["importance"] = torch.tensor([1.0, 0.5]).double()
@@ -124,7 +120,7 @@ def test_gradients_through_time_against_differences(model):
     def loss(changed):
         return (share * learn.judged(policy, config, changed, rows).loss).sum()
 
-    found = built.phases[0].gradients(state, rows, {})
+    found = learn.build(DISCRETE, config).phases[0].gradients(state, rows, {})
     numerical, analytic = slope(loss, state, "actor", found.gradients["actor"])
     assert analytic == pytest.approx(numerical, rel=1e-6)
     judged = learn.judged(policy, config, state, rows)
@@ -137,8 +133,7 @@ def test_gradients_through_time_against_differences(model):
 
 
 def test_nothing_of_the_burn_in_is_learned_but_its_memory_counts():
-    config, policy, built = parts(rescale_value=False)
-    state = state_of(built)
+    config, policy, state = parts(rescale_value=False)
     rows = sequences_of(config)
     one = learn.judged(policy, config, state, rows)
     rows["reward"][:, : config.burn_in] = 100.0
@@ -157,8 +152,7 @@ def test_nothing_of_the_burn_in_is_learned_but_its_memory_counts():
 
 def test_a_run_over_the_burn_in_is_a_run_over_the_whole():
     """With and without a burn-in the values of the same rows are the same."""
-    config, policy, built = parts()
-    state = state_of(built)
+    config, policy, state = parts()
     rows = sequences_of(config)
     parted = learn.judged(policy, config, state, rows)
     whole, _, _ = parts(burn_in=0, learned_steps=5)

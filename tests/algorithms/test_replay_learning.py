@@ -57,7 +57,8 @@ def loop_of(name, source, **settings):
     torch.set_num_threads(1)
     entry = find_algorithm(name)
     config = entry.config(**settings)
-    return Loop(source, load(entry.spec)(source.spaces, config), load(entry.learn)(source.spaces, config), LANES)
+    spec, algorithm = load(entry.spec)(source.spaces, config), load(entry.learn)(source.spaces, config)
+    return Loop(source, spec, algorithm, load(entry.initial)(source.spaces, config, 0), LANES)
 
 
 CONTINUOUS = {

@@ -30,9 +30,9 @@ def parts(spaces=CONTINUOUS, **settings):
 
 
 def test_the_critics_target_by_hand():
-    config, policy, critic, built = parts()
+    config, policy, critic, _ = parts()
     # mean (0.5, 0), sigma (1, 2); noise (1, -0.5): u = (1.5, -1); critics' targets say 3 and 7, temperature 0.5.
-    state = state_of(built)
+    state = state_of(spec.init_state(CONTINUOUS, config, 1))
     state["actor"] = constant(policy.graph.actor, 0.5, 0.0, 0.0, math.log(2.0))
     state["target.critic"] = torch.cat((constant(critic, 3.0), constant(critic, 7.0)))
     state["log_alpha"] = torch.tensor([math.log(0.5)], dtype=torch.float64)
@@ -47,8 +47,8 @@ def test_the_critics_target_by_hand():
 
 
 def test_the_critics_loss_by_hand():
-    config, policy, critic, built = parts()
-    state = state_of(built)
+    config, policy, critic, _ = parts()
+    state = state_of(spec.init_state(CONTINUOUS, config, 1))
     state["critic"] = torch.cat((constant(critic, 3.0), constant(critic, 6.0)))
     rows = minibatch_of(CONTINUOUS, spec.spec(CONTINUOUS, config), 3)
     rows["weight"] = torch.tensor([1.0, 1.0, 0.0]).double()
@@ -65,7 +65,7 @@ def test_the_critics_loss_by_hand():
 
 def test_the_actors_loss_and_the_temperature_by_hand():
     config, policy, critic, built = parts(target_entropy=-1.5)
-    state = state_of(built)
+    state = state_of(spec.init_state(CONTINUOUS, config, 1))
     state["actor"] = constant(policy.graph.actor, 0.0, 0.0, 0.0, 0.0)
     state["critic"] = torch.cat((constant(critic, 3.0), constant(critic, 7.0)))
     state["log_alpha"] = torch.tensor([math.log(0.2)], dtype=torch.float64)
@@ -87,8 +87,8 @@ def test_the_actors_loss_and_the_temperature_by_hand():
 
 
 def test_the_wanted_entropy_is_minus_the_size_of_an_action():
-    _, _, _, built = parts()
-    state = state_of(built)
+    config, _, _, built = parts()
+    state = state_of(spec.init_state(CONTINUOUS, config, 1))
     rows = minibatch_of(CONTINUOUS, spec.spec(CONTINUOUS, spec.SACConfig()), 4)
     found = built.phases[1].gradients(state, rows, noise_of(built.phases[1], 4))
     assert float(found.gradients["log_alpha"]) == pytest.approx(float(found.metrics["entropy"]) + 2.0)
@@ -97,7 +97,7 @@ def test_the_wanted_entropy_is_minus_the_size_of_an_action():
 @pytest.mark.parametrize("temperature", [0.3, 0.0])
 def test_a_fixed_temperature_stays(temperature):
     config, _, _, built = parts(temperature=temperature)
-    state = state_of(built, spread=0.0)
+    state = state_of(spec.init_state(CONTINUOUS, config, 1), spread=0.0)
     rows = minibatch_of(CONTINUOUS, spec.spec(CONTINUOUS, config), 4)
     found = built.phases[1].gradients(state, rows, noise_of(built.phases[1], 4))
     assert set(found.gradients) == {"actor"}
@@ -109,7 +109,8 @@ def test_a_fixed_temperature_stays(temperature):
 @pytest.mark.parametrize("critics", [1, 3])
 def test_gradients_agree_with_finite_differences(spaces, critics):
     config, policy, critic, built = parts(spaces, critics=critics)
-    of, state = Networks(policy, Ensemble(critic, critics, policy.graph.encoding)), state_of(built)
+    of = Networks(policy, Ensemble(critic, critics, policy.graph.encoding))
+    state = state_of(spec.init_state(spaces, config, 1))
     rows = minibatch_of(spaces, spec.spec(spaces, config), 8)
     first, second = built.phases
     noise = noise_of(first, 8)
@@ -132,7 +133,7 @@ def test_gradients_agree_with_finite_differences(spaces, critics):
 
 def test_targets_follow_the_new_critics():
     config, _, _, built = parts(tau=0.25)
-    state = state_of(built)
+    state = state_of(spec.init_state(CONTINUOUS, config, 1))
     rows = minibatch_of(CONTINUOUS, spec.spec(CONTINUOUS, config), 8)
     phase = built.phases[0]
     changed = phase.apply(state, phase.gradients(state, rows, noise_of(phase, 8)).gradients)

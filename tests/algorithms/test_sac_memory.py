@@ -14,8 +14,7 @@ SMALL = {"hidden_sizes": (5,), "memory_size": 3, "burn_in": 0, "learned_steps": 
 
 def parts(spaces: Spaces = CONTINUOUS, **settings):
     config = spec.SACConfig(**SMALL | settings)
-    built = learn.build(spaces, config)
-    return config, built, state_of(built)
+    return config, learn.build(spaces, config), state_of(spec.init_state(spaces, config, 1))
 
 
 def sequences_of(config, count=2, seed=3):

@@ -27,8 +27,8 @@ def rows_of(config, size):
 
 
 def test_the_target_judges_a_smoothed_action():
-    config, policy, critic, built = parts(smoothing=0.2, smoothing_clip=0.5, hidden_sizes=(1,), activation="relu")
-    state = state_of(built)
+    config, policy, critic, _ = parts(smoothing=0.2, smoothing_clip=0.5, hidden_sizes=(1,), activation="relu")
+    state = state_of(spec.init_state(CONTINUOUS, config, 1))
     state["target.actor"] = constant(policy.graph.actor, math.atanh(0.9), 0.0)
     # One hidden unit has the first element of the action plus 2; the value is 10 times that.
     flat = torch.zeros(critic.num_parameters, dtype=torch.float64)
@@ -50,8 +50,8 @@ def test_the_target_judges_a_smoothed_action():
 
 
 def test_losses_by_hand():
-    config, policy, critic, built = parts()
-    state = state_of(built)
+    config, policy, critic, _ = parts()
+    state = state_of(spec.init_state(CONTINUOUS, config, 1))
     state["critic"] = torch.cat((constant(critic, 3.0), constant(critic, 6.0)))
     rows = rows_of(config, 3)
     rows["weight"] = torch.tensor([1.0, 1.0, 0.0]).double()
@@ -65,7 +65,8 @@ def test_losses_by_hand():
 
 def test_gradients_agree_with_finite_differences():
     config, policy, critic, built = parts()
-    of, state, rows = Networks(policy, Ensemble(critic, 2, policy.graph.encoding)), state_of(built), rows_of(config, 8)
+    of = Networks(policy, Ensemble(critic, 2, policy.graph.encoding))
+    state, rows = state_of(spec.init_state(CONTINUOUS, config, 1)), rows_of(config, 8)
     first, second = built.phases
     noise = noise_of(first, 8)
     target = learn.critic_target(of, config, state, rows, noise["smoothing"])
@@ -88,7 +89,7 @@ def test_gradients_agree_with_finite_differences():
 def test_the_delayed_phase_moves_every_target():
     config, _, _, built = parts(policy_delay=3, tau=0.25)
     assert [phase.every for phase in built.phases] == [1, 3]
-    state, rows = state_of(built), rows_of(config, 8)
+    state, rows = state_of(spec.init_state(CONTINUOUS, config, 1)), rows_of(config, 8)
     first, second = built.phases
     changed = first.apply(state, first.gradients(state, rows, noise_of(first, 8)).gradients)
     assert set(changed) == {"critic", "adam_m.critic", "adam_v.critic", "adam_step.critic"}
@@ -117,7 +118,7 @@ def test_ddpg_is_td3_with_one_critic_no_delay_and_no_smoothing():
     same = spec.TD3Config(**both, critics=1, policy_delay=1, smoothing=0.0)
     assert ddpg_spec.spec(CONTINUOUS, config) == spec.spec(CONTINUOUS, same)
     one, other = ddpg_learn.build(CONTINUOUS, config), learn.build(CONTINUOUS, same)
-    state, rows = state_of(one), rows_of(same, 8)
+    state, rows = state_of(ddpg_spec.init_state(CONTINUOUS, config, 1)), rows_of(same, 8)
     for ours, theirs in zip(one.phases, other.phases, strict=True):
         noise = noise_of(ours, 8)
         found, expected = ours.gradients(state, rows, noise), theirs.gradients(state, rows, noise)

@@ -80,7 +80,7 @@ def build_waiting(spaces: Spaces, config: object) -> Algorithm:
     def act(published: Tensors, inputs: Tensors) -> Tensors:
         return {"action": inputs["obs"] * (2.0 if published["scale"].item() > 1 else 1.0)}
 
-    return Algorithm(dict, act, dict, dict, ())
+    return Algorithm(act, dict, dict, ())
 
 
 def test_a_policy_that_waits_for_the_gpu_acts_without_a_graph() -> None:

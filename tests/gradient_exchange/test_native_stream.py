@@ -31,7 +31,7 @@ class Case:
         self.spec = load(self.package.spec)(TASK.spaces, self.config)
         self.arrays = allocate(TASK.spaces, self.spec, STEPS, LANES)
         algorithm = load(self.package.learn)(TASK.spaces, self.config)
-        self.state = algorithm.init_state(0)
+        self.state = load(self.package.initial)(TASK.spaces, self.config, 0)
         collect(TASK, self.spec, algorithm, self.state, self.arrays, np.random.default_rng(0))
         # Lanes of different lengths, so that the shares of a minibatch weigh differently.
         self.arrays["valid"][0, 4:8, 0] = False

@@ -446,7 +446,7 @@ def build_policy(graph, config):
     from penstock.algorithm import Algorithm
     from penstock.torch_networks.policy import Policy
 
-    return Algorithm(dict, Policy(graph).act, dict, dict, ())
+    return Algorithm(Policy(graph).act, dict, dict, ())
 
 
 FLAT = (Encoding("obs", "flat", 3),)

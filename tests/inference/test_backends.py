@@ -305,7 +305,7 @@ def build_plain(spaces, config):
             "value": value,
         }
 
-    return Algorithm(dict, act, dict, dict, ())
+    return Algorithm(act, dict, dict, ())
 
 
 def test_torch_runs_the_act_that_it_loads_by_name():

@@ -15,14 +15,11 @@ from penstock.algorithms.ppo.fused import supports
 def build(spaces, config):
     {how}
 """
+NATIVE = "from penstock.algorithms.ppo.fused import *\n"
 HEADLESS = """
-from penstock.algorithms.ppo import fused
-from penstock.algorithms.ppo.fused import supports
-def build(spaces, config):
-    made = fused.build(spaces, config)
-    def init_state(seed):
-        return {name: values for name, values in made.init_state(seed).items() if name != "actor"}
-    return made._replace(init_state=init_state)
+from penstock.algorithms.ppo import spec as ppo
+def init_state(spaces, config, seed):
+    return {name: values for name, values in ppo.init_state(spaces, config, seed).items() if name != "actor"}
 """
 WITHOUT_TORCH = """
 import sys
@@ -48,14 +45,14 @@ def build(spaces, config):
 
 @pytest.fixture
 def trained(tmp_path, monkeypatch):
-    """Trains with the package of PPO whose ``fused.py`` is this text."""
+    """Trains with the package of PPO whose ``fused.py`` is this text. The other text is added to its ``spec.py``."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", list(sys.path))
 
-    def train(fused: str, **settings: object) -> penstock.Result:
+    def train(fused: str, spec: str = "", **settings: object) -> penstock.Result:
         (tmp_path / "theirs").mkdir()
-        for part in ("spec", "learn"):
-            (tmp_path / "theirs" / f"{part}.py").write_text(f"from penstock.algorithms.ppo.{part} import *\n")
+        for part, text in (("spec", spec), ("learn", "")):
+            (tmp_path / "theirs" / f"{part}.py").write_text(f"from penstock.algorithms.ppo.{part} import *\n{text}")
         (tmp_path / "theirs" / "fused.py").write_text(fused)
         return penstock.train({**SETTINGS, "log_dir": str(tmp_path / "logs"), **settings}, quiet=True)
 
@@ -77,9 +74,9 @@ def test_a_native_update_that_ends_its_process_is_one_line(trained, tmp_path, ho
 
 def test_a_first_state_without_a_network_is_refused(trained, tmp_path) -> None:
     with pytest.raises(
-        ConfigError, match=r"init_state in theirs\.fused does not give actor, the parameters of a network"
+        ConfigError, match=r"init_state in theirs\.spec does not give actor, the parameters of a network"
     ):
-        trained(HEADLESS)
+        trained(NATIVE, HEADLESS)
     assert not (tmp_path / "logs").exists()
 
 

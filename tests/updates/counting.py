@@ -60,12 +60,16 @@ def build(spaces=None, config=None):
         return {"ran": state["ran"] + torch.tensor([0.0, 1.0])}
 
     return Algorithm(
-        init_state=lambda seed: {"seen": np.zeros(ROWS, np.float32), "ran": np.zeros(2, np.float32)},
         act=lambda published, inputs: {},
         targets=lambda state, rollout: {"doubled": 2.0 * rollout["reward"][:-1]},
         statistics=lambda state, rollout: {"ran": state["ran"] + np.float32(100.0) * rollout["first_lane"]},
         phases=(Phase("count", count, add), Phase("tick", tick, tock, every=2)),
     )
+
+
+def init_state():
+    """Nothing is counted yet."""
+    return {"seen": np.zeros(ROWS, np.float32), "ran": np.zeros(2, np.float32)}
 
 
 def stream():

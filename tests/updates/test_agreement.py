@@ -9,7 +9,7 @@ import torch
 
 from penstock.algorithm import UpdaterSettings
 from penstock.algorithms.ppo import fused, learn
-from penstock.algorithms.ppo.spec import PPOConfig, spec
+from penstock.algorithms.ppo.spec import PPOConfig, init_state, spec
 from penstock.ops.losses import mean_by
 from penstock.registry import UPDATES, load
 from penstock.updates.compiled import CompiledUpdater
@@ -34,7 +34,7 @@ def rollout():
     torch.set_num_threads(1)
     algorithm = learn.build(TASK.spaces, CONFIG)
     arrays = allocate(TASK.spaces, SPEC, CONFIG.num_steps, LANES)
-    collect(TASK, SPEC, algorithm, algorithm.init_state(0), arrays, np.random.default_rng(0))
+    collect(TASK, SPEC, algorithm, init_state(TASK.spaces, CONFIG, 0), arrays, np.random.default_rng(0))
     return arrays
 
 
@@ -45,7 +45,7 @@ def make(backend, arrays, threads=1, parts=1):
         learn_by = f"penstock.algorithms.ppo.{'fused' if backend == 'fused' else 'learn'}:build"
         settings = UpdaterSettings(learn_by, CONFIG, spec, TASK.spaces, "cpu", threads, seed=0, accumulate=parts)
         updater = load(UPDATES[backend].stream)(settings, arrays)
-        updater.load(learn.build(TASK.spaces, CONFIG).init_state(0))
+        updater.load(init_state(TASK.spaces, CONFIG, 0))
         updater.begin([0], 0.25)
         updater.merge([0])
         return updater
@@ -55,7 +55,7 @@ def make(backend, arrays, threads=1, parts=1):
     else:
         kind = EagerUpdater if backend == "eager" else CompiledUpdater
         updater = kind(algorithm, UpdaterSettings("", CONFIG, SPEC, TASK.spaces, "cpu", threads, seed=0), arrays)
-    updater.load(algorithm.init_state(0))
+    updater.load(init_state(TASK.spaces, CONFIG, 0))
     updater.begin([0], 0.25)
     updater.merge([0])
     return updater

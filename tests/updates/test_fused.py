@@ -46,15 +46,15 @@ def update():
 
 @pytest.fixture
 def updater(update):
-    fused = Fused(counting.build().init_state, targets, statistics, lambda rows, threads: update)
+    fused = Fused(targets, statistics, lambda rows, threads: update)
     made = FusedUpdater(fused, counting.spec(8), counting.stream(), threads=1)
-    made.load(fused.init_state(0))
+    made.load(counting.init_state())
     return made
 
 
 def test_the_update_is_made_for_all_rows_and_the_threads_that_are_asked_for():
     asked = []
-    fused = Fused(counting.build().init_state, targets, statistics, lambda rows, threads: asked.append((rows, threads)))
+    fused = Fused(targets, statistics, lambda rows, threads: asked.append((rows, threads)))
     FusedUpdater(fused, counting.spec(8), counting.stream(), threads=2)
     assert asked == [((2, 5, 4), 2)]
     assert asked[0][0].rows == 48

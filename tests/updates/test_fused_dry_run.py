@@ -64,6 +64,14 @@ def test_what_ships_gives_what_its_spec_says(algo, spaces, settings, shared: boo
     tried(algo, spaces, shared=shared, **settings)
 
 
+def test_a_first_state_that_the_spec_does_not_have(monkeypatch) -> None:
+    monkeypatch.setattr("penstock.algorithms.ppo.spec.init_state", lambda spaces, config, seed: {"net": 0.0})
+    with pytest.raises(
+        ConfigError, match=r"init_state in penstock\.algorithms\.ppo\.spec gives 'net', which the state"
+    ):
+        tried("ppo", BOUNDED)
+
+
 @pytest.fixture
 def theirs(tmp_path, monkeypatch):
     """Tries the ``fused.py`` of an algorithm that ships, with something else in the place of what it gives."""
@@ -95,7 +103,6 @@ TABLE = "made._replace(update=lambda seed, row: changed(made.update(seed, row), 
             "build in theirs.fused gives a dict; return a penstock.algorithm.Fused, because the Algorit",
         ),
         ("spaces.no_such_thing", "build in theirs.fused fails: AttributeError: "),
-        ("made._replace(init_state=lambda seed: {'net': 0.0})", "init_state in theirs.fused gives 'net', which the st"),
         ("made._replace(targets=lambda state, rollout: {})", "targets in theirs.fused does not give advantage, which"),
         (
             "made._replace(targets=lambda state, rollout: {n: v[0] for n, v in made.targets(state, rollout).items()})",

@@ -94,7 +94,7 @@ class Case:
 
     def first(self):
         """The first state, with statistics of observations as after some rows, if the policy has them."""
-        state = self.algorithm.init_state(3)
+        state = load(self.package.initial)(self.spaces, self.config, 3)
         if "obs_mean" in state:
             size = len(state["obs_mean"])
             seen = {"obs_mean": np.linspace(-0.5, 0.5, size), "obs_var": np.linspace(0.01, 4.0, size)}
@@ -288,7 +288,7 @@ def test_arrays_that_do_not_fit_are_refused(name):
     case = Case(name)
     updater = case.make()
     with pytest.raises(ValueError, match="length"):
-        updater.load({"actor": case.algorithm.init_state(0)["actor"][:-1]})
+        updater.load({"actor": case.first()["actor"][:-1]})
     minibatch = case.minibatch(0)
     for short in ("reward", "obs", "action"):
         with pytest.raises(ValueError, match="shape"):

@@ -8,7 +8,7 @@ import torch
 
 from penstock.algorithm import UpdaterSettings
 from penstock.algorithms.ppo import learn
-from penstock.algorithms.ppo.spec import PPOConfig, spec
+from penstock.algorithms.ppo.spec import PPOConfig, init_state, spec
 from penstock.registry import UPDATES, load
 from penstock.updates.eager import EagerUpdater, build_stream_applier
 from tests.algorithms.loop import Target, allocate, collect, flat_rows
@@ -27,7 +27,7 @@ def rollout():
     torch.set_num_threads(1)
     algorithm = learn.build(TASK.spaces, CONFIG)
     arrays = allocate(TASK.spaces, SPEC, CONFIG.num_steps, LANES)
-    collect(TASK, SPEC, algorithm, algorithm.init_state(0), arrays, np.random.default_rng(0))
+    collect(TASK, SPEC, algorithm, first_state(), arrays, np.random.default_rng(0))
     return arrays
 
 
@@ -38,7 +38,7 @@ def settings(size: int, backend: str = "eager", **changed: object) -> UpdaterSet
 
 
 def first_state():
-    return learn.build(TASK.spaces, CONFIG).init_state(0)
+    return init_state(TASK.spaces, CONFIG, 0)
 
 
 def shares(arrays, weights, backend: str, size: int, sharing: int, accumulate: int = 1):

@@ -16,7 +16,7 @@ SIZE = 7
 def updater(request):
     torch.set_num_threads(1)
     made = request.param(counting.build(), counting.settings(SIZE), counting.stream())
-    made.load(counting.build().init_state(0))
+    made.load(counting.init_state())
     return made
 
 

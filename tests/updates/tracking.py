@@ -89,7 +89,6 @@ def build(spaces, config):
         return {"target": state["critic"].clone()}
 
     return Algorithm(
-        init_state=init_state,
         act=lambda published, inputs: {},
         targets=lambda state, rollout: {},
         statistics=lambda state, rollout: {},

@@ -3,10 +3,8 @@
 Imports no torch. Does not run images, shared trunks and devices: those run ``learn.py``.
 """
 
-from functools import partial
-
 from penstock.algorithm import Fused
-from penstock.algorithms.a2c.spec import A2CConfig, init_state
+from penstock.algorithms.a2c.spec import A2CConfig
 from penstock.algorithms.ppo.fused import fused, loss_of, supports
 from penstock.algorithms.ppo.spec import policy_graph
 from penstock.types import Spaces
@@ -17,4 +15,4 @@ __all__ = ["build", "supports"]
 def build(spaces: Spaces, config: A2CConfig) -> Fused:
     """A2C on ``spaces`` without torch. Check with `supports` first that the native update can train the policy."""
     loss = loss_of(config, clip_param=None, normalize_advantage=config.normalize_advantage)
-    return fused(partial(init_state, spaces, config), policy_graph(spaces, config), config, loss)
+    return fused(policy_graph(spaces, config), config, loss)

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from penstock.algorithm import Algorithm, Tensors
-from penstock.algorithms.a2c.spec import A2CConfig, init_state
+from penstock.algorithms.a2c.spec import A2CConfig
 from penstock.algorithms.ppo.learn import Loss, actor_critic, actor_critic_loss
 from penstock.torch_networks.policy import Policy
 from penstock.types import Spaces
@@ -33,7 +33,7 @@ __all__ = ["build", "loss"]
 
 def build(spaces: Spaces, config: A2CConfig) -> Algorithm:
     """A2C on ``spaces`` as pure functions."""
-    return actor_critic(spaces, config, init_state, loss, normalize_advantage=config.normalize_advantage)
+    return actor_critic(spaces, config, loss, normalize_advantage=config.normalize_advantage)
 
 
 def loss(policy: Policy, config: A2CConfig, state: Tensors, minibatch: Tensors) -> Loss:

@@ -21,10 +21,8 @@ Deviations:
 Functions here know no process, environment, loop or device.
 """
 
-from functools import partial
-
 from penstock.algorithm import Algorithm
-from penstock.algorithms.apex.spec import ApexConfig, init_state
+from penstock.algorithms.apex.spec import ApexConfig
 from penstock.algorithms.dqn.learn import phases
 from penstock.algorithms.dqn.spec import policy_graph
 from penstock.algorithms.off_policy.learn import algorithm_of
@@ -37,4 +35,4 @@ __all__ = ["build"]
 def build(spaces: Spaces, config: ApexConfig) -> Algorithm:
     """Ape-X on ``spaces`` as pure functions."""
     policy = Policy(policy_graph(spaces, config, "apex"), config.precision)
-    return algorithm_of(policy, spaces, partial(init_state, spaces, config), *phases(policy, config))
+    return algorithm_of(policy, spaces, *phases(policy, config))

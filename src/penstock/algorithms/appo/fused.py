@@ -10,7 +10,7 @@ import numpy as np
 
 from penstock.algorithm import Fused, StreamShape, Tensors
 from penstock.algorithms.appo.rollouts import corrected
-from penstock.algorithms.appo.spec import APPOConfig, init_state
+from penstock.algorithms.appo.spec import APPOConfig
 from penstock.algorithms.ppo.fused import ScheduledUpdate, objective, parameters_of, supports
 from penstock.algorithms.ppo.rollouts import statistics
 from penstock.algorithms.ppo.spec import policy_graph
@@ -33,9 +33,7 @@ def build(spaces: Spaces, config: APPOConfig) -> Fused:
         work = parameters_of(graph)
         return ProximalUpdate(kernel, config, Pace(threads), work, normalizes=config.normalize_advantage)
 
-    return Fused(
-        partial(init_state, spaces, config), Recomputed(graph, config).targets, partial(statistics, graph), update
-    )
+    return Fused(Recomputed(graph, config).targets, partial(statistics, graph), update)
 
 
 class Recomputed:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
 from penstock.algorithms.appo.rollouts import corrected
-from penstock.algorithms.appo.spec import APPOConfig, init_state
+from penstock.algorithms.appo.spec import APPOConfig
 from penstock.algorithms.ppo import learn as ppo
 from penstock.algorithms.ppo.spec import policy_graph
 from penstock.ops.losses import Mean
@@ -42,7 +42,6 @@ def build(spaces: Spaces, config: APPOConfig) -> Algorithm:
     plain = ppo.build(spaces, config)
     (phase,) = plain.phases
     return plain._replace(
-        init_state=partial(init_state, spaces, config),
         recompute=partial(recompute, policy),
         targets=partial(targets, config),
         across_minibatch=partial(across_minibatch, plain.across_minibatch),

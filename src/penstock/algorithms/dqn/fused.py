@@ -6,7 +6,7 @@ Imports no torch. Does not run images, branches, layer norm and action masks: th
 from functools import partial
 
 from penstock.algorithm import FusedReplay, FusedReplayUpdate
-from penstock.algorithms.dqn.spec import LEAST_PRIORITY, DQNConfig, QConfig, init_state, policy_graph
+from penstock.algorithms.dqn.spec import LEAST_PRIORITY, DQNConfig, QConfig, policy_graph
 from penstock.algorithms.off_policy.fused import rates
 from penstock.algorithms.optimizer.fused import native_optimizer, steps_natively
 from penstock.kernels.replay_update import QLearning, q_learning
@@ -25,7 +25,7 @@ def supports(graph: PolicyGraph, config: QConfig) -> bool:
 def build(spaces: Spaces, config: DQNConfig) -> FusedReplay:
     """DQN on ``spaces`` without torch. Check with `supports` first that the native update can train the network."""
     graph = policy_graph(spaces, config, "dqn")
-    return FusedReplay(partial(init_state, spaces, config), partial(update, graph, config))
+    return FusedReplay(partial(update, graph, config))
 
 
 def update(graph: PolicyGraph, config: QConfig, seed: int, first_row: int) -> FusedReplayUpdate:

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
-from penstock.algorithms.dqn.spec import LEAST_PRIORITY, DQNConfig, QConfig, ValueConfig, init_state, policy_graph
+from penstock.algorithms.dqn.spec import LEAST_PRIORITY, DQNConfig, QConfig, ValueConfig, policy_graph
 from penstock.algorithms.off_policy.learn import algorithm_of, next_obs, stepped
 from penstock.algorithms.optimizer.spec import Layout, layout_of
 from penstock.ops.categorical import cross_entropy, divergence, projected, support
@@ -59,7 +59,7 @@ class Judgement(NamedTuple):
 def build(spaces: Spaces, config: DQNConfig) -> Algorithm:
     """DQN on ``spaces`` as pure functions."""
     policy = Policy(policy_graph(spaces, config, "dqn"), config.precision)
-    return algorithm_of(policy, spaces, partial(init_state, spaces, config), *phases(policy, config))
+    return algorithm_of(policy, spaces, *phases(policy, config))
 
 
 def phases(policy: Policy, config: QConfig) -> tuple[Phase, Phase]:

@@ -6,7 +6,7 @@ Imports no torch. Does not run images, branches and layer norm: those run ``lear
 from functools import partial
 
 from penstock.algorithm import FusedReplay, FusedReplayUpdate
-from penstock.algorithms.dsac.spec import DistributionalConfig, DSACConfig, init_state, return_network
+from penstock.algorithms.dsac.spec import DistributionalConfig, DSACConfig, return_network
 from penstock.algorithms.off_policy.fused import learned_layers, rates, supports
 from penstock.algorithms.sac.fused import settings_of
 from penstock.algorithms.sac.spec import policy_graph
@@ -24,10 +24,7 @@ NOISE = ((0, 0), (1, 0), (0, 1))
 def build(spaces: Spaces, config: DSACConfig) -> FusedReplay:
     """DSAC on ``spaces`` without torch. Check with `supports` first that the native update can train the networks."""
     graph = policy_graph(spaces, config, "dsac")
-    return FusedReplay(
-        partial(init_state, spaces, config),
-        partial(update, graph, config, critics=1, bound=config.bound, refined=False),
-    )
+    return FusedReplay(partial(update, graph, config, critics=1, bound=config.bound, refined=False))
 
 
 def update(

@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
-from penstock.algorithms.dsac.spec import DistributionalConfig, DSACConfig, init_state, return_network
+from penstock.algorithms.dsac.spec import DistributionalConfig, DSACConfig, return_network
 from penstock.algorithms.off_policy.learn import Networks, algorithm_of, followed, networks_of, next_obs, stepped
 from penstock.algorithms.optimizer.spec import Layout
 from penstock.algorithms.sac.learn import actor_gradients, actor_update, sampled
@@ -70,7 +70,7 @@ def build(spaces: Spaces, config: DSACConfig) -> Algorithm:
         partial(critic_update, of.layouts(), config),
         noise=critic_noise(of),
     )
-    return algorithm_of(of.policy, spaces, partial(init_state, spaces, config), critic, actor_phase(of, config))
+    return algorithm_of(of.policy, spaces, critic, actor_phase(of, config))
 
 
 def critic_noise(of: Networks) -> tuple[tuple[str, NoiseSpec], ...]:

@@ -37,7 +37,7 @@ from penstock.algorithms.dsac.learn import (
     sampled_return,
 )
 from penstock.algorithms.dsac.spec import return_network
-from penstock.algorithms.dsact.spec import DSACTConfig, init_state
+from penstock.algorithms.dsact.spec import DSACTConfig
 from penstock.algorithms.off_policy.learn import Networks, algorithm_of, networks_of, next_obs, stepped
 from penstock.algorithms.optimizer.spec import Layout
 from penstock.algorithms.sac.learn import sampled
@@ -69,7 +69,7 @@ def build(spaces: Spaces, config: DSACTConfig) -> Algorithm:
         partial(critic_update, of.layouts(), config),
         noise=critic_noise(of),
     )
-    return algorithm_of(of.policy, spaces, partial(init_state, spaces, config), critic, actor_phase(of, config))
+    return algorithm_of(of.policy, spaces, critic, actor_phase(of, config))
 
 
 def critic_targets(of: Networks, state: Tensors, minibatch: Tensors, noise: Tensors) -> Targets:

@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock.algorithm import Fused, StreamShape, Tensors
 from penstock.algorithms.impala.rollouts import targets
-from penstock.algorithms.impala.spec import IMPALAConfig, init_state
+from penstock.algorithms.impala.spec import IMPALAConfig
 from penstock.algorithms.ppo.fused import ScheduledUpdate, loss_of, parameters_of, supports
 from penstock.algorithms.ppo.rollouts import statistics
 from penstock.algorithms.ppo.spec import policy_graph
@@ -31,7 +31,7 @@ def build(spaces: Spaces, config: IMPALAConfig) -> Fused:
         kernel = CorrectedUpdate(layout_of(graph), objective(config), _lanes(config, shape), shape.rows)
         return LaneUpdate(kernel, config, Pace(threads), shape.steps * parameters_of(graph), shape)
 
-    return Fused(partial(init_state, spaces, config), partial(targets, config), partial(statistics, graph), update)
+    return Fused(partial(targets, config), partial(statistics, graph), update)
 
 
 def objective(config: IMPALAConfig) -> ActorCriticLoss:

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
 from penstock.algorithms.impala.rollouts import targets
-from penstock.algorithms.impala.spec import IMPALAConfig, init_state
+from penstock.algorithms.impala.spec import IMPALAConfig
 from penstock.algorithms.ppo.learn import Loss, act, apply, step_metrics
 from penstock.algorithms.ppo.rollouts import statistics
 from penstock.algorithms.ppo.spec import LOSS_SCALE, policy_graph
@@ -51,7 +51,6 @@ def build(spaces: Spaces, config: IMPALAConfig) -> Algorithm:
     )
     step = partial(apply, policy.graph, config)
     return Algorithm(
-        init_state=partial(init_state, spaces, config),
         act=partial(act, policy, spaces),
         targets=partial(targets, config),
         statistics=partial(statistics, policy.graph),

@@ -3,7 +3,7 @@
 Pure functions on named tensors. Knows no loss.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from penstock.policies import Network, PolicyGraph
 from penstock.policies.encoding import ACTION
 from penstock.torch_networks.forward import Ensemble
 from penstock.torch_networks.policy import Policy
-from penstock.types import Arrays, NoiseSpec, Spaces
+from penstock.types import NoiseSpec, Spaces
 
 __all__ = ["Networks", "act", "algorithm_of", "critic_input", "followed", "networks_of", "next_obs", "stepped"]
 
@@ -60,9 +60,9 @@ def networks_of(graph: PolicyGraph, config: ContinuousConfig, critic: Network, c
     return Networks(Policy(graph, config.precision), Ensemble(critic, count, critic_encoding(graph, config)))
 
 
-def algorithm_of(policy: Policy, spaces: Spaces, init_state: Callable[[int], Arrays], *phases: Phase) -> Algorithm:
+def algorithm_of(policy: Policy, spaces: Spaces, *phases: Phase) -> Algorithm:
     """An algorithm without target fields and without running statistics."""
-    return Algorithm(init_state, partial(act, policy, spaces), _nothing, _nothing, phases)
+    return Algorithm(partial(act, policy, spaces), _nothing, _nothing, phases)
 
 
 def act(policy: Policy, spaces: Spaces, published: Tensors, inputs: Tensors) -> Tensors:

@@ -14,7 +14,7 @@ import numpy as np
 from penstock.algorithm import Fused, StreamShape, Tensors
 from penstock.algorithms.optimizer.fused import native_optimizer, steps_natively
 from penstock.algorithms.ppo.rollouts import statistics, targets
-from penstock.algorithms.ppo.spec import ActorCriticConfig, PPOConfig, init_state, policy_graph
+from penstock.algorithms.ppo.spec import ActorCriticConfig, PPOConfig, policy_graph
 from penstock.kernels.pace import Pace
 from penstock.kernels.update import ActorCriticLoss, ActorCriticUpdate, CorrectedUpdate, Moments
 from penstock.policies import PolicyGraph
@@ -32,7 +32,7 @@ def supports(graph: PolicyGraph, config: ActorCriticConfig) -> bool:
 def build(spaces: Spaces, config: PPOConfig) -> Fused:
     """PPO on ``spaces`` without torch. Check with `supports` first that the native update can train the policy."""
     graph = policy_graph(spaces, config)
-    return fused(partial(init_state, spaces, config), graph, config, objective(config))
+    return fused(graph, config, objective(config))
 
 
 def objective(config: PPOConfig) -> ActorCriticLoss:
@@ -53,14 +53,14 @@ def loss_of(config: ActorCriticConfig, *, clip_param: float | None, normalize_ad
     )
 
 
-def fused(init: Callable[[int], Arrays], graph: PolicyGraph, config: ActorCriticConfig, loss: ActorCriticLoss) -> Fused:
+def fused(graph: PolicyGraph, config: ActorCriticConfig, loss: ActorCriticLoss) -> Fused:
     """The fused functions of an on-policy actor-critic with this loss."""
 
     def update(shape: StreamShape, threads: int) -> ScheduledUpdate:
         kernel = ActorCriticUpdate(layout_of(graph), loss, shape.rows)
         return ScheduledUpdate(kernel, config, Pace(threads), parameters_of(graph), normalizes=loss.normalize_advantage)
 
-    return Fused(init, partial(targets, config), partial(statistics, graph), update)
+    return Fused(partial(targets, config), partial(statistics, graph), update)
 
 
 def parameters_of(graph: PolicyGraph) -> int:

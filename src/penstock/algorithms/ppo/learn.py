@@ -27,7 +27,6 @@ from penstock.algorithms.ppo.spec import (
     LOSS_SCALE_STEPS,
     ActorCriticConfig,
     PPOConfig,
-    init_state,
     policy_graph,
 )
 from penstock.ops.loss_scaling import LossScale, finite, finite_or_zero
@@ -36,7 +35,7 @@ from penstock.ops.optimizers import clip_scale, global_norm
 from penstock.policies import PolicyGraph
 from penstock.torch_networks.gradients import gradients_of
 from penstock.torch_networks.policy import Policy, normalised_target
-from penstock.types import Arrays, NoiseSpec, Spaces
+from penstock.types import NoiseSpec, Spaces
 
 __all__ = [
     "Loss",
@@ -58,24 +57,22 @@ Settings = TypeVar("Settings", bound=ActorCriticConfig)
 
 def build(spaces: Spaces, config: PPOConfig) -> Algorithm:
     """PPO on ``spaces`` as pure functions."""
-    return actor_critic(spaces, config, init_state, loss, normalize_advantage=config.normalize_advantage)
+    return actor_critic(spaces, config, loss, normalize_advantage=config.normalize_advantage)
 
 
 def actor_critic(
     spaces: Spaces,
     config: Settings,
-    init_state: Callable[[Spaces, Settings, int], Arrays],
     loss: Callable[[Policy, Settings, Tensors, Tensors], Loss],
     *,
     normalize_advantage: bool,
 ) -> Algorithm:
-    """The functions of an on-policy actor-critic with this first state and this loss."""
+    """The functions of an on-policy actor-critic with this loss."""
     policy = Policy(policy_graph(spaces, config), config.precision)
     # A unit of a minibatch is a row, or with memory a lane of ``num_steps`` steps.
     steps = (config.num_steps,) if policy.graph.carry else ()
     noise = tuple((part.name, NoiseSpec("uniform", (*steps, *part.shape))) for part in policy.graph.dropout)
     return Algorithm(
-        init_state=partial(init_state, spaces, config),
         act=partial(act, policy, spaces),
         targets=partial(targets, config),
         statistics=partial(statistics, policy.graph),

@@ -9,7 +9,7 @@ from penstock.algorithm import FusedReplay, FusedReplayUpdate
 from penstock.algorithms.off_policy.critics import critic_network
 from penstock.algorithms.off_policy.fused import learned_layers, rates, supports
 from penstock.algorithms.optimizer.fused import native_optimizer
-from penstock.algorithms.sac.spec import EntropyConfig, SACConfig, init_state, policy_graph
+from penstock.algorithms.sac.spec import EntropyConfig, SACConfig, policy_graph
 from penstock.kernels.replay_update import NoiseKeys, SoftActorCritic, soft_actor_critic
 from penstock.policies import PolicyGraph, SquashedGaussian
 from penstock.seeding import phase_seed
@@ -21,7 +21,7 @@ __all__ = ["build", "settings_of", "supports"]
 def build(spaces: Spaces, config: SACConfig) -> FusedReplay:
     """SAC on ``spaces`` without torch. Check with `supports` first that the native update can train the networks."""
     graph = policy_graph(spaces, config)
-    return FusedReplay(partial(init_state, spaces, config), partial(update, graph, config))
+    return FusedReplay(partial(update, graph, config))
 
 
 def update(graph: PolicyGraph, config: SACConfig, seed: int, first_row: int) -> FusedReplayUpdate:

@@ -29,7 +29,7 @@ from penstock.algorithms.off_policy.critics import critic_network
 from penstock.algorithms.off_policy.learn import Networks, algorithm_of, followed, networks_of, next_obs, stepped
 from penstock.algorithms.optimizer.spec import Layout
 from penstock.algorithms.sac import recurrent
-from penstock.algorithms.sac.spec import EntropyConfig, SACConfig, actor_graph, init_state
+from penstock.algorithms.sac.spec import EntropyConfig, SACConfig, actor_graph
 from penstock.algorithms.sac.steps import actor_update, temperature_gradient
 from penstock.ops.losses import share_of
 from penstock.policies import SquashedGaussian
@@ -78,7 +78,7 @@ def build(spaces: Spaces, config: SACConfig) -> Algorithm:
         every=config.policy_delay,
         noise=(("action", noise), *of.dropout("value")),
     )
-    return algorithm_of(of.policy, spaces, partial(init_state, spaces, config), critic, actor)
+    return algorithm_of(of.policy, spaces, critic, actor)
 
 
 def sampled(policy: Policy, state: Tensors, obs: Tensors, noise: Tensor) -> Sample:

@@ -25,7 +25,7 @@ from penstock.algorithms.off_policy.critics import critic_encoding, critic_of_fe
 from penstock.algorithms.off_policy.learn import algorithm_of, followed, stepped
 from penstock.algorithms.off_policy.sequences import behind_burn_in, learned_rows
 from penstock.algorithms.optimizer.spec import NUMBERS, Layout, layout_of
-from penstock.algorithms.sac.spec import SACConfig, init_state
+from penstock.algorithms.sac.spec import SACConfig
 from penstock.algorithms.sac.steps import actor_update, temperature_gradient
 from penstock.ops.n_step import n_step_returns
 from penstock.policies import Encoding, PolicyGraph, SquashedGaussian
@@ -83,7 +83,7 @@ def build(spaces: Spaces, config: SACConfig, graph: PolicyGraph) -> Algorithm:
         every=config.policy_delay,
         noise=(("action", noise), *of.dropout("value")),
     )
-    return algorithm_of(of.policy, spaces, partial(init_state, spaces, config), critic, actor)
+    return algorithm_of(of.policy, spaces, critic, actor)
 
 
 def networks_of(graph: PolicyGraph, config: SACConfig) -> Networks:

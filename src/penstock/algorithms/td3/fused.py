@@ -9,7 +9,7 @@ from penstock.algorithm import FusedReplay, FusedReplayUpdate
 from penstock.algorithms.off_policy.critics import critic_network
 from penstock.algorithms.off_policy.fused import learned_layers, rates, supports
 from penstock.algorithms.optimizer.fused import native_optimizer
-from penstock.algorithms.td3.spec import TD3Config, init_state, policy_graph
+from penstock.algorithms.td3.spec import TD3Config, policy_graph
 from penstock.kernels.replay_update import DeterministicActorCritic, NoiseKeys, deterministic_actor_critic
 from penstock.policies import PolicyGraph
 from penstock.seeding import phase_seed
@@ -21,7 +21,7 @@ __all__ = ["build", "supports"]
 def build(spaces: Spaces, config: TD3Config, algorithm: str = "td3") -> FusedReplay:
     """TD3 on ``spaces`` without torch. Check with `supports` first that the native update can train the networks."""
     graph = policy_graph(spaces, config, algorithm)
-    return FusedReplay(partial(init_state, spaces, config, algorithm=algorithm), partial(update, graph, config))
+    return FusedReplay(partial(update, graph, config))
 
 
 def update(graph: PolicyGraph, config: TD3Config, seed: int, first_row: int) -> FusedReplayUpdate:

@@ -28,7 +28,7 @@ from penstock.algorithms.off_policy.learn import (
     stepped,
 )
 from penstock.algorithms.optimizer.spec import Layout
-from penstock.algorithms.td3.spec import TD3Config, init_state, policy_graph
+from penstock.algorithms.td3.spec import TD3Config, policy_graph
 from penstock.ops.losses import share_of
 from penstock.torch_networks.gradients import gradients_of
 from penstock.types import Spaces
@@ -53,7 +53,7 @@ def build(spaces: Spaces, config: TD3Config, algorithm: str = "td3") -> Algorith
         every=config.policy_delay,
         noise=of.dropout("value"),
     )
-    return algorithm_of(of.policy, spaces, partial(init_state, spaces, config, algorithm=algorithm), critic, actor)
+    return algorithm_of(of.policy, spaces, critic, actor)
 
 
 def critic_target(  # noqa: PLR0917 - as the mathematics reads

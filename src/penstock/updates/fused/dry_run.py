@@ -72,14 +72,10 @@ class _DryRun:
     def begin(self, initial: str) -> None:
         """Take the first state. Arrays that it leaves out are zero."""
         module, _, function = initial.partition(":")
-        settings, of_spec = self._settings, UsersFunction(self._name, module, function)
-        for users, made in (
-            (self._function("init_state"), lambda: self._fused.init_state(settings.seed)),
-            (of_spec, lambda: load(initial)(settings.spaces, settings.config, settings.seed)),
-        ):
-            found = users.call(made)
-            users.check(found, self._of_state, "the state")
-            users.check_networks(found, [network.name for network in self._spec.policy.networks])
+        users, settings = UsersFunction(self._name, module, function), self._settings
+        found = users.call(load(initial), settings.spaces, settings.config, settings.seed)
+        users.check(found, self._of_state, "the state")
+        users.check_networks(found, [network.name for network in self._spec.policy.networks])
         for part in self._spec.state:
             self._state[part.name] = np.array(found.get(part.name, np.zeros(part.shape)), part.dtype)
 

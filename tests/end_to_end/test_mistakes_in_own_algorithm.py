@@ -111,6 +111,12 @@ def test_a_spec_that_does_not_fit(altered, old: str, new: str, says: str) -> Non
         ),
         (
             "learn.py",
+            "phases=(Phase(",
+            "phases=repr((Phase)(",
+            r"build in theirs.learn gives a str as phases; write a tuple",
+        ),
+        (
+            "learn.py",
             "act=policy.act",
             "act=lambda state, inputs: {}",
             r"act in theirs.learn does not give action, whi",

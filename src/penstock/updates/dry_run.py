@@ -65,7 +65,10 @@ class _DryRun:
         self._algorithm: Algorithm = build.call(algorithm_of, settings)
         if not isinstance(self._algorithm, Algorithm):
             raise build.wrong(f"gives a {type(self._algorithm).__name__}; return a penstock.algorithm.Algorithm")
-        for phase in self._algorithm.phases:
+        phases = self._algorithm.phases
+        if not isinstance(phases, tuple | list):
+            raise build.wrong(f"gives a {type(phases).__name__} as phases; write a tuple of penstock.algorithm.Phase")
+        for phase in phases:
             if not isinstance(phase, Phase):
                 raise build.wrong(f"gives the phase {phase!r}; write a penstock.algorithm.Phase")
 

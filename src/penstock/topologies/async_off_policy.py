@@ -8,12 +8,12 @@ from penstock.config.agreement import Agreement, agreement
 from penstock.errors import ConfigError
 from penstock.nodes.learner import ParameterSettings, parameter_record_specs
 from penstock.nodes.learner.gradient_slot import board_specs, slot_specs
-from penstock.program.graph import Board, NodeSpec, Program, Stream
+from penstock.program.graph import NodeSpec, Program
 from penstock.program.plan import Plan
 from penstock.registry import RUNTIMES, compression_of
 from penstock.topologies.learners import (
     follower_names,
-    gradients_waiting,
+    gradient_edges,
     keeper_settings,
     learner_imports,
     learner_nodes,
@@ -69,17 +69,12 @@ def _apart(plan: Plan, agreed: Agreement) -> Program:
         max_lag=None,
         niceness=NICENESS,
         together=(
-            # The gradients of one step of a follower, to be applied once.
-            Stream(
-                "gradients",
-                learners,
-                ("learner",),
+            # For each learner, the board also has its last gradients that were applied or dropped.
+            *gradient_edges(
+                plan,
                 slot_specs(rule.handed_on, compression_of(run.compress)),
-                gradients_waiting(plan),
-                "wait",
+                board_specs(rule.told, run.learners),
             ),
-            # The state after these steps; for each learner, its last gradients that were applied or dropped.
-            Board("parameters", "learner", learners, board_specs(rule.told, run.learners)),
             *rule.edges,
         ),
     )

@@ -11,7 +11,7 @@ from penstock.errors import ConfigError
 from penstock.nodes.learner import KeeperSettings
 from penstock.nodes.learner.gradient_slot import vector_specs
 from penstock.policies import Linear
-from penstock.program.graph import Edge, Minibatch, NodeSpec, SharedArrays
+from penstock.program.graph import Board, Edge, Minibatch, NodeSpec, SharedArrays, Stream
 from penstock.program.plan import Plan
 from penstock.program.rollout import rollout_specs
 from penstock.topologies.training import env_names, slow_imports
@@ -22,7 +22,7 @@ __all__ = [
     "Rule",
     "activation_bytes",
     "follower_names",
-    "gradients_waiting",
+    "gradient_edges",
     "keeper_settings",
     "learner_imports",
     "learner_names",
@@ -88,7 +88,20 @@ def follower_names(count: int) -> tuple[str, ...]:
     return tuple(f"learner.{number}" for number in range(1, count + 1))
 
 
-def gradients_waiting(plan: Plan) -> int:
+def gradient_edges(plan: Plan, slot: tuple[ArraySpec, ...], board: tuple[ArraySpec, ...]) -> tuple[Stream, Board]:
+    """The edges between followers and the node that owns the parameters.
+
+    Args:
+        plan: of the run.
+        slot: the gradients of one step of a follower, to be applied once.
+        board: what the owner tells all followers: the parameters, and how far it is.
+    """
+    followers = follower_names(plan.run.learners)
+    gradients = Stream("gradients", followers, ("learner",), slot, _gradients_waiting(plan), "wait")
+    return gradients, Board("parameters", "learner", followers, board)
+
+
+def _gradients_waiting(plan: Plan) -> int:
     """Slots of the stream of gradients: each learner fills one while the other waits."""
     return HANDED_ON * plan.run.learners
 
@@ -98,7 +111,7 @@ def pull_after(plan: Plan, pace: str) -> int:
 
     Gradients that wait when one is handed on are applied before it, and make it so much older.
     """
-    return plan.run.max_policy_lag - gradients_waiting(plan) if pace == "lag" else 0
+    return plan.run.max_policy_lag - _gradients_waiting(plan) if pace == "lag" else 0
 
 
 class Rule(NamedTuple):

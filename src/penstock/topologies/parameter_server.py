@@ -23,13 +23,13 @@ from penstock.nodes.learner import (
     shared_record_specs,
 )
 from penstock.nodes.learner.gradient_slot import batch_board_specs, batch_slot_specs, shared_board_specs, slot_specs
-from penstock.program.graph import Board, NodeSpec, Program, Stream
+from penstock.program.graph import NodeSpec, Program, Stream
 from penstock.program.plan import Plan
 from penstock.registry import compression_of
 from penstock.topologies.learners import (
     GRADIENTS_TEAM,
     follower_names,
-    gradients_waiting,
+    gradient_edges,
     keeper_settings,
     learner_imports,
     learner_nodes,
@@ -75,18 +75,11 @@ def in_step(
         ),
         max_lag=max_lag,
         niceness=niceness,
-        together=(
-            # The gradient of one learner's share of a minibatch.
-            Stream(
-                "gradients",
-                learners,
-                ("learner",),
-                slot_specs(spec.shared(), compression_of(run.compress)),
-                gradients_waiting(plan),
-                "wait",
-            ),
-            # The parameters, and the minibatch whose gradient is wanted.
-            Board("parameters", "learner", learners, shared_board_specs(spec.shared(), run.learners, plan.num_workers)),
+        # A slot has the gradient of one learner's share of the minibatch that the board names.
+        together=gradient_edges(
+            plan,
+            slot_specs(spec.shared(), compression_of(run.compress)),
+            shared_board_specs(spec.shared(), run.learners, plan.num_workers),
         ),
     )
     return wire(plan, pattern)
@@ -129,17 +122,12 @@ def at_own_pace(plan: Plan, agreed: Agreement, *, slots: int, niceness: int) -> 
         max_lag=None,
         niceness=niceness,
         together=(
-            # The gradients of one step of a learner, to be applied once.
-            Stream(
-                "gradients",
-                learners,
-                ("learner",),
+            # For each learner, the board also has its last settled gradient, and how far its batch is.
+            *gradient_edges(
+                plan,
                 batch_slot_specs(rule.handed_on, rollouts, compression_of(run.compress)),
-                gradients_waiting(plan),
-                "wait",
+                batch_board_specs(rule.told, run.learners, rollouts),
             ),
-            # The parameters; for each learner, its last settled gradient, and how far its batch is.
-            Board("parameters", "learner", learners, batch_board_specs(rule.told, run.learners, rollouts)),
             *rule.edges,
         ),
         policy_readers=learners,

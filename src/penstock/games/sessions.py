@@ -215,6 +215,8 @@ class GameSteps:
         is_on = True
         while is_on:
             while not session.requests:
+                # While its client waited for a reply, it was not silent.
+                session.used = self._loop.time()
                 session.came = self._loop.create_future()
                 await session.came
                 session.came = None

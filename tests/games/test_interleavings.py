@@ -10,6 +10,7 @@ import pytest
 
 from penstock.envs.games import game_spaces
 from penstock.games.lobby import Lobby
+from penstock.games.sessions import _RECONNECT_S as RECONNECT_S
 from penstock.games.sessions import GameSteps
 from penstock.saved_runs.episodes import EpisodeFiles
 from penstock.serving.server.refusal import Refusal
@@ -48,11 +49,18 @@ class WaitingLane:
         await self.answers.wait()
         return np.zeros(1, np.int64)
 
-    async def end(self, *_: Any, **__: Any) -> None:
-        await self.answers.wait()
-
     def cut_off(self) -> None:
         """No row is written."""
+
+
+class Late(Plain):
+    """An agent whose episodes end when its lane answers."""
+
+    def __init__(self, lane: WaitingLane) -> None:
+        self._lane = lane
+
+    async def on_episode(self, *_: Any) -> None:
+        await self._lane.answers.wait()
 
 
 class Reply:
@@ -78,7 +86,7 @@ class Server:
         self.steps = GameSteps(
             loop,
             spaces=game_spaces("gamecore://tests.games.agents:Plain", (), masks=False)[0],
-            make=Plain,
+            make=lambda: Late(self.lane),
             lobby=lobby,
             kept=EpisodeFiles(folder, 0),
             idle_seconds=IDLE_S,
@@ -129,3 +137,63 @@ def test_a_client_that_waited_long_for_its_reply_was_not_silent(server: Server) 
     server.loop.now += IDLE_S + 1.0
     server.steps.sweep()
     assert server.ask("tick", TICK).said == 404
+
+
+def test_a_session_that_came_back_twice_starts_again(server: Server) -> None:
+    """Two connections are lost while the lane waits, one after the other. Each client starts the session again."""
+    server.ask("start")
+    server.lane.answers.clear()
+    server.ask("tick", TICK)
+    server.steps.parted(KEY)
+    server.ask("start")
+    server.steps.parted(KEY)
+    again = server.ask("start")
+    assert again.said is None
+    server.lane.answers.set()
+    server.go_on()
+    assert again.said == "taken"
+    assert server.ask("tick", TICK).said == "taken"
+    assert len(server.steps) == 1
+
+
+def test_a_session_that_comes_back_while_it_vanishes_starts_again(server: Server) -> None:
+    """The end of its episode takes a while, because the user's coroutine waits."""
+    server.ask("start")
+    server.ask("tick", TICK)
+    server.lane.answers.clear()
+    server.steps.parted(KEY)
+    server.loop.now += RECONNECT_S + 1.0
+    server.steps.sweep()
+    server.go_on()
+    again = server.ask("start")
+    assert again.said is None
+    server.lane.answers.set()
+    server.go_on()
+    assert again.said == "taken"
+    assert server.ask("tick", TICK).said == "taken"
+
+
+def test_a_tick_behind_a_start_is_one_of_the_new_episode(server: Server) -> None:
+    """The start waits for the end of the former session. The client sends its tick without waiting for the reply."""
+    server.ask("start")
+    server.ask("tick", TICK)
+    server.steps.parted(KEY)
+    start, tick = Reply(), Reply()
+    server.steps.start(KEY, "", b"", start)
+    server.steps.tick(KEY, TICK, tick)
+    server.go_on()
+    assert (start.said, tick.said) == ("taken", "taken")
+
+
+def test_a_connection_that_is_lost_before_its_start_is_taken_leaves_a_session_that_may_start_again(
+    server: Server,
+) -> None:
+    server.ask("start")
+    server.lane.answers.clear()
+    server.ask("tick", TICK)
+    server.steps.parted(KEY)
+    server.ask("start")
+    server.steps.parted(KEY)
+    server.lane.answers.set()
+    server.go_on()
+    assert server.ask("start").said == "taken"

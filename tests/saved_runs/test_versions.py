@@ -1,6 +1,11 @@
 """The versions of a run: what is known of each, and which stay, by rules and by pins."""
 
+import contextlib
 import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -164,3 +169,48 @@ def test_the_command(trained, capsys):
 def test_wrong_options_are_one_line(trained, capsys, arguments, text):
     assert main(["models", str(trained.run_folder), *arguments]) == 2
     assert text in capsys.readouterr().err
+
+
+class Steps:
+    """Lets a user act before one of the file operations by which checkpoints are removed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, acts: Callable[[], None], at: int) -> None:
+        self.taken = 0
+        """How many there were before that one."""
+        self._acts = acts
+        self._at = at
+        for name in ("iterdir", "read_bytes", "exists", "rename"):
+            monkeypatch.setattr(Path, name, self._watched(getattr(Path, name)))
+        monkeypatch.setattr("shutil.rmtree", self._watched(shutil.rmtree))
+
+    def _watched(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(*arguments: Any, **settings: Any) -> Any:
+            if self.taken == self._at:
+                self._at = -1
+                self._acts()
+            self.taken += self._at >= 0
+            return call(*arguments, **settings)
+
+        return watched
+
+
+def pinned_before_step(tmp_path: Path, at: int) -> int:
+    """Pin a version before this step of the removal of others. Returns how many steps there were before."""
+    said = []
+
+    def acts() -> None:
+        with contextlib.suppress(CheckpointError):
+            said.append(pin(run, "1"))
+
+    run = run_of(tmp_path, 1, 2, 3)
+    with pytest.MonkeyPatch.context() as patched:
+        steps = Steps(patched, acts, at)
+        prune_checkpoints(run, 1)
+    assert not said or 1 in names(run)
+    return steps.taken
+
+
+def test_a_version_that_is_pinned_while_others_are_removed_stays_or_its_user_is_told(tmp_path: Path) -> None:
+    count = pinned_before_step(tmp_path / "none", 1_000)
+    for at in range(count):
+        pinned_before_step(tmp_path / str(at), at)

@@ -109,7 +109,7 @@ class _Worker(asyncio.Protocol):
             self._returns.answered(batch, Answer(action, arrays))
         else:
             self._returns.refused(batch, Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "the policy failed"))
-        self._told(self)
+        self._returns.free()
 
 
 class Workers:
@@ -244,7 +244,7 @@ class Workers:
         return worker
 
     def _told(self, worker: _Worker) -> None:
-        """A worker is ready, has answered, or is gone."""
+        """A worker is ready, or is gone."""
         if worker.is_lost and worker in self._workers:
             self._workers.remove(worker)
             self._mourn(worker)

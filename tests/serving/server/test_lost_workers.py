@@ -87,6 +87,18 @@ async def until(condition: Callable[[], object]) -> None:
     raise AssertionError("it did not happen")
 
 
+def test_a_dead_worker_whose_child_holds_its_socket_gives_its_batches_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play() -> None:
+        stage = Stage(monkeypatch, 1)
+        await stage.start()
+        stage.ask()
+        stage.engine.check(asyncio.get_running_loop().time() + Limits.max_seconds + 1.0)
+        await until(lambda: stage.returns.losses == 1 and len(stage.held) == 2)
+        await stage.end()
+
+    asyncio.run(play())
+
+
 def test_answers_of_one_worker_do_not_shorten_the_pause_before_another_is_started(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -184,9 +184,10 @@ class Workers:
         for worker in self._workers:
             if any(now - since > limit for _, since in worker.under_way.values()):
                 log.warning("worker %d has not answered within %g s: killed", worker.process.pid, limit)
-                # It may have ended, and a child of a user's module may hold its socket open.
                 with contextlib.suppress(ProcessLookupError):
                     worker.process.kill()
+                # A child of a user's module may hold its socket open, so its end alone would not be noticed.
+                worker.transport.abort()
 
     async def close(self) -> None:
         """End all workers, and return when each of their processes is reaped."""

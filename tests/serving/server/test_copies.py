@@ -1,5 +1,6 @@
 """Bundles that are served: their samples are compared, and each version that the folder held is kept."""
 
+import contextlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from penstock.config.commands import ServeOptions
 from penstock.errors import BundleError, UsageError
 from penstock.serving.bundle import SAMPLE, pack_sample, read_bundle, write_bundle
 from penstock.serving.server.acceptance import accepted
-from penstock.serving.server.assembly import limits_of
+from penstock.serving.server.assembly import Assembly, limits_of
 from penstock.serving.server.copies import BundleCopies
 from penstock.serving.server.source import Source
 
@@ -80,6 +81,20 @@ def test_each_version_of_a_folder_is_copied_once(exported: Path, tmp_path: Path)
         assert accepted(source).spaces.obs
     put(exported, folder, 3)
     assert copies.newest() == first
+
+
+@pytest.mark.parametrize(("follow", "workers"), [(True, 0), (False, 1)])
+def test_what_is_served_does_not_change_with_its_folder(
+    exported: Path, tmp_path: Path, follow: bool, workers: int
+) -> None:
+    """A worker that is started again loads the policy once more."""
+    folder = tmp_path / "policy"
+    put(exported, folder, 3)
+    options = ServeOptions(policies=(str(folder),), follow=follow, workers=workers)
+    with contextlib.ExitStack() as stack:
+        source = Assembly(options, {})._origin(Source(LOADER, str(folder), None, 3), stack).first
+        put(exported, folder, 5)
+        assert read_bundle(Path(source.path)).facts.run["update"] == 3
 
 
 def test_a_folder_that_is_damaged_or_gone_is_one_line(exported: Path, tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ import penstock
 from penstock.cli import main
 from penstock.errors import CheckpointError, RunFolderError
 from penstock.saved_runs.best import prune_checkpoints
-from penstock.saved_runs.checkpoints import list_checkpoints, save_checkpoint
+from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint, save_checkpoint
+from penstock.saved_runs.durable import remove_folder
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.saved_runs.versions import clone, lineage, pin, prune, table, unpin, versions
 
@@ -117,6 +118,19 @@ def test_a_damaged_version_is_not_cloned(tmp_path, trained):
     with pytest.raises(CheckpointError, match="has no checkpoint 77"):
         clone(folder, "77")
     assert sorted(path.name for path in folder.path.parent.iterdir()) == before
+
+
+def test_a_version_that_is_removed_while_it_is_cloned_leaves_nothing(trained, tmp_path, monkeypatch):
+    folder = RunFolder(Path(shutil.copytree(trained.run_folder, tmp_path / "run")))
+
+    def loaded(path: Path) -> None:
+        load_checkpoint(path)
+        remove_folder(path)
+
+    monkeypatch.setattr("penstock.saved_runs.versions.load_checkpoint", loaded)
+    with pytest.raises(CheckpointError, match="update-00000004 was removed while it was being cloned"):
+        clone(folder, "4")
+    assert list(tmp_path.iterdir()) == [folder.path]
 
 
 def test_a_run_that_trains_is_not_pruned(trained):

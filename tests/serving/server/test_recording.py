@@ -63,15 +63,16 @@ def test_all_kinds_of_observations_and_actions_are_kept(tmp_path, kind: str) -> 
     assert not episode.terminated
 
 
-@pytest.mark.parametrize("ending", ["stop", "no JSON", "server", "idle", "anew"])
+@pytest.mark.parametrize("ending", ["stop", "no JSON", "two rows", "server", "idle", "anew"])
 def test_an_episode_whose_client_vanishes_ends_before_its_last_action(tmp_path, ending: str) -> None:
     obs = observations(3)
     with serving("plain", collect=tmp_path) as server, Game(server.tcp) as game:
         game.ask("g", "start")
         for number, row in enumerate(obs):
             game.ask("g", "tick", tick(row, number))
-        if ending in {"stop", "no JSON"}:
-            game.ask("g", "stop", b"" if ending == "stop" else b"the end")
+        said = {"stop": b"", "no JSON": b"the end", "two rows": tick(obs[:2], 1.0)}
+        if ending in said:
+            game.ask("g", "stop", said[ending])
         if ending == "idle":
             make_idle(server)
         while ending == "idle" and not server.endpoint.expired:

@@ -176,6 +176,21 @@ def test_the_oldest_files_go_when_there_are_too_many_bytes(tmp_path) -> None:
     assert len(list_episodes(tmp_path)) == len(names)
 
 
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_server_that_is_replaced_overwrites_no_episode_of_its_successor(tmp_path, monkeypatch, has_links) -> None:
+    """The former one writes its open episodes at its end. The new one may have begun by then."""
+    if not has_links:
+        monkeypatch.setattr(os, "link", lambda *_: os.open(tmp_path / "none", os.O_RDONLY))
+    gone = tmp_path / "episode-00000009.npz"
+    monkeypatch.setattr("penstock.saved_runs.episodes.list_episodes", lambda _: [gone])
+    former, successor = (EpisodeFiles(tmp_path, np.inf) for _ in range(2))
+    for session, files in (("a", former), ("b", successor), ("c", former), ("d", former), ("e", successor)):
+        action, reward = np.zeros((1, 2), np.float32), np.zeros(1, np.float32)
+        files.add(KeptEpisode(session, {"obs": observations(2)}, action, reward, True, False))
+    assert [episode.session for episode in kept(tmp_path)] == ["a", "b", "c", "d", "e"]
+    assert len(list(tmp_path.iterdir())) == 5
+
+
 def test_memory_is_bounded(tmp_path, monkeypatch) -> None:
     """Of a long episode the front is kept. Rows that would need too much memory are not kept at all."""
     monkeypatch.setattr(recording, "EPISODE_BYTES", 100)

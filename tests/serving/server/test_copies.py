@@ -83,6 +83,31 @@ def test_each_version_of_a_folder_is_copied_once(exported: Path, tmp_path: Path)
     assert copies.newest() == first
 
 
+def test_a_bundle_that_is_replaced_while_it_is_read_is_one_of_the_two(exported: Path, tmp_path: Path) -> None:
+    """Somebody exports into the folder before each of the reads in turn."""
+    found, read_bytes = read_bundle(exported), Path.read_bytes
+
+    def read(at: int) -> int:
+        """Read the bundle, which is replaced before this read. Returns the number of reads."""
+        folder, reads = tmp_path / str(at), 0
+        write_bundle(folder, found.facts, {**found.files, SAMPLE: b"older"})
+
+        def watched(path: Path) -> bytes:
+            nonlocal reads
+            if reads == at:
+                write_bundle(folder, found.facts, {**found.files, SAMPLE: b"newer"})
+            reads += 1
+            return read_bytes(path)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(Path, "read_bytes", watched)
+            assert read_bundle(folder).files[SAMPLE] in {b"older", b"newer"}
+        return reads
+
+    for at in range(read(at=1_000)):
+        read(at)
+
+
 @pytest.mark.parametrize(("follow", "workers"), [(True, 0), (False, 1)])
 def test_what_is_served_does_not_change_with_its_folder(
     exported: Path, tmp_path: Path, follow: bool, workers: int

@@ -181,3 +181,17 @@ def test_a_display_that_stays_silent_says_once_what_the_run_waits_for(tmp_path, 
     node.close()
     assert capsys.readouterr().out == "no update yet after 30 s: it waits\n"
     assert "it waits" not in (tmp_path / METRICS).read_text()
+
+
+def test_a_resumed_run_cuts_off_the_lines_before_it_though_its_first_monitor_dies_before(tmp_path) -> None:
+    before = opened(tmp_path, Ports())
+    for update in (7, 9):
+        before._write(Report(update, 10 * update, 0.5 * update, {STEPS_PER_SECOND: 1.0}))
+    resumed = Ports()
+    killed(resumed)
+    life = opened(tmp_path, resumed, resumed_update=7)
+    tell(life)
+    lines = [json.loads(line) for line in (tmp_path / METRICS).read_text().splitlines()]
+    assert [(line["update"], "note" in line) for line in lines] == [(7, False), (7, True)]
+    # The reports of the updates that were cut off are new ones.
+    assert life._written[STEPS_PER_SECOND] == 7

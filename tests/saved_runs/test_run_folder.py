@@ -7,7 +7,8 @@ import pytest
 
 from penstock.config.sources import from_mapping, from_toml
 from penstock.errors import RunFolderError
-from penstock.saved_runs.durable import sweep, write_file
+from penstock.saved_runs import run_folder
+from penstock.saved_runs.durable import remove_folder, sweep, write_file
 from penstock.saved_runs.run_folder import RunFolder, list_runs
 
 NOON = datetime(2026, 1, 2, 12, 0, 0)
@@ -179,3 +180,25 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
     assert path.read_bytes() == b"old"
     write_file(path, b"new")
     assert path.read_bytes() == b"new"
+
+
+def test_a_run_that_is_removed_while_runs_are_listed_hides_no_other(tmp_path, monkeypatch):
+    kept, removed = made(tmp_path), made(tmp_path, env="X")
+    number = run_folder._number
+
+    def number_of(path):
+        # Between the look whether it is a run, and the look at its config.
+        if path == removed.path and path.exists():
+            remove_folder(path)
+        return number(path)
+
+    monkeypatch.setattr(run_folder, "_number", number_of)
+    assert list_runs(tmp_path) == [kept.path]
+
+
+def test_a_run_that_is_half_removed_is_no_run(tmp_path, monkeypatch):
+    kept, removed = made(tmp_path), made(tmp_path, env="X")
+    # As if the process died in between.
+    monkeypatch.setattr("penstock.saved_runs.durable.shutil.rmtree", lambda *_, **__: None)
+    remove_folder(removed.path)
+    assert list_runs(tmp_path) == [kept.path]

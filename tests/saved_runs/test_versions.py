@@ -1,6 +1,11 @@
 """The versions of a run: what is known of each, and which stay, by rules and by pins."""
 
+import contextlib
 import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +14,8 @@ import penstock
 from penstock.cli import main
 from penstock.errors import CheckpointError, RunFolderError
 from penstock.saved_runs.best import prune_checkpoints
-from penstock.saved_runs.checkpoints import list_checkpoints, save_checkpoint
+from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint, save_checkpoint
+from penstock.saved_runs.durable import remove_folder
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.saved_runs.versions import clone, lineage, pin, prune, table, unpin, versions
 
@@ -114,6 +120,19 @@ def test_a_damaged_version_is_not_cloned(tmp_path, trained):
     assert sorted(path.name for path in folder.path.parent.iterdir()) == before
 
 
+def test_a_version_that_is_removed_while_it_is_cloned_leaves_nothing(trained, tmp_path, monkeypatch):
+    folder = RunFolder(Path(shutil.copytree(trained.run_folder, tmp_path / "run")))
+
+    def loaded(path: Path) -> None:
+        load_checkpoint(path)
+        remove_folder(path)
+
+    monkeypatch.setattr("penstock.saved_runs.versions.load_checkpoint", loaded)
+    with pytest.raises(CheckpointError, match="update-00000004 was removed while it was being cloned"):
+        clone(folder, "4")
+    assert list(tmp_path.iterdir()) == [folder.path]
+
+
 def test_a_run_that_trains_is_not_pruned(trained):
     folder = RunFolder.open(trained.run_folder)
     with folder.claim(), pytest.raises(RunFolderError, match="in use"):
@@ -164,3 +183,48 @@ def test_the_command(trained, capsys):
 def test_wrong_options_are_one_line(trained, capsys, arguments, text):
     assert main(["models", str(trained.run_folder), *arguments]) == 2
     assert text in capsys.readouterr().err
+
+
+class Steps:
+    """Lets a user act before one of the file operations by which checkpoints are removed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, acts: Callable[[], None], at: int) -> None:
+        self.taken = 0
+        """How many there were before that one."""
+        self._acts = acts
+        self._at = at
+        for name in ("iterdir", "read_bytes", "exists", "rename"):
+            monkeypatch.setattr(Path, name, self._watched(getattr(Path, name)))
+        monkeypatch.setattr("shutil.rmtree", self._watched(shutil.rmtree))
+
+    def _watched(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(*arguments: Any, **settings: Any) -> Any:
+            if self.taken == self._at:
+                self._at = -1
+                self._acts()
+            self.taken += self._at >= 0
+            return call(*arguments, **settings)
+
+        return watched
+
+
+def pinned_before_step(tmp_path: Path, at: int) -> int:
+    """Pin a version before this step of the removal of others. Returns how many steps there were before."""
+    said = []
+
+    def acts() -> None:
+        with contextlib.suppress(CheckpointError):
+            said.append(pin(run, "1"))
+
+    run = run_of(tmp_path, 1, 2, 3)
+    with pytest.MonkeyPatch.context() as patched:
+        steps = Steps(patched, acts, at)
+        prune_checkpoints(run, 1)
+    assert not said or 1 in names(run)
+    return steps.taken
+
+
+def test_a_version_that_is_pinned_while_others_are_removed_stays_or_its_user_is_told(tmp_path: Path) -> None:
+    count = pinned_before_step(tmp_path / "none", 1_000)
+    for at in range(count):
+        pinned_before_step(tmp_path / str(at), at)

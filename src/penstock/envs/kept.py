@@ -31,21 +31,23 @@ class KeptEpisodes:
         found = agent_class(agent)
         self.observation_space = found.observation_space
         self.action_space = found.action_space
-        self._files = sorted(Path(folder).glob("episode-*.npz"))
-        if not self._files:
-            raise EnvError(
-                f"the run of agent {agent} has kept no episodes, and games cannot be played for observations: resume "
-                "it with --keep_episodes 20, and export it then"
-            )
+        self._agent = agent
+        self._folder = Path(folder)
+        self._files = self._listed()
         self._rows: Arrays = {}
         self._t = 0
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode."""
         del options
-        number = int(np.random.default_rng(seed).integers(len(self._files)))
-        with np.load(self._files[number], allow_pickle=False) as file:
-            self._rows = {name: file[name] for name in file.files if name.partition(".")[0] in {"obs", KEY}}
+        generator = np.random.default_rng(seed)
+        while True:
+            try:
+                self._rows = _rows_of(self._files[int(generator.integers(len(self._files)))])
+                break
+            except FileNotFoundError:
+                # The run plays on, and has removed it: newer ones take its place.
+                self._files = self._listed()
         self._t = 0
         return self._now()
 
@@ -62,10 +64,25 @@ class KeptEpisodes:
     def close(self) -> None:
         """Nothing is open."""
 
+    def _listed(self) -> list[Path]:
+        found = sorted(self._folder.glob("episode-*.npz"))
+        if not found:
+            raise EnvError(
+                f"the run of agent {self._agent} has kept no episodes, and games cannot be played for observations: "
+                "resume it with --keep_episodes 20, and export it then"
+            )
+        return found
+
     def _now(self) -> tuple[Any, dict[str, Any]]:
         row = {name: values[self._t] for name, values in self._rows.items()}
         info = {KEY: row.pop(IN_INFO)} if IN_INFO in row else {}
         return _structured({name.partition(".")[2]: value for name, value in row.items()}), info
+
+
+def _rows_of(path: Path) -> Arrays:
+    """The observations of an episode, with their masks."""
+    with np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files if name.partition(".")[0] in {"obs", KEY}}
 
 
 def _structured(fields: dict[str, Any]) -> Any:

@@ -215,6 +215,8 @@ class GameSteps:
         is_on = True
         while is_on:
             while not session.requests:
+                # While its client waited for a reply, it was not silent.
+                session.used = self._loop.time()
                 session.came = self._loop.create_future()
                 await session.came
                 session.came = None
@@ -234,6 +236,7 @@ class GameSteps:
             except RunEndedError:
                 _refuse(request, _ENDED)
                 is_on = False
+        self._hand_on(session)
 
     async def _take(self, session: _Session, request: _Request) -> bool:
         """Do what a request asks for. False: it was the session's last one.
@@ -250,14 +253,34 @@ class GameSteps:
         await self._end(session, request)
         # Before the reply: the client may begin its next episode at once.
         self._release(session)
-        if request.kind == "restart" and request.reply is not None:
+        if request.kind == "restart":
+            session.requests.appendleft(request)
+        elif request.reply is not None:
+            request.reply.answer(_CONTENT, b"{}")
+        return False
+
+    def _hand_on(self, session: _Session) -> None:
+        """A session has ended: begin the next one if its client has started it again meanwhile.
+
+        Race: 1. A connection is lost while its session waits. The client starts the session again over another one.
+        2. That connection is lost as well, or the client asks on without waiting for the reply.
+        3. The session ends. What has happened since the start concerns the session that the start begins.
+        """
+        self._release(session)
+        while session.requests:
+            request = session.requests.popleft()
+            if request.kind != "restart" or request.reply is None:
+                _refuse(request, _stopped(session))
+                continue
             try:
                 self.start(session.key, "", b"", request.reply)
             except Refusal as refusal:
                 request.reply.refused(refusal)
-        elif request.reply is not None:
-            request.reply.answer(_CONTENT, b"{}")
-        return False
+                continue
+            following = self._live[session.key]
+            following.parted = session.parted
+            following.requests.extend(session.requests)
+            session.requests.clear()
 
     def _at_once(self, session: _Session, request: _Request) -> bool:
         """Answer a tick for which neither the user's class nor anything else is waited for: the usual case.
@@ -388,7 +411,7 @@ class GameSteps:
         session = self._tasks.pop(task)
         self._release(session)
         for request in session.requests:
-            _refuse(request, Refusal(HTTPStatus.NOT_FOUND, f"session {session.key[1]!r} was stopped"))
+            _refuse(request, _stopped(session))
         if not task.cancelled() and task.exception() is not None:
             self.failure = task.exception()
 
@@ -433,6 +456,10 @@ def _finite(reward: float) -> float:
     if not abs(number) <= _LARGEST:
         raise BadDataError(f"reward is {reward}, which is not finite")
     return number
+
+
+def _stopped(session: _Session) -> Refusal:
+    return Refusal(HTTPStatus.NOT_FOUND, f"session {session.key[1]!r} was stopped")
 
 
 def _refuse(request: _Request, refusal: Refusal) -> None:

@@ -13,7 +13,7 @@ from penstock.metrics.jsonl import evaluations
 from penstock.saved_runs.checkpoints import list_checkpoints
 from penstock.saved_runs.durable import remove_folder
 from penstock.saved_runs.manifest import MANIFEST, Damage, parse_manifest
-from penstock.saved_runs.pins import pinned
+from penstock.saved_runs.pins import pin_path, pinned
 
 __all__ = ["Best", "best_checkpoint", "find_checkpoint", "prune_checkpoints"]
 
@@ -90,10 +90,10 @@ def prune_checkpoints(run: Path, keep: int, every: int = 0) -> None:
     kept |= {path for path in paths if path.name in pins or (every and _update(path) % every == 0)}
     for path in paths:
         if path not in kept:
-            try:
-                remove_folder(path)
-            except OSError:
-                continue
+            # Race: 1. The pins are listed. 2. A pin is made, and its user is told so. 3. The checkpoint is removed.
+            # So the pin is looked for once more, when no further user can find the checkpoint.
+            with contextlib.suppress(OSError):
+                remove_folder(path, is_wanted=pin_path(run, path.name).exists)
 
 
 def _update(path: Path) -> int:

@@ -6,7 +6,7 @@ A name that ends in ``.partial`` was never finished, or is being removed. ``swee
 import ctypes
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 __all__ = ["PARTIAL", "remove_folder", "replace_folder", "sweep", "write_file", "write_folder"]
@@ -79,8 +79,12 @@ def replace_folder(path: Path, files: Mapping[str, bytes]) -> None:
     shutil.rmtree(older, ignore_errors=True)
 
 
-def remove_folder(path: Path) -> None:
+def remove_folder(path: Path, is_wanted: Callable[[], bool] = lambda: False) -> None:
     """Remove a folder. It is renamed first, so a folder that is only half removed does not keep its name.
+
+    Args:
+        path: the folder.
+        is_wanted: asked once nobody finds the folder by its name any more. If so, the folder gets its name back.
 
     Raises:
         OSError: it could not be renamed.
@@ -88,7 +92,10 @@ def remove_folder(path: Path) -> None:
     leaving = path.with_name(path.name + PARTIAL)
     shutil.rmtree(leaving, ignore_errors=True)
     path.rename(leaving)
-    shutil.rmtree(leaving, ignore_errors=True)
+    if is_wanted():
+        leaving.rename(path)
+    else:
+        shutil.rmtree(leaving, ignore_errors=True)
 
 
 def sweep(folder: Path) -> None:

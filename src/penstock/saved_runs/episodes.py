@@ -3,7 +3,10 @@
 `EpisodeFiles` writes them and removes the oldest, `read_episode` reads one. Learns nothing from them.
 """
 
+import contextlib
 import math
+import os
+import secrets
 import zipfile
 from collections import deque
 from pathlib import Path
@@ -40,7 +43,7 @@ class EpisodeFiles:
     """Writes ``episode-00000001.npz`` and so on, and removes the oldest.
 
     Args:
-        folder: is made with the first episode. No other process may write into it.
+        folder: is made with the first episode. Two processes may write into it while one replaces the other.
         keep: how many to keep; 0: none.
         keep_bytes: how many bytes of them to keep.
     """
@@ -49,9 +52,14 @@ class EpisodeFiles:
         self._folder = folder
         self._keep = keep
         self._keep_bytes = keep_bytes
+        self._partial = f"episode-{secrets.token_hex(8)}{PARTIAL}"
         if keep and folder.is_dir():
             sweep(folder)
-        self._files = deque((path, path.stat().st_size) for path in (list_episodes(folder) if keep else ()))
+        self._files: deque[tuple[Path, int]] = deque()
+        for path in list_episodes(folder) if keep else ():
+            # The process that this one replaces may remove it meanwhile.
+            with contextlib.suppress(FileNotFoundError):
+                self._files.append((path, path.stat().st_size))
         self._bytes = sum(size for _, size in self._files)
 
     @property
@@ -67,7 +75,6 @@ class EpisodeFiles:
         """
         number = episode_number(self._files[-1][0]) + 1 if self._files else 1
         self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._folder / f"episode-{number:08d}.npz"
         arrays: dict[str, Any] = {
             **episode.obs,
             "action": episode.action,
@@ -77,17 +84,31 @@ class EpisodeFiles:
             "session": np.array(episode.session),
         }
         # Not synced to the disk: that would keep all games waiting, and an episode is no checkpoint.
-        partial = path.with_name(path.name + PARTIAL)
+        partial = self._folder / self._partial
         with partial.open("wb") as file:
             np.savez(file, **arrays)
             size = file.tell()
-        partial.replace(path)
-        self._files.append((path, size))
+        self._files.append((self._placed(partial, number), size))
         self._bytes += size
         while len(self._files) > 1 and (len(self._files) > self._keep or self._bytes > self._keep_bytes):
             oldest, freed = self._files.popleft()
             oldest.unlink(missing_ok=True)
             self._bytes -= freed
+
+    def _placed(self, partial: Path, number: int) -> Path:
+        """Give a file the next free number, this one at least, and return its path."""
+        while (path := self._folder / f"episode-{number:08d}.npz").exists():
+            number += 1
+        try:
+            # Unlike a rename, it replaces no file that another process has written since.
+            os.link(partial, path)
+        except FileExistsError:
+            return self._placed(partial, number + 1)
+        except OSError:  # a file system without links
+            partial.replace(path)
+        else:
+            partial.unlink()
+        return path
 
 
 def list_episodes(folder: Path) -> list[Path]:

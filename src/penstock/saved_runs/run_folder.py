@@ -17,7 +17,7 @@ from typing import IO
 from penstock.config.sources import from_settings, settings_of_file, to_toml
 from penstock.config.whole import Config
 from penstock.errors import RunFolderError, nearest
-from penstock.saved_runs.durable import remove_folder, sweep, write_file
+from penstock.saved_runs.durable import PARTIAL, remove_folder, sweep, write_file
 from penstock.saved_runs.manifest import MANIFEST
 from penstock.saved_runs.migrations import migrated_settings
 
@@ -230,13 +230,15 @@ class RunFolder:
 def list_runs(log_dir: Path) -> list[Path]:
     """The run folders in ``log_dir``. The run that was started or resumed last comes last."""
     try:
-        found = [
-            (_number(path), (path / CONFIG).stat().st_mtime_ns, path.name, path)
-            for path in log_dir.iterdir()
-            if (path / CONFIG).is_file()
-        ]
+        paths = list(log_dir.iterdir())
     except (OSError, ValueError):
         return []
+    found = []
+    for path in paths:
+        # Another process may remove a run meanwhile.
+        with contextlib.suppress(OSError):
+            if path.suffix != PARTIAL and (path / CONFIG).is_file():
+                found.append((_number(path), (path / CONFIG).stat().st_mtime_ns, path.name, path))
     return [path for *_, path in sorted(found)]
 
 

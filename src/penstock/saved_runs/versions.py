@@ -164,7 +164,7 @@ def clone(folder: RunFolder, name: str | None = None) -> RunFolder:
         name: of the version, its update number, ``best`` or ``latest``; ``None``: the latest.
 
     Raises:
-        CheckpointError: there is no such version, or it is damaged.
+        CheckpointError: there is no such version, it is damaged, or it was removed at this moment.
         RunFolderError: the new run cannot be written.
     """
     path = find_checkpoint(folder.path, name)
@@ -183,6 +183,10 @@ def clone(folder: RunFolder, name: str | None = None) -> RunFolder:
             made.become_latest()
             made.write_config(config)
     except OSError as error:
+        shutil.rmtree(made.path, ignore_errors=True)
+        # Race: 1. The version is verified. 2. The run, which may be training, removes it. 3. It is copied.
+        if not path.exists():
+            raise CheckpointError(f"{path.name} was removed while it was being cloned") from None
         raise RunFolderError(f"cannot write {made.path}: {error.strerror or error}") from error
     return made
 

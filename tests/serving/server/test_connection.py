@@ -46,3 +46,19 @@ def test_a_client_is_not_read_while_as_many_replies_are_due_as_may_be() -> None:
         front._turn()
     assert wire.sent.count(b'{"action"') == 200
     assert wire.is_read
+
+
+def test_a_client_that_waited_long_for_its_reply_was_not_silent() -> None:
+    """As the game of a run that trains, whose tick waits for the learner."""
+    front, wire = Front(), Wire()
+    connection = GamecoreConnection(front.service)
+    connection.connection_made(wire)
+    connection.data_received(frame("", "", BODY))
+    later = front.loop.time() + front.service.limits.idle_seconds + 1.0
+    connection.sweep(later)
+    front._turn()
+    assert wire.sent.count(b'{"action"') == 1
+    connection.sweep(later + 1.0)
+    assert not connection.is_deaf
+    connection.sweep(later + 1.0 + front.service.limits.idle_seconds)
+    assert connection.is_deaf

@@ -1,5 +1,6 @@
 """Bundles that are served: their samples are compared, and each version that the folder held is kept."""
 
+import contextlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from penstock.config.commands import ServeOptions
 from penstock.errors import BundleError, UsageError
 from penstock.serving.bundle import SAMPLE, pack_sample, read_bundle, write_bundle
 from penstock.serving.server.acceptance import accepted
-from penstock.serving.server.assembly import limits_of
+from penstock.serving.server.assembly import Assembly, limits_of
 from penstock.serving.server.copies import BundleCopies
 from penstock.serving.server.source import Source
 
@@ -80,6 +81,45 @@ def test_each_version_of_a_folder_is_copied_once(exported: Path, tmp_path: Path)
         assert accepted(source).spaces.obs
     put(exported, folder, 3)
     assert copies.newest() == first
+
+
+def test_a_bundle_that_is_replaced_while_it_is_read_is_one_of_the_two(exported: Path, tmp_path: Path) -> None:
+    """Somebody exports into the folder before each of the reads in turn."""
+    found, read_bytes = read_bundle(exported), Path.read_bytes
+
+    def read(at: int) -> int:
+        """Read the bundle, which is replaced before this read. Returns the number of reads."""
+        folder, reads = tmp_path / str(at), 0
+        write_bundle(folder, found.facts, {**found.files, SAMPLE: b"older"})
+
+        def watched(path: Path) -> bytes:
+            nonlocal reads
+            if reads == at:
+                write_bundle(folder, found.facts, {**found.files, SAMPLE: b"newer"})
+            reads += 1
+            return read_bytes(path)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(Path, "read_bytes", watched)
+            assert read_bundle(folder).files[SAMPLE] in {b"older", b"newer"}
+        return reads
+
+    for at in range(read(at=1_000)):
+        read(at)
+
+
+@pytest.mark.parametrize(("follow", "workers"), [(True, 0), (False, 1)])
+def test_what_is_served_does_not_change_with_its_folder(
+    exported: Path, tmp_path: Path, follow: bool, workers: int
+) -> None:
+    """A worker that is started again loads the policy once more."""
+    folder = tmp_path / "policy"
+    put(exported, folder, 3)
+    options = ServeOptions(policies=(str(folder),), follow=follow, workers=workers)
+    with contextlib.ExitStack() as stack:
+        source = Assembly(options, {})._origin(Source(LOADER, str(folder), None, 3), stack).first
+        put(exported, folder, 5)
+        assert read_bundle(Path(source.path)).facts.run["update"] == 3
 
 
 def test_a_folder_that_is_damaged_or_gone_is_one_line(exported: Path, tmp_path: Path) -> None:

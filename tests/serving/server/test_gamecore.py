@@ -134,6 +134,17 @@ class Web:
         return reply.status, json.loads(reply.read())
 
 
+def test_a_session_that_went_on_over_http_does_not_part_with_its_connection_over_tcp() -> None:
+    row = observations(1)[0]
+    with serving() as server, Web(server.http) as web:
+        with Game(server.tcp) as before:
+            before.ask("g", "start")
+            assert web.step(tick(row), session="g", step_kind="tick")[0] == 200
+        until(lambda: len(server.service.connections) == 1)
+        assert web.step(session="g", step_kind="start")[0] == 409
+        assert not server.service.asked_over
+
+
 @pytest.mark.parametrize("kind", ["step_kind", "step-kind"])
 @pytest.mark.parametrize("name", ["session", "game_id"])
 def test_http_start_ticks_stop(kind: str, name: str) -> None:

@@ -63,15 +63,16 @@ def test_all_kinds_of_observations_and_actions_are_kept(tmp_path, kind: str) -> 
     assert not episode.terminated
 
 
-@pytest.mark.parametrize("ending", ["stop", "no JSON", "server", "idle", "anew"])
+@pytest.mark.parametrize("ending", ["stop", "no JSON", "two rows", "server", "idle", "anew"])
 def test_an_episode_whose_client_vanishes_ends_before_its_last_action(tmp_path, ending: str) -> None:
     obs = observations(3)
     with serving("plain", collect=tmp_path) as server, Game(server.tcp) as game:
         game.ask("g", "start")
         for number, row in enumerate(obs):
             game.ask("g", "tick", tick(row, number))
-        if ending in {"stop", "no JSON"}:
-            game.ask("g", "stop", b"" if ending == "stop" else b"the end")
+        said = {"stop": b"", "no JSON": b"the end", "two rows": tick(obs[:2], 1.0)}
+        if ending in said:
+            game.ask("g", "stop", said[ending])
         if ending == "idle":
             make_idle(server)
         while ending == "idle" and not server.endpoint.expired:
@@ -173,6 +174,21 @@ def test_the_oldest_files_go_when_there_are_too_many_bytes(tmp_path) -> None:
     again.add(episode)
     assert list_episodes(tmp_path)[-1].name == "episode-00000007.npz"
     assert len(list_episodes(tmp_path)) == len(names)
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_server_that_is_replaced_overwrites_no_episode_of_its_successor(tmp_path, monkeypatch, has_links) -> None:
+    """The former one writes its open episodes at its end. The new one may have begun by then."""
+    if not has_links:
+        monkeypatch.setattr(os, "link", lambda *_: os.open(tmp_path / "none", os.O_RDONLY))
+    gone = tmp_path / "episode-00000009.npz"
+    monkeypatch.setattr("penstock.saved_runs.episodes.list_episodes", lambda _: [gone])
+    former, successor = (EpisodeFiles(tmp_path, np.inf) for _ in range(2))
+    for session, files in (("a", former), ("b", successor), ("c", former), ("d", former), ("e", successor)):
+        action, reward = np.zeros((1, 2), np.float32), np.zeros(1, np.float32)
+        files.add(KeptEpisode(session, {"obs": observations(2)}, action, reward, True, False))
+    assert [episode.session for episode in kept(tmp_path)] == ["a", "b", "c", "d", "e"]
+    assert len(list(tmp_path.iterdir())) == 5
 
 
 def test_memory_is_bounded(tmp_path, monkeypatch) -> None:

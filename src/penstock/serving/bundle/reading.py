@@ -71,14 +71,21 @@ def read_bundle(folder: Path) -> Bundle:
         raise BundleError(f"{folder} is a run, not a bundle; make one: penstock export {run} --out policy")
     if not folder.is_dir():
         raise BundleError(f"there is no folder {folder}")
-    try:
-        return _read(folder)
-    except Damage as damage:
-        raise BundleError(f"bundle {folder} cannot be used: {damage}") from None
+    manifest = b""
+    seen: bytes | None = None
+    while True:
+        try:
+            manifest = content_of(folder / MANIFEST)
+            return _read(folder, manifest)
+        except Damage as damage:
+            # Race: 1. The manifest is read. 2. Somebody exports into the folder. 3. The other files are read.
+            if manifest == seen:
+                raise BundleError(f"bundle {folder} cannot be used: {damage}") from None
+            seen = manifest
 
 
-def _read(folder: Path) -> Bundle:
-    found = unseal(content_of(folder / MANIFEST), FORMAT)
+def _read(folder: Path, manifest: bytes) -> Bundle:
+    found = unseal(manifest, FORMAT)
     try:
         facts = Facts.from_json(found)
         listed = {name: {"sha256": str(of["sha256"]), "bytes": int(of["bytes"])} for name, of in found["files"].items()}

@@ -145,7 +145,9 @@ class Assembly:
         await Follower(endpoint, origin.newest, start, introduce).run()
 
     def _origin(self, source: Source, stack: contextlib.ExitStack) -> Origin:
-        if source.checkpoint is not None or not self._options.follow:
+        # A worker that is started again reads the bundle once more, and somebody may have exported into its folder.
+        is_read_again = self._options.follow or self._options.workers
+        if source.checkpoint is not None or not is_read_again:
             is_newest = self._options.checkpoint in {None, "latest"} and source.checkpoint is not None
             return Origin(source, partial(_newest_checkpoint, source), is_newest)
         folder = stack.enter_context(scratch_folder("penstock-serve-"))

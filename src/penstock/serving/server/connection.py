@@ -210,7 +210,10 @@ class Connection(asyncio.Protocol, ABC):
             self.drop(f"replies were not read for {limits.max_seconds:g} s")
         elif self._is_overdue(now):
             self.drop(f"a request was not answered within {_OVERDUE * limits.max_seconds:g} s")
-        elif not self._replies and now - self._heard > limits.idle_seconds:
+        elif self._replies:
+            # A client that waits for a reply is not silent.
+            self._heard = now
+        elif now - self._heard > limits.idle_seconds:
             self.finish()
 
     def end(self) -> None:

@@ -3,6 +3,7 @@
 Served policies answer with `PolicySteps`. While a run trains from games, `penstock.games` answers.
 """
 
+import contextlib
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import NamedTuple, Protocol
@@ -161,11 +162,7 @@ class PolicySteps:
         if key not in self._episodes:
             desk.endpoint.stop(key, lambda: _done(desk, reply))
             return
-        try:
-            heard = desk.codec.decode_end(body)
-        except Refusal:
-            # Whatever a client says at the end, its session ends.
-            heard = Heard({}, batched=False)
+        heard = _last_words(desk.codec, body)
         # Taken away first: the session's end counts as vanished for an episode that is still here.
         episode = self._episodes.pop(key)
 
@@ -195,6 +192,15 @@ class PolicySteps:
         episode = self._episodes.pop(key, None)
         if episode is not None:
             episode.vanish()
+
+
+def _last_words(codec: Codec, body: bytes) -> Heard:
+    """What a client says at the end: nothing, if it does not fit. Its session ends all the same."""
+    with contextlib.suppress(Refusal):
+        heard = codec.decode_end(body)
+        if all(len(values) == 1 for values in heard.fields.values()):
+            return heard
+    return Heard({}, batched=False)
 
 
 def _nothing() -> None:

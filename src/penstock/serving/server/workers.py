@@ -109,7 +109,7 @@ class _Worker(asyncio.Protocol):
             self._returns.answered(batch, Answer(action, arrays))
         else:
             self._returns.refused(batch, Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "the policy failed"))
-        self._told(self)
+        self._returns.free()
 
 
 class Workers:
@@ -184,9 +184,10 @@ class Workers:
         for worker in self._workers:
             if any(now - since > limit for _, since in worker.under_way.values()):
                 log.warning("worker %d has not answered within %g s: killed", worker.process.pid, limit)
-                # It may have ended, and a child of a user's module may hold its socket open.
                 with contextlib.suppress(ProcessLookupError):
                     worker.process.kill()
+                # A child of a user's module may hold its socket open, so its end alone would not be noticed.
+                worker.transport.abort()
 
     async def close(self) -> None:
         """End all workers, and return when each of their processes is reaped."""
@@ -244,7 +245,7 @@ class Workers:
         return worker
 
     def _told(self, worker: _Worker) -> None:
-        """A worker is ready, has answered, or is gone."""
+        """A worker is ready, or is gone."""
         if worker.is_lost and worker in self._workers:
             self._workers.remove(worker)
             self._mourn(worker)

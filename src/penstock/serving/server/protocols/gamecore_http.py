@@ -57,3 +57,5 @@ class GamecoreHttp:
             case _:
                 shown = kind.decode("latin-1")[:40]
                 raise Refusal(HTTPStatus.BAD_REQUEST, f"step_kind is {shown!r}; wanted start, tick or stop")
+        # Over HTTP no connection belongs to a session: it does not part with the one over TCP that it had before.
+        self._service.asked_over.pop(key, None)

@@ -138,6 +138,18 @@ def test_a_machine_that_is_lost_is_named_with_what_ray_says_of_it(home: Home) ->
     assert "Socket closed" in ended.detail
 
 
+def test_a_node_that_starts_on_a_machine_that_was_just_given_up_goes_on_elsewhere(home: Home) -> None:
+    lost = Machine()
+    home.start(lost, 1)
+    home.pass_time(relays.SILENCE_S + 1.0)
+    assert [ended.group for ended in home.relay.exits()] == [GROUP]
+    # The supervisor had chosen the machine before it was given up.
+    home.start(lost, 2)
+    (ended,) = home.relay.exits()
+    assert (ended.group, ended.cause) == (GROUP, Cause.LOST)
+    assert GROUP not in home.relay.running()
+
+
 def test_an_end_that_nobody_has_heard_of_does_not_count_for_the_next_life(home: Home) -> None:
     home.start(Machine(), 1)
     home.pass_time(relays.SILENCE_S + 1.0)

@@ -92,6 +92,12 @@ class Relay:
         """Run the node of a placement group on a machine."""
         (node,) = spec.placement.nodes
         with self._lock:
+            if machine in self._lost:
+                # Race: 1. The supervisor looked which machines are lost, and chose this one. 2. It was given up.
+                lost = f"{machine.name} was given up before {node.name} had started there"
+                self._ended.append(Exit(spec.placement.group, LOST, lost, Cause.LOST))
+                self._wiring.bells.ring(0)
+                return
             placed = stand_in(self._program, self._wiring, node, spec.incarnations[node.name], spec.former[node.name])
             task = placed.task(threads, tuple(imports))
             group = spec.placement.group

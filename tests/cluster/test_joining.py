@@ -1,15 +1,17 @@
 """Machines that join a run while it goes on, and those that were given up and are there all the same."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from penstock.cluster import joining
+from penstock.cluster import joining, spread
 from penstock.cluster.joining import RETURNS, Members
 from penstock.cluster.messages import facts
+from tests.cluster.handing import spread_program
 from tests.runtime.nodes import wait_until
 
 PROGRAM = SimpleNamespace(deaths=None)
@@ -23,6 +25,11 @@ class Machine:
     def __init__(self, id: str, *, there: bool) -> None:  # noqa: A002 - as the real one
         self.id = id
         self.door = SimpleNamespace(opens=lambda: there)
+        self.waited_s: list[float] = []
+        """How long its processes may take to close their environments, at each end of its host."""
+
+    def end(self, wait_s: float = 0.0) -> None:
+        self.waited_s.append(wait_s)
 
     def call(self, name: str, replied: Callable[[Any, None], None]) -> None:
         assert name == "facts"
@@ -83,6 +90,27 @@ def test_a_machine_that_is_lost_again_and_again_stays_away(listed: list[Machine]
         (again,) = joined(members, lost)
         lost.add(again)
     assert joined(members, lost) == []
+
+
+def test_environments_are_closed_on_all_machines_also_on_those_that_have_joined(
+    listed: list[Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, leaves, joins = (Machine(name, there=True) for name in "abc")
+    listed += [first, joins]
+    found: list[Machine] = []
+
+    def run(program: object, processes: object, cluster: Members) -> Any:
+        found.extend(joined(cluster, set()))
+
+    monkeypatch.setattr(spread, "joined", lambda address, modules: nullcontext())
+    monkeypatch.setattr(spread, "_told", lambda program: program)
+    monkeypatch.setattr(spread, "_apart", lambda program: program)
+    monkeypatch.setattr(spread, "machines", lambda program, known: [first, leaves])
+    monkeypatch.setattr(spread, "takes_part", lambda machine, bits: machine is first)
+    monkeypatch.setattr(spread, "_run", run)
+    spread.run(spread_program(), SimpleNamespace())
+    assert [machine.id for machine in found] == ["c"]
+    assert all(machine.waited_s == [spread.END_LIMIT_S] for machine in (first, leaves, *found))
 
 
 def test_an_error_while_machines_are_looked_for_is_logged_and_the_next_look_finds_them(

@@ -128,11 +128,13 @@ def run(program: Program, processes: Processes) -> Outcome:
         program = _apart(_told(program))
         hosted, bits = host_program(program), same_bits(program)
         far = machines(hosted, set())
+        present: list[Machine] = []
         try:
-            present = [machine for machine in far if takes_part(machine, bits)]
+            present += [machine for machine in far if takes_part(machine, bits)]
             return _run(with_relay(program), processes, Members(hosted, present, bits))
         finally:
-            for machine in far:
+            # Machines that have joined since are among the present ones only.
+            for machine in dict.fromkeys((*far, *present)):
                 machine.end(END_LIMIT_S)
 
 

@@ -203,3 +203,36 @@ def test_calls_that_overtake_each_other_start_no_life_that_is_over(monkeypatch: 
 
     asyncio.run(take())
     assert started == [5]
+
+
+def test_a_host_that_stood_still_ends_no_process_for_the_silence_of_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    alive: list[str] = []
+
+    class Processes:
+        def start(self, segment: object, spec: WorkerSpec, threads: int, imports: object) -> None:
+            alive.append(GROUP)
+
+        def kill(self, group: str) -> None:
+            alive.remove(group)
+
+        def running(self) -> list[str]:
+            return list(alive)
+
+    now = 1000.0
+    monkeypatch.setattr(hosts, "Processes", Processes)
+    clock = SimpleNamespace(monotonic=lambda: now, monotonic_ns=lambda: int(now * 1e9))
+    monkeypatch.setattr(hosts, "time", clock)
+    program = host_program(spread_program())
+    host = hosts.Host(program, [])
+    asyncio.run(host.start(GROUP, Task(program.node(GROUP), 1, (), 1, ())))
+    host._wake()
+    # The machine is paused. Home has asked before, and waits.
+    now += 1.5 * hosts.SILENCE_S
+    host._wake()
+    assert alive
+    # It does not ask again either.
+    resumed = now
+    while alive:
+        now += hosts.LOOK_S
+        host._wake()
+    assert hosts.SILENCE_S - 2.0 < now - resumed < hosts.SILENCE_S + 1.0

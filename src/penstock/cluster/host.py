@@ -44,6 +44,8 @@ END_S = 2.0
 """Processes have so long to close their environments."""
 SILENCE_S = 10.0
 """If home asks for nothing for so long, the processes end: home may be lost, and the run then goes on elsewhere."""
+LATE_S = 1.0
+"""If a host looks for home so much later than the last time, its own process stood still meanwhile."""
 TOLD = ("busy_ns", "idle_ns", "skipped", "not_restored")
 """Counters of a node that home reports."""
 
@@ -84,6 +86,8 @@ class Host:
         """Lives that ended because home was silent, until home asks again."""
         self._asked = math.inf
         """When home last asked for something."""
+        self._looked = math.inf
+        """When this host last looked whether home is silent."""
         self._rung = asyncio.Event()
         self._publishes = asyncio.Event()
         self._listener: threading.Thread | None = None
@@ -287,7 +291,11 @@ class Host:
     def _wake(self) -> None:
         """Let `collect` look again. If home is silent, end all processes."""
         self._rung.set()
-        if time.monotonic() - self._asked < SILENCE_S:
+        now = time.monotonic()
+        # While this process itself stood still (a paused machine) it could hear nobody, and home waited for its answer.
+        self._asked += max(0.0, now - self._looked - LATE_S)
+        self._looked = now
+        if now - self._asked < SILENCE_S:
             return
         for group in self._processes.running():
             self._processes.kill(group)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from penstock.cluster import host as hosts
-from penstock.cluster import publications
+from penstock.cluster import publications, spread
 from penstock.cluster import relay as relays
 from penstock.cluster.cut import RELAY, host_program, with_relay
 from penstock.cluster.followers import Followers
@@ -20,6 +20,7 @@ from penstock.cluster.messages import Batch, Task
 from penstock.cluster.relay import Relay
 from penstock.cluster.stand_in import stand_in
 from penstock.memory.stream import Stream
+from penstock.processes.starts import Processes
 from penstock.processes.worker import WorkerSpec
 from penstock.types import Cause
 from penstock.wiring.edges import placement
@@ -156,6 +157,17 @@ def test_an_end_that_nobody_has_heard_of_does_not_count_for_the_next_life(home: 
     # The supervisor has found the node silent in the meantime, and ends it.
     home.relay.kill(GROUP)
     assert home.relay.exits() == []
+
+
+def test_a_node_that_ends_elsewhere_while_its_stacks_are_asked_for_has_none(home: Home) -> None:
+    """The supervisor has seen that it runs, and looks at all stacks, because the run comes no further."""
+    lost = Machine()
+    home.start(lost, 1)
+    (group,) = [found for found in home.relay.running() if found != RELAY]
+    home.pass_time(relays.SILENCE_S + 1.0)
+    with Processes() as here:
+        both: Any = SimpleNamespace(_relay=home.relay, _here=here)
+        assert spread._Spread.stacks(both, group) == "It has ended."
 
 
 def test_a_host_has_slots_for_all_that_a_new_life_is_handed(home: Home) -> None:

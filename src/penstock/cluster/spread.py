@@ -301,11 +301,10 @@ class _Spread:
         machine = self._relay.machine_of(group)
         if machine is not None:
             return machine.stacks(group)
-        return (
-            "It joins machines of the cluster, in a thread of the launcher."
-            if group == RELAY
-            else self._here.stacks(group)
-        )
+        if group == RELAY:
+            return "It joins machines of the cluster, in a thread of the launcher."
+        # Race: a node elsewhere may end after the supervisor has seen that it runs. The relay hears of that by itself.
+        return self._here.stacks(group) if group in self._here.running() else "It has ended."
 
     def kill(self, group: str) -> None:
         """End a process."""

@@ -4,6 +4,7 @@ Also the order in which a host takes calls.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -16,12 +17,13 @@ from penstock.cluster import publications, spread
 from penstock.cluster import relay as relays
 from penstock.cluster.cut import RELAY, host_program, with_relay
 from penstock.cluster.followers import Followers
-from penstock.cluster.messages import Batch, Task
+from penstock.cluster.messages import Batch, Task, Vitals
 from penstock.cluster.relay import Relay
 from penstock.cluster.stand_in import stand_in
 from penstock.memory.stream import Stream
 from penstock.processes.starts import Processes
 from penstock.processes.worker import WorkerSpec
+from penstock.supervision.outcome import SharedSigns
 from penstock.types import Cause
 from penstock.wiring.edges import placement
 from tests.cluster.handing import spread_program, wired
@@ -46,8 +48,8 @@ class Machine:
         else:
             replied(arguments[1].life if name == "start" else None, None)
 
-    def answer(self) -> None:
-        self.answers.pop()(Batch([], [], {}), None)
+    def answer(self, **vitals: Vitals) -> None:
+        self.answers.pop()(Batch([], [], vitals), None)
 
     def end(self) -> None:
         self.has_ended = True
@@ -124,6 +126,30 @@ def test_what_was_not_heard_while_the_launcher_stood_still_counts_for_nothing(ho
     assert not home.relay.lost()
     home.pass_time(relays.SILENCE_S + 1.0)
     assert home.relay.lost() == {machine}
+
+
+def test_a_node_is_not_blamed_for_the_silence_of_its_machine(home: Home) -> None:
+    machine, minute_ns = Machine(), 60 * 10**9
+
+    def silent() -> bool:
+        return SharedSigns(home.wiring, home.program).silent([GROUP]) is not None
+
+    def told(silent_ns: int) -> dict[str, Vitals]:
+        return {GROUP: Vitals(1, silent_ns, busy_ns=0, sign=0, handed_on=0, counters={})}
+
+    home.start(machine, 1)
+    machine.answer(**told(minute_ns - 10**9))
+    home.pass_time(0.0)
+    assert not silent()
+    # The machine is paused, or its link is cut, for less time than it takes to give it up.
+    home.wiring.counters.set(GROUP, "heartbeat_ns", time.monotonic_ns() - 2 * minute_ns)
+    home.pass_time(relays.SILENCE_S - 1.0)
+    assert not home.relay.lost()
+    assert not silent()
+    # Then it tells that the node hangs.
+    machine.answer(**told(2 * minute_ns))
+    home.pass_time(0.0)
+    assert silent()
 
 
 def test_a_machine_that_is_lost_is_named_with_what_ray_says_of_it(home: Home) -> None:
@@ -217,7 +243,7 @@ def test_calls_that_overtake_each_other_start_no_life_that_is_over(monkeypatch: 
     assert started == [5]
 
 
-def test_a_host_that_stood_still_ends_no_process_for_the_silence_of_home(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_stood_still_blames_neither_home_nor_its_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     alive: list[str] = []
 
     class Processes:
@@ -238,8 +264,10 @@ def test_a_host_that_stood_still_ends_no_process_for_the_silence_of_home(monkeyp
     host = hosts.Host(program, [])
     asyncio.run(host.start(GROUP, Task(program.node(GROUP), 1, (), 1, ())))
     host._wake()
+    assert host._vitals()[GROUP].silent_ns == 0
     # The machine is paused. Home has asked before, and waits.
     now += 1.5 * hosts.SILENCE_S
+    assert host._vitals()[GROUP].silent_ns == hosts.LATE_S * 1e9
     host._wake()
     assert alive
     # It does not ask again either.
@@ -248,3 +276,4 @@ def test_a_host_that_stood_still_ends_no_process_for_the_silence_of_home(monkeyp
         now += hosts.LOOK_S
         host._wake()
     assert hosts.SILENCE_S - 2.0 < now - resumed < hosts.SILENCE_S + 1.0
+    assert host._vitals()[GROUP].silent_ns == pytest.approx((now - resumed + hosts.LATE_S) * 1e9)

@@ -91,18 +91,33 @@ def test_the_last_checkpoint_of_a_copy_stays_until_there_is_a_newer_one(run: Run
     assert send(original, copy, held) == ("update-00000002",)
 
 
-def test_a_checkpoint_that_is_removed_while_it_is_sent_is_left_out(run: RunFolder, copy: Copy) -> None:
+def test_a_checkpoint_that_is_removed_while_it_is_sent_arrives_all_the_same(run: RunFolder, copy: Copy) -> None:
     original = Original(run)
     path = save(run, 1)
+    nbytes = sum(file.stat().st_size for file in path.iterdir())
     copy.take(original.next(()))
     remove_folder(path)
     save(run, 2)
-    # The file that is being read is read to its end; there is no next one.
-    while (delivery := original.next(())).pieces:
+    while not (delivery := original.next(())).complete:
         copy.take(delivery)
-    assert not delivery.complete
-    assert send(original, copy) == ("update-00000002",)
+    assert copy.take(delivery) == ("update-00000001",)
+    assert original.checkpoint_bytes == nbytes
+    assert send(original, copy, ("update-00000001",)) == ("update-00000002",)
     assert [path.name for path in copy.settle().checkpoints.iterdir()] == ["update-00000002"]
+
+
+def test_a_copy_gets_checkpoints_over_a_link_that_is_slower_than_the_run_removes_them(
+    run: RunFolder, copy: Copy
+) -> None:
+    original = Original(run)
+    kept = [save(run, 1)]
+    held: tuple[str, ...] = ()
+    for update in range(2, 60):
+        held = copy.take(original.next(held))
+        kept.append(save(run, update))
+        if len(kept) > 2:
+            remove_folder(kept.pop(0))
+    assert held
 
 
 def test_a_log_that_a_resume_has_cut_is_sent_anew(run: RunFolder, copy: Copy) -> None:

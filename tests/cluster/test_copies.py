@@ -68,6 +68,20 @@ def test_a_copy_has_what_the_run_has(run: RunFolder, copy: Copy) -> None:
     assert len(list(settled.path.glob(f"{EVENTS}*"))) == 2
 
 
+def test_long_logs_come_in_deliveries_that_arrive_soon(run: RunFolder, copy: Copy) -> None:
+    run.metrics_path.write_text("line\n" * 100)
+    run.deaths.write_text("died\n" * 100)
+    for life in range(5):
+        (run.path / f"{EVENTS}.{life}").write_bytes(bytes([life]) * 250)
+    save(run, 1)
+    original, held = Original(run), ()
+    while (delivery := original.next(held)).pieces or delivery.complete:
+        # Of the logs together, and of the checkpoint.
+        assert sum(len(piece.content) for piece in delivery.pieces) <= 2 * copies.PIECE
+        held = copy.take(delivery)
+    assert content(copy.settle()) == content(run)
+
+
 def test_the_newest_checkpoint_comes_first_and_those_that_are_gone_go(run: RunFolder, copy: Copy) -> None:
     original = Original(run)
     paths = [save(run, update) for update in (1, 2, 3)]

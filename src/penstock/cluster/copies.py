@@ -79,7 +79,10 @@ class Original:
         listed = tuple(path.name for path in list_checkpoints(folder.path))
         events = sorted(folder.path.glob(f"{EVENTS}*"))
         files = (folder.config_path, folder.metrics_path, folder.deaths, *events)
-        pieces = [piece for path in files for piece in self._grown(path)]
+        pieces: list[Piece] = []
+        for path in files:
+            # All logs together are as long as a piece: their sender is given up if an answer takes too long.
+            pieces += self._grown(path, PIECE - sum(len(piece.content) for piece in pieces))
         if not self._sending:
             self._sending = next((name for name in reversed(listed) if name not in held), "")
             self._pieces = _pieces_of(folder.checkpoints / self._sending) if self._sending else iter(())
@@ -96,13 +99,13 @@ class Original:
         self._sending, self._sent_bytes = "", 0
         return Delivery(tuple(pieces), listed, complete)
 
-    def _grown(self, path: Path) -> Iterator[Piece]:
-        """The next bytes of a file that grows, or that was replaced by another of its name."""
+    def _grown(self, path: Path, most: int) -> Iterator[Piece]:
+        """The next bytes, ``most`` at most, of a file that grows, or that was replaced by another of its name."""
         with contextlib.suppress(OSError), path.open("rb") as file:
             number, had = os.fstat(file.fileno()).st_ino, self._sent.get(path.name, (-1, 0))
             at = had[1] if had[0] == number else 0
             file.seek(at)
-            content = file.read(PIECE)
+            content = file.read(most)
             if content or had[0] != number:
                 self._sent[path.name] = number, at + len(content)
                 yield Piece(path.name, at, content)

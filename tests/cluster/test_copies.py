@@ -68,6 +68,20 @@ def test_a_copy_has_what_the_run_has(run: RunFolder, copy: Copy) -> None:
     assert len(list(settled.path.glob(f"{EVENTS}*"))) == 2
 
 
+def test_long_logs_come_in_deliveries_that_arrive_soon(run: RunFolder, copy: Copy) -> None:
+    run.metrics_path.write_text("line\n" * 100)
+    run.deaths.write_text("died\n" * 100)
+    for life in range(5):
+        (run.path / f"{EVENTS}.{life}").write_bytes(bytes([life]) * 250)
+    save(run, 1)
+    original, held = Original(run), ()
+    while (delivery := original.next(held)).pieces or delivery.complete:
+        # Of the logs together, and of the checkpoint.
+        assert sum(len(piece.content) for piece in delivery.pieces) <= 2 * copies.PIECE
+        held = copy.take(delivery)
+    assert content(copy.settle()) == content(run)
+
+
 def test_the_newest_checkpoint_comes_first_and_those_that_are_gone_go(run: RunFolder, copy: Copy) -> None:
     original = Original(run)
     paths = [save(run, update) for update in (1, 2, 3)]
@@ -91,18 +105,33 @@ def test_the_last_checkpoint_of_a_copy_stays_until_there_is_a_newer_one(run: Run
     assert send(original, copy, held) == ("update-00000002",)
 
 
-def test_a_checkpoint_that_is_removed_while_it_is_sent_is_left_out(run: RunFolder, copy: Copy) -> None:
+def test_a_checkpoint_that_is_removed_while_it_is_sent_arrives_all_the_same(run: RunFolder, copy: Copy) -> None:
     original = Original(run)
     path = save(run, 1)
+    nbytes = sum(file.stat().st_size for file in path.iterdir())
     copy.take(original.next(()))
     remove_folder(path)
     save(run, 2)
-    # The file that is being read is read to its end; there is no next one.
-    while (delivery := original.next(())).pieces:
+    while not (delivery := original.next(())).complete:
         copy.take(delivery)
-    assert not delivery.complete
-    assert send(original, copy) == ("update-00000002",)
+    assert copy.take(delivery) == ("update-00000001",)
+    assert original.checkpoint_bytes == nbytes
+    assert send(original, copy, ("update-00000001",)) == ("update-00000002",)
     assert [path.name for path in copy.settle().checkpoints.iterdir()] == ["update-00000002"]
+
+
+def test_a_copy_gets_checkpoints_over_a_link_that_is_slower_than_the_run_removes_them(
+    run: RunFolder, copy: Copy
+) -> None:
+    original = Original(run)
+    kept = [save(run, 1)]
+    held: tuple[str, ...] = ()
+    for update in range(2, 60):
+        held = copy.take(original.next(held))
+        kept.append(save(run, update))
+        if len(kept) > 2:
+            remove_folder(kept.pop(0))
+    assert held
 
 
 def test_a_log_that_a_resume_has_cut_is_sent_anew(run: RunFolder, copy: Copy) -> None:

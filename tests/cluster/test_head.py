@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -54,6 +55,33 @@ def test_a_head_that_comes_back_ends_nothing(monkeypatch: pytest.MonkeyPatch) ->
                     again.accept()[0].close()
                 monkeypatch.setattr(head, "SILENCE_S", 0.5)
                 assert not wait_until(lambda: len(said) > 1, 1.0)
+
+
+def test_a_head_is_not_blamed_for_the_time_in_which_the_launcher_stood_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    # The seconds before each look, and whether the head answers then. It is not reached at the first look behind a
+    # standstill: its own machine may still stand still.
+    looks = [(1.0, True), (2 * head.SILENCE_S, False), (1.0, True)]
+    now = 1000.0
+
+    def opens(door: object) -> bool:
+        return looks.pop(0)[1]
+
+    def wait(seconds: float) -> bool:
+        nonlocal now
+        now += looks[0][0] if looks else 0.0
+        return not looks
+
+    monkeypatch.setattr(head, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(head.Door, "opens", opens)
+    watch = HeadWatch("10.0.0.1:6379", lambda: said.append("checkpoint"), said.append)
+    monkeypatch.setattr(watch, "_over", SimpleNamespace(wait=wait))
+    watch._run()
+    assert said == []
+    # Later it is silent, and the launcher looks all the time.
+    looks += [(1.0, False)] * int(head.SILENCE_S + 2)
+    watch._run()
+    assert [line.partition(" at")[0] for line in said] == ["checkpoint", "Ray's head"]
 
 
 @pytest.mark.nightly  # A minute, most of it the silence that is waited for. Shorter: the two above.

@@ -1,15 +1,17 @@
 """Machines that join a run while it goes on, and those that were given up and are there all the same."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from penstock.cluster import joining
+from penstock.cluster import joining, spread
 from penstock.cluster.joining import RETURNS, Members
 from penstock.cluster.messages import facts
+from tests.cluster.handing import spread_program
 from tests.runtime.nodes import wait_until
 
 PROGRAM = SimpleNamespace(deaths=None)
@@ -83,6 +85,29 @@ def test_a_machine_that_is_lost_again_and_again_stays_away(listed: list[Machine]
         (again,) = joined(members, lost)
         lost.add(again)
     assert joined(members, lost) == []
+
+
+def test_environments_are_closed_on_all_machines_also_on_those_that_have_joined(
+    listed: list[Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, leaves, joins = (Machine(name, there=True) for name in "abc")
+    listed += [first, joins]
+    found: list[Machine] = []
+
+    def run(program: object, processes: object, cluster: Members) -> Any:
+        found.extend(joined(cluster, set()))
+
+    monkeypatch.setattr(spread, "joined", lambda address, modules: nullcontext())
+    monkeypatch.setattr(spread, "_told", lambda program: program)
+    monkeypatch.setattr(spread, "_apart", lambda program: program)
+    monkeypatch.setattr(spread, "machines", lambda program, known: [first, leaves])
+    monkeypatch.setattr(spread, "takes_part", lambda machine, bits: machine is first)
+    monkeypatch.setattr(spread, "_run", run)
+    ended: list[Machine] = []
+    monkeypatch.setattr(spread, "end_all", ended.extend)
+    spread.run(spread_program(), SimpleNamespace())
+    assert [machine.id for machine in found] == ["c"]
+    assert ended == [first, leaves, *found]
 
 
 def test_an_error_while_machines_are_looked_for_is_logged_and_the_next_look_finds_them(

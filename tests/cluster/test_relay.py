@@ -4,6 +4,7 @@ Also the order in which a host takes calls.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -12,15 +13,17 @@ import numpy as np
 import pytest
 
 from penstock.cluster import host as hosts
-from penstock.cluster import publications
+from penstock.cluster import publications, spread
 from penstock.cluster import relay as relays
 from penstock.cluster.cut import RELAY, host_program, with_relay
 from penstock.cluster.followers import Followers
-from penstock.cluster.messages import Batch, Task
+from penstock.cluster.messages import Batch, Task, Vitals
 from penstock.cluster.relay import Relay
 from penstock.cluster.stand_in import stand_in
 from penstock.memory.stream import Stream
+from penstock.processes.starts import Processes
 from penstock.processes.worker import WorkerSpec
+from penstock.supervision.outcome import SharedSigns
 from penstock.types import Cause
 from penstock.wiring.edges import placement
 from tests.cluster.handing import spread_program, wired
@@ -45,8 +48,8 @@ class Machine:
         else:
             replied(arguments[1].life if name == "start" else None, None)
 
-    def answer(self) -> None:
-        self.answers.pop()(Batch([], [], {}), None)
+    def answer(self, **vitals: Vitals) -> None:
+        self.answers.pop()(Batch([], [], vitals), None)
 
     def end(self) -> None:
         self.has_ended = True
@@ -125,6 +128,30 @@ def test_what_was_not_heard_while_the_launcher_stood_still_counts_for_nothing(ho
     assert home.relay.lost() == {machine}
 
 
+def test_a_node_is_not_blamed_for_the_silence_of_its_machine(home: Home) -> None:
+    machine, minute_ns = Machine(), 60 * 10**9
+
+    def silent() -> bool:
+        return SharedSigns(home.wiring, home.program).silent([GROUP]) is not None
+
+    def told(silent_ns: int) -> dict[str, Vitals]:
+        return {GROUP: Vitals(1, silent_ns, busy_ns=0, sign=0, handed_on=0, counters={})}
+
+    home.start(machine, 1)
+    machine.answer(**told(minute_ns - 10**9))
+    home.pass_time(0.0)
+    assert not silent()
+    # The machine is paused, or its link is cut, for less time than it takes to give it up.
+    home.wiring.counters.set(GROUP, "heartbeat_ns", time.monotonic_ns() - 2 * minute_ns)
+    home.pass_time(relays.SILENCE_S - 1.0)
+    assert not home.relay.lost()
+    assert not silent()
+    # Then it tells that the node hangs.
+    machine.answer(**told(2 * minute_ns))
+    home.pass_time(0.0)
+    assert silent()
+
+
 def test_a_machine_that_is_lost_is_named_with_what_ray_says_of_it(home: Home) -> None:
     import ray
 
@@ -138,12 +165,35 @@ def test_a_machine_that_is_lost_is_named_with_what_ray_says_of_it(home: Home) ->
     assert "Socket closed" in ended.detail
 
 
+def test_a_node_that_starts_on_a_machine_that_was_just_given_up_goes_on_elsewhere(home: Home) -> None:
+    lost = Machine()
+    home.start(lost, 1)
+    home.pass_time(relays.SILENCE_S + 1.0)
+    assert [ended.group for ended in home.relay.exits()] == [GROUP]
+    # The supervisor had chosen the machine before it was given up.
+    home.start(lost, 2)
+    (ended,) = home.relay.exits()
+    assert (ended.group, ended.cause) == (GROUP, Cause.LOST)
+    assert GROUP not in home.relay.running()
+
+
 def test_an_end_that_nobody_has_heard_of_does_not_count_for_the_next_life(home: Home) -> None:
     home.start(Machine(), 1)
     home.pass_time(relays.SILENCE_S + 1.0)
     # The supervisor has found the node silent in the meantime, and ends it.
     home.relay.kill(GROUP)
     assert home.relay.exits() == []
+
+
+def test_a_node_that_ends_elsewhere_while_its_stacks_are_asked_for_has_none(home: Home) -> None:
+    """The supervisor has seen that it runs, and looks at all stacks, because the run comes no further."""
+    lost = Machine()
+    home.start(lost, 1)
+    (group,) = [found for found in home.relay.running() if found != RELAY]
+    home.pass_time(relays.SILENCE_S + 1.0)
+    with Processes() as here:
+        both: Any = SimpleNamespace(_relay=home.relay, _here=here)
+        assert spread._Spread.stacks(both, group) == "It has ended."
 
 
 def test_a_host_has_slots_for_all_that_a_new_life_is_handed(home: Home) -> None:
@@ -191,3 +241,39 @@ def test_calls_that_overtake_each_other_start_no_life_that_is_over(monkeypatch: 
 
     asyncio.run(take())
     assert started == [5]
+
+
+def test_a_host_that_stood_still_blames_neither_home_nor_its_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    alive: list[str] = []
+
+    class Processes:
+        def start(self, segment: object, spec: WorkerSpec, threads: int, imports: object) -> None:
+            alive.append(GROUP)
+
+        def kill(self, group: str) -> None:
+            alive.remove(group)
+
+        def running(self) -> list[str]:
+            return list(alive)
+
+    now = 1000.0
+    monkeypatch.setattr(hosts, "Processes", Processes)
+    clock = SimpleNamespace(monotonic=lambda: now, monotonic_ns=lambda: int(now * 1e9))
+    monkeypatch.setattr(hosts, "time", clock)
+    program = host_program(spread_program())
+    host = hosts.Host(program, [])
+    asyncio.run(host.start(GROUP, Task(program.node(GROUP), 1, (), 1, ())))
+    host._wake()
+    assert host._vitals()[GROUP].silent_ns == 0
+    # The machine is paused. Home has asked before, and waits.
+    now += 1.5 * hosts.SILENCE_S
+    assert host._vitals()[GROUP].silent_ns == hosts.LATE_S * 1e9
+    host._wake()
+    assert alive
+    # It does not ask again either.
+    resumed = now
+    while alive:
+        now += hosts.LOOK_S
+        host._wake()
+    assert hosts.SILENCE_S - 2.0 < now - resumed < hosts.SILENCE_S + 1.0
+    assert host._vitals()[GROUP].silent_ns == pytest.approx((now - resumed + hosts.LATE_S) * 1e9)

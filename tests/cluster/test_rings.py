@@ -24,7 +24,7 @@ class Side:
     def write(self, sequence: int) -> None:
         """Fill one slot of each writer."""
         for writer in range(WRITERS):
-            steps = [lane_steps(writer, 24, sequence, same_step=True)]
+            steps = [lane_steps(writer, 28, sequence, same_step=True)]
             write(self.table, writer, sequence, steps, np.zeros(1, bool), same_step=True)
             first = self.table.index(writer, sequence) * HEIGHT
             self.trees.set(first, sequence, np.arange(HEIGHT) + writer + sequence)
@@ -65,6 +65,38 @@ def test_each_goal_brings_what_is_new(monkeypatch, limit: int) -> None:
         # Two writers, and the last part has the last slot.
         assert parts == (2 if limit == 1 else 1)
         same(home, host, sequence + 1)
+
+
+def test_a_host_that_fell_behind_keeps_what_it_has_until_newer_slots_come(monkeypatch) -> None:
+    home, host = Side(), Side()
+    hosted = HostedShards(home.table, home.trees, SHARDS)
+    home.write(0)
+    home.write(1)
+    take_news(host.table, host.trees, hosted.news([1], [2] * WRITERS, 0))
+    # All slots that the host has are overwritten at home before it hears of home again. The link is slow.
+    for sequence in range(2, 6):
+        home.write(sequence)
+    monkeypatch.setattr(rings, "PART_BYTES", 1)
+    held = []
+    for _ in range(4):
+        news = hosted.news([1], [6] * WRITERS, 0)
+        take_news(host.table, host.trees, news)
+        held.append([host.table.held(writer, host.table.written(writer)) for writer in (2, 3)])
+        assert news.whole == (len(held) == 4)
+    # Writer 3 has its two old slots until its first new one comes.
+    assert held == [[1, 2], [1, 1], [2, 1], [2, 2]]
+    same(home, host, 6)
+
+
+def test_over_a_link_that_is_too_slow_slots_of_each_writer_come_in_turn(monkeypatch) -> None:
+    monkeypatch.setattr(rings, "PART_BYTES", 1)
+    home = Side()
+    hosted = HostedShards(home.table, home.trees, SHARDS)
+    came = []
+    for sequence in range(6):
+        home.write(sequence)
+        came += [slot.writer for slot in hosted.news([1], [sequence + 1] * WRITERS, 0).slots]
+    assert came == [2, 3] * 3
 
 
 def test_after_a_meeting_all_slots_come_anew() -> None:

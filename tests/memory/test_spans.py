@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import ResourceError
+from penstock.memory import spans
+from penstock.memory.segment import Segment
 from penstock.memory.spans import RecordedSpans, SpanRing, read_spans
 
 
@@ -54,6 +56,33 @@ def test_a_process_that_is_killed_leaves_what_it_added_and_its_successor_goes_on
     recorded = read(tmp_path / "a")
     assert recorded.names == ("step", "close")
     assert recorded.spans["begin"].tolist() == [1, 3]
+
+
+def test_a_process_that_dies_before_its_file_has_a_size_leaves_a_file_for_its_successor(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    ring = SpanRing.at(tmp_path / "a", 4)
+    ring.add(1, 2, ring.name("env.0"), ring.name("step"))
+    assert read(tmp_path / "a").spans.tolist() == [(1, 2, 0, 1)]
+
+
+def test_a_process_that_dies_before_it_has_counted_a_name_leaves_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Dead(BaseException):
+        """Ends the writer where it stands."""
+
+    class Count:
+        def pack_into(self, *_: object) -> None:
+            raise Dead
+
+    ring = SpanRing(Segment.create(64 + 256 * 64 + 4 * 24, "a", tmp_path / "a"))
+    with monkeypatch.context() as dying:
+        dying.setattr(spans, "_COUNT", Count())
+        with pytest.raises(Dead):
+            ring.name("restore an episode")
+    ring = SpanRing.at(tmp_path / "a", 4)
+    ring.name("step")
+    assert read(tmp_path / "a").names == ("step",)
 
 
 def test_names_that_find_no_room_share_one(tmp_path: Path) -> None:

@@ -239,6 +239,16 @@ def test_a_process_that_dies_is_recovered_and_started_again() -> None:
     assert supervisor.failure is None
 
 
+def test_a_process_that_ended_before_the_supervisor_looked_is_started_again() -> None:
+    """As a node on a machine that is lost while the run begins: the relay notices it by itself."""
+    table = Table("env.0", "learner", "monitor")
+    table.end("env.0", -9)
+    limits = Limits(10.0, 2.0, 3, 300.0)
+    supervisor = Supervisor(table, Signs(), last=["learner"], limits=limits, tell=told.append, now=0.0)
+    assert supervisor.tick(1.0) is State.RUNNING
+    assert table.started == ["env.0"]
+
+
 def test_nobody_is_started_before_all_it_held_is_taken_back() -> None:
     supervisor, table, _ = make(max_restarts=3)
     table.held.add("env.0")

@@ -62,6 +62,8 @@ class Original:
         self._sent: dict[str, tuple[int, int]] = {}
         """File that only grows -> its number on the disk, and how many of its bytes the copy has."""
         self._sending = ""
+        self._sent_bytes = 0
+        """Of the checkpoint that is under way."""
         self.checkpoint_bytes = 0
         self._pieces: Iterator[Piece] = iter(())
 
@@ -77,29 +79,33 @@ class Original:
         listed = tuple(path.name for path in list_checkpoints(folder.path))
         events = sorted(folder.path.glob(f"{EVENTS}*"))
         files = (folder.config_path, folder.metrics_path, folder.deaths, *events)
-        pieces = [piece for path in files for piece in self._grown(path)]
+        pieces: list[Piece] = []
+        for path in files:
+            # All logs together are as long as a piece: their sender is given up if an answer takes too long.
+            pieces += self._grown(path, PIECE - sum(len(piece.content) for piece in pieces))
         if not self._sending:
             self._sending = next((name for name in reversed(listed) if name not in held), "")
             self._pieces = _pieces_of(folder.checkpoints / self._sending) if self._sending else iter(())
         complete = ""
-        # The checkpoint may be removed while it is sent: newer ones take its place.
+        # The checkpoint may be removed before it is opened: newer ones take its place.
         with contextlib.suppress(OSError):
             piece = next(self._pieces, None)
             if piece is not None:
+                self._sent_bytes += len(piece.content)
                 return Delivery((*pieces, piece), listed, "")
             complete = self._sending
-            if complete:
-                self.checkpoint_bytes = sum(path.stat().st_size for path in (folder.checkpoints / complete).iterdir())
-        self._sending = ""
+        if complete:
+            self.checkpoint_bytes = self._sent_bytes
+        self._sending, self._sent_bytes = "", 0
         return Delivery(tuple(pieces), listed, complete)
 
-    def _grown(self, path: Path) -> Iterator[Piece]:
-        """The next bytes of a file that grows, or that was replaced by another of its name."""
+    def _grown(self, path: Path, most: int) -> Iterator[Piece]:
+        """The next bytes, ``most`` at most, of a file that grows, or that was replaced by another of its name."""
         with contextlib.suppress(OSError), path.open("rb") as file:
             number, had = os.fstat(file.fileno()).st_ino, self._sent.get(path.name, (-1, 0))
             at = had[1] if had[0] == number else 0
             file.seek(at)
-            content = file.read(PIECE)
+            content = file.read(most)
             if content or had[0] != number:
                 self._sent[path.name] = number, at + len(content)
                 yield Piece(path.name, at, content)
@@ -108,11 +114,14 @@ class Original:
 def _pieces_of(checkpoint: Path) -> Iterator[Piece]:
     """The bytes of a checkpoint, in order."""
     inside = f"checkpoints/{checkpoint.name}{PARTIAL}"
-    for path in sorted(checkpoint.iterdir()):
-        with path.open("rb") as file:
+    with contextlib.ExitStack() as opened:
+        # All are opened first: so they are read to their end, although the run may remove the checkpoint meanwhile.
+        # Otherwise none would ever arrive over a slow link.
+        files = [(path.name, opened.enter_context(path.open("rb"))) for path in sorted(checkpoint.iterdir())]
+        for name, file in files:
             at = 0
             while content := file.read(PIECE):
-                yield Piece(f"{inside}/{path.name}", at, content)
+                yield Piece(f"{inside}/{name}", at, content)
                 at += len(content)
 
 

@@ -19,6 +19,8 @@ ALARM_S = 10.0
 SILENCE_S = 40.0
 """After so much silence the run ends. A head with storage outside the cluster may be back by then; and of Ray's minute
 enough is left for the last checkpoint."""
+LATE_S = 5.0
+"""If the watch looks so much later than the last time, its own process stood still meanwhile."""
 
 
 class HeadWatch:
@@ -49,8 +51,12 @@ class HeadWatch:
 
     def _run(self) -> None:
         head, heard, alarmed = Door.at(self._address), time.monotonic(), False
+        looked = heard
         while not self._over.wait(LOOK_S):
             now = time.monotonic()
+            # While this process itself stood still it knocked at no door.
+            heard += max(0.0, now - looked - LATE_S)
+            looked = now
             if head.opens():
                 heard, alarmed = now, False
             elif now - heard > SILENCE_S:

@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
@@ -44,6 +45,8 @@ END_S = 2.0
 """Processes have so long to close their environments."""
 SILENCE_S = 10.0
 """If home asks for nothing for so long, the processes end: home may be lost, and the run then goes on elsewhere."""
+LATE_S = 1.0
+"""If a host looks for home so much later than the last time, its own process stood still meanwhile."""
 TOLD = ("busy_ns", "idle_ns", "skipped", "not_restored")
 """Counters of a node that home reports."""
 
@@ -84,6 +87,10 @@ class Host:
         """Lives that ended because home was silent, until home asks again."""
         self._asked = math.inf
         """When home last asked for something."""
+        self._looked = math.inf
+        """When this host last looked whether it had stood still."""
+        self._excused: deque[tuple[int, int]] = deque(maxlen=100)
+        """Until when it had, and for how long."""
         self._rung = asyncio.Event()
         self._publishes = asyncio.Event()
         self._listener: threading.Thread | None = None
@@ -287,6 +294,7 @@ class Host:
     def _wake(self) -> None:
         """Let `collect` look again. If home is silent, end all processes."""
         self._rung.set()
+        self._excuse()
         if time.monotonic() - self._asked < SILENCE_S:
             return
         for group in self._processes.running():
@@ -294,14 +302,28 @@ class Host:
             ended = Exit(group, -signal.SIGKILL, f"home asked for nothing for {SILENCE_S:.0f} s")
             self._killed.append((self._tasks[group].life, ended))
 
+    def _excuse(self) -> None:
+        """Count no silence from a time in which this process itself stood still, as on a paused machine.
+
+        It could hear nobody then: home waited for its answer. Nor could the nodes give a sign of life.
+        """
+        now = time.monotonic()
+        late = now - self._looked - LATE_S
+        self._looked = now
+        if late > 0.0:
+            self._asked += late
+            self._excused.append((time.monotonic_ns(), int(late * 1e9)))
+
     def _vitals(self) -> dict[str, Vitals]:
+        self._excuse()
         return {group: self._vitals_of(task) for group, task in self._tasks.items()}
 
     def _vitals_of(self, task: Task) -> Vitals:
         counters, name, now = self._wiring.counters, task.node.name, time.monotonic_ns()
+        alive = counters.get(name, "heartbeat_ns")
         return Vitals(
             task.life,
-            now - counters.get(name, "heartbeat_ns"),
+            now - alive - sum(length for until, length in self._excused if until > alive),
             max(0, counters.get(name, "busy_until_ns") - now),
             counters.get(name, "sign"),
             counters.get(name, "handed_on"),

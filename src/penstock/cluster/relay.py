@@ -32,6 +32,8 @@ SILENCE_S = 20.0
 """A machine that tells nothing for so long is given up. Its nodes go on elsewhere."""
 START_SILENCE_S = 120.0
 """The same for a machine that has told nothing yet: its Python has to start."""
+QUIET_S = 1.0
+"""A machine answers at least every half second. What its nodes do is not known once it has told nothing for so long."""
 LATE_S = 5.0
 """If the relay looks at its machines so much later than the last time, its own process stood still meanwhile."""
 RETRY_S = 0.002
@@ -92,6 +94,12 @@ class Relay:
         """Run the node of a placement group on a machine."""
         (node,) = spec.placement.nodes
         with self._lock:
+            if machine in self._lost:
+                # Race: 1. The supervisor looked which machines are lost, and chose this one. 2. It was given up.
+                lost = f"{machine.name} was given up before {node.name} had started there"
+                self._ended.append(Exit(spec.placement.group, LOST, lost, Cause.LOST))
+                self._wiring.bells.ring(0)
+                return
             placed = stand_in(self._program, self._wiring, node, spec.incarnations[node.name], spec.former[node.name])
             task = placed.task(threads, tuple(imports))
             group = spec.placement.group
@@ -188,6 +196,9 @@ class Relay:
         self._show()
         for machine in {placed.machine for placed in self._placed.values()} - self._collecting:
             self._collect(machine)
+        for placed in self._placed.values():
+            if now - self._heard[placed.machine] > QUIET_S:
+                placed.node.wait_for_word()
         for machine, heard in list(self._heard.items()):
             if now - heard > SILENCE_S and machine in self._collecting:
                 self._lose(machine, f"{machine.name} told nothing for {SILENCE_S:.0f} s")

@@ -58,6 +58,8 @@ class HostedShards:
         self._meeting = -1
         self._sent: dict[int, int] = {}
         """Writer -> the sequence below which the host has its slots."""
+        self._served = -1
+        """The last writer of which slots were sent."""
 
     def news(self, shards: Sequence[int], taken: Sequence[int], meeting: int) -> News:
         """What the host does not have yet of the slots below ``taken``, or a part of it. It counts as sent from now on.
@@ -69,16 +71,21 @@ class HostedShards:
         begins: dict[int, int] = {}
         slots: list[RingSlot] = []
         left, whole = PART_BYTES, True
-        for writer in (shard * self._share + number for shard in shards for number in range(self._share)):
+        for writer in self._in_turn(shards):
             end = int(taken[writer])
             first, sent = end - self._table.held(writer, end), self._sent.get(writer)
             begin = first if sent is None else max(first, sent)
+            if left <= 0 and begin < end:
+                # A ring that begins anew is empty. So it does not before its slots come along.
+                whole = False
+                continue
             found = []
             for slot in self._slots(writer, begin, end):
                 if left <= 0:
                     whole = False
                     break
                 left -= slot.parcel.nbytes
+                self._served = writer
                 found.append(slot)
             sequence = begin + len(found)
             # What was copied before this look is whole from there on.
@@ -89,6 +96,12 @@ class HostedShards:
             self._sent[writer] = sequence
         largest = self._trees.largest() if begins and self._trees is not None else np.zeros(0)
         return News(begins, slots, largest, whole)
+
+    def _in_turn(self, shards: Sequence[int]) -> list[int]:
+        """The writers of these shards, beginning behind the one that was served last: so none is left out for ever."""
+        writers = [shard * self._share + number for shard in shards for number in range(self._share)]
+        first = sum(writer <= self._served for writer in writers)
+        return writers[first:] + writers[:first]
 
     def _slots(self, writer: int, first: int, end: int) -> Iterator[RingSlot]:
         size = self._table.arrays["valid"][0].size

@@ -128,11 +128,13 @@ def run(program: Program, processes: Processes) -> Outcome:
         program = _apart(_told(program))
         hosted, bits = host_program(program), same_bits(program)
         far = machines(hosted, set())
+        present: list[Machine] = []
         try:
-            present = [machine for machine in far if takes_part(machine, bits)]
+            present += [machine for machine in far if takes_part(machine, bits)]
             return _run(with_relay(program), processes, Members(hosted, present, bits))
         finally:
-            end_all(far)
+            # Machines that have joined since are among the present ones only.
+            end_all(list(dict.fromkeys((*far, *present))))
 
 
 def _run(program: Program, processes: Processes, cluster: Members) -> Outcome:
@@ -298,11 +300,10 @@ class _Spread:
         machine = self._relay.machine_of(group)
         if machine is not None:
             return machine.stacks(group)
-        return (
-            "It joins machines of the cluster, in a thread of the launcher."
-            if group == RELAY
-            else self._here.stacks(group)
-        )
+        if group == RELAY:
+            return "It joins machines of the cluster, in a thread of the launcher."
+        # Race: a node elsewhere may end after the supervisor has seen that it runs. The relay hears of that by itself.
+        return self._here.stacks(group) if group in self._here.running() else "It has ended."
 
     def kill(self, group: str) -> None:
         """End a process."""

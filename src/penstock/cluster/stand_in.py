@@ -51,6 +51,8 @@ class StandIn:
         self._node = node
         self._counters = wiring.counters
         self._handed_on = wiring.counters.get(node.name, "handed_on")
+        self._told: dict[str, int] = {}
+        """The counters of this life, as its host told them last."""
 
     counts_at_home = False
     """What the node hands on is counted here, when it is delivered."""
@@ -66,15 +68,21 @@ class StandIn:
         raise PenstockError(f"{self.name} fills no slots, but {len(filled.parcel)} bytes of it have come")
 
     def see(self, vitals: Vitals) -> None:
-        """Write the node's signs of life and its counters, as its host told them."""
+        """Write the node's signs of life, and add to its counters what its host has counted since the last call."""
         name, counters, now = self.name, self._counters, time.monotonic_ns()
         counters.set(name, "heartbeat_ns", now - vitals.silent_ns)
         counters.set(name, "busy_until_ns", now + vitals.busy_ns if vitals.busy_ns else 0)
         counters.set(name, "sign", vitals.sign)
         for counter, value in vitals.counters.items():
-            counters.set(name, counter, value)
+            # A host counts each life from 0, and home all lives together, with what it has counted itself.
+            counters.add(name, counter, value - self._told.get(counter, 0))
+        self._told = vitals.counters
         if not self.counts_at_home:
             counters.set(name, "handed_on", self._handed_on + vitals.handed_on)
+
+    def wait_for_word(self) -> None:
+        """Count the node as alive, because its machine tells nothing. That has a limit of its own."""
+        self._counters.set(self.name, "heartbeat_ns", time.monotonic_ns())
 
 
 class EnvStandIn(StandIn):

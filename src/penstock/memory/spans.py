@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.errors import ResourceError
-from penstock.memory.segment import Segment
+from penstock.memory.segment import Segment, reserve
 from penstock.types import Array
 
 __all__ = ["CAPACITY", "RecordedSpans", "SpanRing", "read_spans"]
@@ -61,6 +61,10 @@ class SpanRing:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(path, os.O_RDWR)
+            if os.fstat(descriptor).st_size == 0:
+                # An earlier life made the file, and died before it had given it a size.
+                os.ftruncate(descriptor, nbytes)
+                reserve(descriptor, nbytes)
         except FileNotFoundError:
             return cls(Segment.create(nbytes, path.name, path))
         except OSError as error:
@@ -74,9 +78,10 @@ class SpanRing:
             number = min(len(self._names), _OTHER)
             kept = text if number < _OTHER else "other"
             if kept not in self._names:
-                encoded = kept.encode()[:_NAME_BYTES]
+                # Padded, because a dead writer may have left a longer name there that it had not counted.
+                encoded = kept.encode()[:_NAME_BYTES].ljust(_NAME_BYTES, b"\0")
                 begin = _TABLE_AT + number * _NAME_BYTES
-                self._memory[begin : begin + len(encoded)] = encoded
+                self._memory[begin : begin + _NAME_BYTES] = encoded
                 self._names[kept] = number
                 _COUNT.pack_into(self._memory, _NAMES_AT, len(self._names))
         return number

@@ -4,6 +4,7 @@ A process table starts and kills processes for it. So its decisions are tested w
 """
 
 import signal
+from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Sequence
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
@@ -157,7 +158,8 @@ class Supervisor:
         self._last = tuple(last)
         self._limits = limits
         self._tell = tell
-        self._lives = {group: Lives(now) for group in table.running()}
+        # By default, because a process on another machine may have ended before this table was looked at.
+        self._lives: defaultdict[str, Lives] = defaultdict(lambda: Lives(now))
         self._dead: dict[str, Restart | None] = {}
         """Dead groups that are not recovered yet. With a `Restart`, they are started again then."""
         self._progress: Hashable = None

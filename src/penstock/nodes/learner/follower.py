@@ -5,6 +5,7 @@ It works as fast as its team allows. The `ParameterNode` knows how many gradient
 
 import numpy as np
 
+from penstock.errors import ResourceError
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.intake import rows_to_sample
 from penstock.nodes.learner.steps import Goal, GradientSteps, StepSettings
@@ -32,12 +33,23 @@ class FollowerNode(WorkingNode):
         return self._learn()
 
     def _learn(self) -> Work:
-        stopping, table = self._ports.stopping, self._steps.table
-        yield lambda: rows_to_sample(table, self._written()) >= self._schedule.min_rows or stopping()
+        stopping = self._ports.stopping
+        yield self._may_sample
         while not stopping():
-            yield from self._steps.until(Goal(self._steps.done + STEPS, self._written(), self._progress()))
+            goal = Goal(self._steps.done + STEPS, self._written(), self._progress())
+            try:
+                yield from self._steps.until(goal)
+            except ResourceError:
+                if rows_to_sample(self._steps.table, goal.taken):
+                    raise
+                # A machine that fell behind begins its rings anew, behind all that the goal names.
+                yield self._may_sample
             yield None
         self._steps.leave()
+
+    def _may_sample(self) -> bool:
+        enough = rows_to_sample(self._steps.table, self._written()) >= self._schedule.min_rows
+        return enough or self._ports.stopping()
 
     def _progress(self) -> float:
         """Of the run, by its rows. Gradient steps may be ahead of them (``reuse``)."""

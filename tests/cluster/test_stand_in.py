@@ -1,0 +1,52 @@
+"""A node on another machine counts at home as one that never left it."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from penstock.cluster import stand_in as stand_ins
+from penstock.cluster.cut import with_relay
+from penstock.cluster.messages import Vitals
+from penstock.cluster.stand_in import stand_in
+from penstock.nodes.contract import LaneStart
+from tests.cluster.handing import spread_program, wired
+
+ENV = "env.1"
+
+
+def vitals(life: int, **counters: int) -> Vitals:
+    """What a host tells of a life whose counters it began at 0."""
+    return Vitals(
+        life, silent_ns=0, busy_ns=0, sign=0, handed_on=0, counters={"skipped": 0, "not_restored": 0, **counters}
+    )
+
+
+def test_what_earlier_lives_have_counted_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = with_relay(spread_program())
+    wiring = wired(program)
+    node = program.node(ENV)
+
+    def counted(name: str) -> int:
+        return wiring.counters.get(ENV, name)
+
+    # A life at home has skipped two rollouts. The next one runs on a host.
+    wiring.counters.add(ENV, "skipped", 2)
+    first = stand_in(program, wiring, node, 2, (1,))
+    first.see(vitals(2))
+    assert counted("skipped") == 2
+    first.see(vitals(2, skipped=3))
+    first.see(vitals(2, skipped=3, not_restored=1))
+    assert (counted("skipped"), counted("not_restored")) == (5, 1)
+    # It dies. Home finds that one lane of the next life cannot be restored, before a host knows of that life.
+    unrestored = (LaneStart(), LaneStart())
+
+    def starts(settings: object, ports: SimpleNamespace, *given: object, **named: object) -> tuple[LaneStart, ...]:
+        ports.count("not_restored")
+        return unrestored
+
+    monkeypatch.setattr(stand_ins, "lane_starts", starts)
+    second = stand_in(program, wiring, node, 3, (1, 2))
+    second.task(1, ())
+    second.see(vitals(3))
+    second.see(vitals(3, skipped=1))
+    assert (counted("skipped"), counted("not_restored")) == (6, 2)

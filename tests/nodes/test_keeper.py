@@ -1,0 +1,127 @@
+"""What a keeper does after a death, while the evaluator goes on."""
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from penstock.memory.board import Board
+from penstock.memory.record import Record
+from penstock.memory.segment import Segment
+from penstock.memory.stream import Stream
+from penstock.metrics.report import report_sequence
+from penstock.nodes.learner.keeper import Keeper, KeeperSettings
+from penstock.nodes.learner.record import VERDICT
+from penstock.types import Array, ArraySpec
+
+KEEPER, NEXT, EVALUATOR = 1, 2, 9
+UPDATE = 8
+COUNTS = (*(ArraySpec(name, (), "int64") for name in ("update", "steps")), ArraySpec("elapsed_s", (), "float64"))
+RECORD = (*COUNTS, *VERDICT, ArraySpec("episodes", (), "int64"))
+
+
+class Watched:
+    """Calls ``before`` each time before something is read."""
+
+    def __init__(self, watched: Any, before: Any) -> None:
+        self._watched = watched
+        self._before = before
+
+    def __getattr__(self, name: str) -> Any:
+        self._before()
+        return getattr(self._watched, name)
+
+
+class Requests:
+    """The keeper's end of stream ``evaluations``."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self.written, self.slot, self.free = stream.written, stream.slot, stream.free
+
+    def claim(self, sequence: int) -> int | None:
+        return self._stream.claim(NEXT, sequence)
+
+    def push(self, index: int) -> None:
+        self._stream.push(index, NEXT)
+
+
+class Shared:
+    """A keeper has committed an update, has asked for its evaluation, and then died. The evaluator is playing."""
+
+    def __init__(self, *, waits: bool = False) -> None:
+        self.waits = waits
+        self.requests = Stream(
+            Segment.create(Stream.required((*COUNTS, *VERDICT), 1), "test").bytes, (*COUNTS, *VERDICT), 1
+        )
+        self.verdict = Board(Segment.create(Board.required(VERDICT), "test").bytes, VERDICT)
+        self.record = Record(Segment.create(Record.required(RECORD), "test").bytes, RECORD)
+        first = {spec.name: np.zeros((), spec.dtype) for spec in RECORD}
+        self.record.write(first, 0)
+        self.record.write({**first, "update": np.array(UPDATE)}, 1)
+        index = self.requests.claim(KEEPER, UPDATE)
+        assert index is not None
+        self.requests.push(index, KEEPER)
+        self.playing = self.requests.take(EVALUATOR)
+        self.reads = 0
+
+    def judge(self) -> None:
+        """Publish the verdict, and give the request back."""
+        assert self.playing is not None
+        self.verdict.publish({"best_evaluation": np.array(1.0), "since_best": np.array(0)}, UPDATE)
+        self.requests.release(self.playing, EVALUATOR)
+
+    def take_over(self, judged_at: int = -1) -> None:
+        """Begin the keeper's next life. The evaluation ends before the read with this number."""
+
+        def before() -> None:
+            if self.reads == judged_at:
+                self.judge()
+            self.reads += 1
+
+        ends = {"evaluations": Watched(Requests(self.requests), before), "evaluation": Watched(self.verdict, before)}
+        reported = SimpleNamespace(written=lambda: {report_sequence(UPDATE): 0})
+        ports: Any = SimpleNamespace(
+            former=(KEEPER,),
+            board_writer=lambda _: SimpleNamespace(publish=_nothing),
+            board_reader=ends.get,
+            record=lambda _: self.record,
+            stream_writer=lambda edge: ends.get(edge, reported),
+            span=lambda _: nullcontext(),
+            stopping=lambda: False,
+            count=_nothing,
+        )
+        run: Any = SimpleNamespace(
+            eval_interval=UPDATE,
+            early_stop=2 if self.waits else 0,
+            sync_mode="blocking" if self.waits else "non_blocking",
+            save_interval=UPDATE + 1,
+        )
+        spec: Any = SimpleNamespace(published=lambda: ())
+        spaces: Any = None
+        keeper = Keeper(KeeperSettings("", None, spec, spaces, run, (), None), ports)
+        committed = keeper.former()
+        assert committed is not None
+        keeper.take_over(committed)
+        for wake in keeper.after_takeover():
+            assert wake is None or wake()
+
+
+def _nothing(*_: Mapping[str, Array] | int | str) -> None:
+    """Do nothing."""
+
+
+def reads() -> int:
+    shared = Shared()
+    shared.take_over()
+    return shared.reads
+
+
+@pytest.mark.parametrize("judged_at", range(-1, reads()))
+def test_an_evaluation_that_ends_meanwhile_is_not_asked_for_again(judged_at: int) -> None:
+    shared = Shared()
+    shared.take_over(judged_at)
+    assert len(shared.requests.written()) == (judged_at < 0)

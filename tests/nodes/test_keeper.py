@@ -125,3 +125,16 @@ def test_an_evaluation_that_ends_meanwhile_is_not_asked_for_again(judged_at: int
     shared = Shared()
     shared.take_over(judged_at)
     assert len(shared.requests.written()) == (judged_at < 0)
+
+
+def test_a_verdict_is_committed_once_however_often_the_keeper_begins_anew() -> None:
+    """A commit counts as progress. So a keeper whose every life fails would be started for ever."""
+    shared = Shared(waits=True)
+    shared.judge()
+    shared.take_over()
+    committed = shared.record.current()
+    assert committed is not None
+    assert committed.number == 2
+    assert committed.arrays["best_evaluation"] == 1.0
+    shared.take_over()
+    assert shared.record.number() == 2

@@ -335,7 +335,10 @@ class Keeper:
         judged = self._record.begin()
         carry_over(judged, self.committed)
         self._take_verdict(judged)
-        self.make_current(judged)
+        # An earlier life may have committed it. A second commit would count as progress: a learner whose every life
+        # fails would be started for ever.
+        if any(judged[spec.name] != self.committed[spec.name] for spec in VERDICT):
+            self.make_current(judged)
 
     def _request_evaluation(self) -> None:
         """Ask the evaluator to judge the committed parameters. While it is busy, requests are dropped and counted."""

@@ -74,7 +74,7 @@ class Shared:
         self.verdict.publish({"best_evaluation": np.array(1.0), "since_best": np.array(0)}, UPDATE)
         self.requests.release(self.playing, EVALUATOR)
 
-    def take_over(self, judged_at: int = -1) -> None:
+    def take_over(self, judged_at: int = -1, resumed_update: int = 0) -> None:
         """Begin the keeper's next life. The evaluation ends before the read with this number."""
 
         def before() -> None:
@@ -102,7 +102,7 @@ class Shared:
         )
         spec: Any = SimpleNamespace(published=lambda: ())
         spaces: Any = None
-        keeper = Keeper(KeeperSettings("", None, spec, spaces, run, (), None), ports)
+        keeper = Keeper(KeeperSettings("", None, spec, spaces, run, (), None, resumed_update), ports)
         committed = keeper.former()
         assert committed is not None
         keeper.take_over(committed)
@@ -138,3 +138,12 @@ def test_a_verdict_is_committed_once_however_often_the_keeper_begins_anew() -> N
     assert committed.arrays["best_evaluation"] == 1.0
     shared.take_over()
     assert shared.record.number() == 2
+
+
+def test_the_update_that_a_run_was_resumed_at_is_not_judged_again() -> None:
+    """The run before has counted its evaluation. Since then, single gradients were committed and no update."""
+    shared = Shared()
+    assert shared.playing is not None
+    shared.requests.release(shared.playing, EVALUATOR)
+    shared.take_over(resumed_update=UPDATE)
+    assert not shared.requests.written()

@@ -13,8 +13,10 @@ from penstock.memory.record import Record
 from penstock.memory.segment import Segment
 from penstock.memory.stream import Stream
 from penstock.metrics.report import report_sequence
+from penstock.nodes.learner import keeper as keeping
 from penstock.nodes.learner.keeper import Keeper, KeeperSettings
 from penstock.nodes.learner.record import VERDICT
+from penstock.nodes.learner.work import Work
 from penstock.types import Array, ArraySpec
 
 KEEPER, NEXT, EVALUATOR = 1, 2, 9
@@ -54,6 +56,7 @@ class Shared:
 
     def __init__(self, *, waits: bool = False) -> None:
         self.waits = waits
+        self.stopping = False
         self.requests = Stream(
             Segment.create(Stream.required((*COUNTS, *VERDICT), 1), "test").bytes, (*COUNTS, *VERDICT), 1
         )
@@ -76,6 +79,11 @@ class Shared:
 
     def take_over(self, judged_at: int = -1, resumed_update: int = 0) -> None:
         """Begin the keeper's next life. The evaluation ends before the read with this number."""
+        for wake in self.next_life(judged_at, resumed_update):
+            assert wake is None or wake()
+
+    def next_life(self, judged_at: int = -1, resumed_update: int = 0) -> Work:
+        """What the next life does first, as `take_over`."""
 
         def before() -> None:
             if self.reads == judged_at:
@@ -91,7 +99,7 @@ class Shared:
             record=lambda _: self.record,
             stream_writer=lambda edge: ends.get(edge, reported),
             span=lambda _: nullcontext(),
-            stopping=lambda: False,
+            stopping=lambda: self.stopping,
             count=_nothing,
         )
         run: Any = SimpleNamespace(
@@ -106,8 +114,7 @@ class Shared:
         committed = keeper.former()
         assert committed is not None
         keeper.take_over(committed)
-        for wake in keeper.after_takeover():
-            assert wake is None or wake()
+        return keeper.after_takeover()
 
 
 def _nothing(*_: Mapping[str, Array] | int | str) -> None:
@@ -147,3 +154,20 @@ def test_the_update_that_a_run_was_resumed_at_is_not_judged_again() -> None:
     shared.requests.release(shared.playing, EVALUATOR)
     shared.take_over(resumed_update=UPDATE)
     assert not shared.requests.written()
+
+
+def test_a_run_that_ends_does_not_wait_for_the_verdict_of_an_evaluator_that_is_gone(monkeypatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(keeping.time, "monotonic", lambda: clock[0])
+    shared = Shared(waits=True)
+    life = shared.next_life()
+    wake = next(life)
+    assert wake is not None
+    shared.requests.recover(EVALUATOR)
+    assert not wake()
+    shared.stopping = True
+    for seconds, given_up in ((50.0, False), (59.0, False), (61.0, True)):
+        clock[0] = seconds
+        assert wake() == given_up
+    assert list(life) == []
+    assert shared.record.number() == 1

@@ -35,6 +35,8 @@ from penstock.types import Array, Arrays, Spaces
 
 __all__ = ["Keeper", "KeeperSettings"]
 
+VERDICT_LIMIT_S = 10.0
+"""Seconds that an ending run waits for a verdict. A living evaluator gives up earlier, and a dead one never does."""
 OF_ITS_OWN_RUN = {"consumed_slot", "consumed_sequence", "taken", "settled", "batch", "batch_settled", "batch_applied"}
 """Arrays of a record that a resumed run does not take from its checkpoint."""
 
@@ -93,6 +95,7 @@ class Keeper:
         self._episodes_told = 0
         """Training episodes whose returns were reported."""
         self._started = time.monotonic()
+        self._stopping_since = 0.0
 
     def former(self) -> Arrays | None:
         """The last commit of an earlier life of this node; ``None`` if there was none."""
@@ -333,7 +336,7 @@ class Keeper:
         update = int(self.committed["update"])
         with self._ports.span("wait for verdict"):
             # An evaluator that gives up while the run stops frees the slot without a verdict.
-            yield lambda: self._verdict.version() >= update or self._requests.free() > 0
+            yield lambda: self._verdict.version() >= update or self._requests.free() > 0 or self._out_of_time()
         judged = self._record.begin()
         carry_over(judged, self.committed)
         self._take_verdict(judged)
@@ -341,6 +344,14 @@ class Keeper:
         # fails would be started for ever.
         if any(judged[spec.name] != self.committed[spec.name] for spec in VERDICT):
             self.make_current(judged)
+
+    def _out_of_time(self) -> bool:
+        """True once the run has been ending for ``VERDICT_LIMIT_S``."""
+        if not self._ports.stopping():
+            return False
+        now = time.monotonic()
+        self._stopping_since = self._stopping_since or now
+        return now - self._stopping_since > VERDICT_LIMIT_S
 
     def _request_evaluation(self) -> None:
         """Ask the evaluator to judge the committed parameters. While it is busy, requests are dropped and counted."""

@@ -157,6 +157,18 @@ def rates(node: MonitorNode, *reports: tuple[int, float]) -> list[float]:
     return [node._throughput(Report(0, steps, time_s, {}))[STEPS_PER_SECOND] for steps, time_s in reports]
 
 
+def test_lines_from_after_the_resumed_update_are_cut_off_although_the_first_life_died_before_it(tmp_path) -> None:
+    """Otherwise the updates that are learned anew would count as written already."""
+    first = opened(tmp_path, Ports())
+    for update in (7, 8):
+        first._write(Report(update, 10 * update, 0.5 * update, {STEPS_PER_SECOND: 1.0}))
+    resumed = Ports()
+    killed(resumed)
+    life = opened(tmp_path, resumed, resumed_update=7)
+    assert life._written[STEPS_PER_SECOND] == 7
+    assert [json.loads(line)["update"] for line in (tmp_path / METRICS).read_text().splitlines()] == [7]
+
+
 def test_time_without_new_steps_belongs_to_the_next_ones(tmp_path) -> None:
     node = opened(tmp_path, Ports())
     assert rates(node, (10, 1.0), (10, 2.0), (10, 3.0), (40, 4.0)) == [10.0, 0.0, 0.0, 10.0]

@@ -62,8 +62,9 @@ class MonitorNode:
         settings = self._settings
         self._ports = ports
         self._reports = ports.stream_reader("reports")
-        # The files that an earlier life of this node wrote are part of the run.
-        again = bool(ports.former)
+        self._previous = ports.counters()
+        # The files that an earlier life of this node wrote are part of the run. A life that died sooner wrote none.
+        again = self._previous[ports.name]["told_at_start"] > 0
         with self._writing():
             self._sinks = [
                 JsonLines(settings.folder, None if again else settings.resumed_update),
@@ -76,7 +77,6 @@ class MonitorNode:
             self._sinks.append(display)
             self._display, self._silent_since = display, None if again else time.monotonic()
         self._deaths = RunFolder(settings.folder).deaths
-        self._previous = ports.counters()
         self._written = dict.fromkeys(_KINDS, settings.resumed_update)
         self._last = Report(settings.resumed_update, settings.resumed_steps, 0.0, {})
         self._told = self._told_so_far()

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Literal
 
 import gymnasium
@@ -147,6 +148,7 @@ class WriterEnd:
         self.slots = stream.slots
         self.slot = stream.slot
         self.free = stream.free
+        self.written = stream.written
 
     def claim(self, sequence: int) -> int | None:
         return self.stream.claim(1, sequence)
@@ -181,6 +183,9 @@ class Ports:
     def policy(self, edge: str, first_lane: int, lanes: int) -> LatePolicy:
         return self._policy
 
+    def record(self, edge: str) -> SimpleNamespace:
+        return SimpleNamespace(copy=lambda: None, number=lambda: -1)
+
     def action_log(self, edge: str) -> ActionLog:
         return self.log
 
@@ -201,6 +206,9 @@ class Ports:
 
     def note(self, counter: str, value: int) -> None:
         self.counted[counter] = value
+
+    def counters(self) -> dict[str, dict[str, int]]:
+        return {self.name: {"collected": 0, **self.counted}}
 
     def stopping(self) -> bool:
         return self.is_stopping
@@ -348,6 +356,14 @@ def test_a_resumed_lane_numbers_its_actions_as_the_run_before() -> None:
     np.testing.assert_array_equal(there.log.content(1, position), actions)
     # Twelve steps, in episodes of four.
     assert collect(resumed, there)["lane_position"][1, :3].tolist() == [3, 12, 0]
+
+
+def test_rows_of_before_a_resume_count_although_the_first_life_has_died_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without them the rate limiter of a table would hold no environment node back."""
+    monkeypatch.setattr(Ports, "former", (0,))
+    node, ports = open_node(LatePolicy(0), starts=(LaneStart(collected=8), LaneStart(collected=8, spoilt=2)))
+    assert ports.counted["collected"] == 14
+    node.close()
 
 
 def stacked_counting() -> FrameStackObservation:

@@ -65,16 +65,16 @@ class Backend:
 
 
 class BoardOf:
-    """A board whose only parameter is its version."""
+    """A board whose only parameter is its version, and 100 more each time that this version was published again."""
 
     def __init__(self) -> None:
-        self.latest = 0
+        self.latest = self.again = 0
 
-    def version(self) -> int:
-        return self.latest
+    def publication(self) -> int:
+        return 1 + self.latest + self.again
 
     def read(self, into: Mapping[str, Array]) -> int:
-        into["actor"][...] = self.latest
+        into["actor"][...] = self.latest + 100 * self.again
         return self.latest
 
 
@@ -251,6 +251,15 @@ def test_each_asker_keeps_its_version_until_it_refreshes(opened: tuple[PolicyNod
     ports.ask(1, Wanted.ROW, slot=1, row=1)
     node.step()
     assert Backend.calls[3:] == [(3, 4)]
+
+
+def test_a_version_that_is_published_again_is_loaded_again(opened: tuple[PolicyNode, Ports]) -> None:
+    node, ports = opened
+    for ports.board.again in (0, 1):
+        ports.ask(0, Wanted.ROW, slot=0, refresh=True)
+        node.step()
+    assert Backend.calls == [(0, 2), (100, 2)]
+    assert ports.answered == [(0, 0), (0, 0)]
 
 
 def test_it_makes_no_more_policies_than_there_are_askers(opened: tuple[PolicyNode, Ports]) -> None:

@@ -10,7 +10,7 @@ from penstock.memory.record import Record
 from penstock.memory.segment import Segment
 from penstock.memory.stream import Stream
 from penstock.nodes.contract import LaneStart
-from penstock.nodes.env.takeover import lane_starts
+from penstock.nodes.env.takeover import lane_starts, note_earlier_rows
 from penstock.types import ArraySpec
 
 ENV, LEARNER = 1, 9
@@ -94,3 +94,11 @@ def reads() -> int:
 @pytest.mark.parametrize("learns_at", range(-1, reads()))
 def test_a_rollout_counts_once_whenever_the_learner_commits_it(learns_at: int) -> None:
     assert Shared().found(learns_at) == 6
+
+
+def test_rows_that_an_earlier_life_has_noted_stay_noted() -> None:
+    counters = {"collected": 20}
+    ports: Any = SimpleNamespace(name="env.1", counters=lambda: {"env.1": counters}, note=counters.__setitem__)
+    settings: Any = SimpleNamespace(starts=(LaneStart(collected=8), LaneStart(collected=8, spoilt=2)))
+    note_earlier_rows(settings, ports)
+    assert counters["collected"] == 20

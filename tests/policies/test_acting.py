@@ -1,13 +1,18 @@
 """LocalPolicy: its answers to an environment node, with backends that bind arrays and with others."""
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 
 from penstock.kernels.actions import environment_array, to_environment
 from penstock.kernels.noise import generate
+from penstock.memory.board import Board as BoardMemory
+from penstock.memory.segment import Segment
 from penstock.policies.acting import LocalPolicy, PolicySettings
 from penstock.policies.exploration import Constant, Exploration, Falling, Ladder
 from penstock.types import ArraySpec, BackendSpec, Box, Discrete, Spaces
+from penstock.wiring.ends import BoardEnd
 from tests.inference import reference
 
 FIRST, LANES, STEPS, SEED = 2, 3, 4, 11
@@ -27,8 +32,8 @@ class Board:
     def __init__(self, published):
         self.published = published
 
-    def version(self):
-        return 0
+    def publication(self):
+        return 1
 
     def read(self, into):
         for name, values in self.published.items():
@@ -138,3 +143,33 @@ def test_it_sees_stacks_that_stand_beside_the_rows(build):
         wanted = expected(seen, (graph, published, graph.head.noise), t, t, np.ones(LANES, np.float32))
         np.testing.assert_array_equal(rows["action"][t], wanted["action"])
         np.testing.assert_allclose(rows["q"][t], wanted["q"], rtol=1e-5, atol=1e-5)
+
+
+class Loaded:
+    """A backend that keeps what it loads."""
+
+    found: ClassVar = []
+
+    def load(self, published):
+        self.found.append({name: values.copy() for name, values in published.items()})
+
+
+def test_a_version_that_is_published_twice_is_loaded_twice():
+    """A parameter server publishes the policy again once the gradient steps of the latest rollout are done."""
+    graph, (space, row) = reference.GRAPHS["values"], CASES["values"]
+    specs = graph.published()
+    memory = BoardMemory(Segment.create(BoardMemory.required(specs), "test").bytes, specs)
+    board = BoardEnd(memory, lambda: None, None)
+    backend, exploration = BackendSpec(f"{__name__}:Loaded", ()), Exploration(Constant(), 0, 5, 4.0)
+    policy = LocalPolicy(
+        PolicySettings(backend, graph, Spaces(OBS, space), row, SEED, exploration), board, FIRST, LANES
+    )
+    policy.refresh()
+    assert (policy.version, len(Loaded.found)) == (-1, 0)
+    for count, seed in enumerate((0, 1), start=1):
+        published = reference.record(graph, np.random.default_rng(seed))
+        board.publish(published, 3)
+        for _ in range(2):
+            policy.refresh()
+            assert (policy.version, len(Loaded.found)) == (3, count)
+        assert all(np.array_equal(Loaded.found[-1][spec.name], published[spec.name]) for spec in specs)

@@ -166,3 +166,17 @@ def test_what_only_the_dead_would_read_is_not_waited_for(monkeypatch) -> None:
     assert not run.signs.deserted(["learner", "monitor"])
     assert run.signs.drained(["learner"])
     assert run.signs.deserted(["learner"])
+
+
+def test_a_writer_that_drops_waits_for_no_dead_reader() -> None:
+    """A run whose evaluator has failed for good still writes its last checkpoint."""
+    nodes = tuple(NodeSpec(name, name, None, name) for name in ("learner", "evaluator"))
+    value = (ArraySpec("value", (), "int64"),)
+    program = Program(nodes, (Stream("evaluations", ("learner",), ("evaluator",), value, 1, "drop"),), ("learner",))
+    wiring = Wiring(program.edges, [(node.name, node.group) for node in nodes])
+    wiring.attach(Segment.create(wiring.nbytes, "test").bytes)
+    requests = wiring.stream("evaluations")
+    index = requests.claim(1, 0)
+    assert index is not None
+    requests.push(index, 1)
+    assert not SharedSigns(wiring, program).deserted(["learner"])

@@ -17,7 +17,7 @@ from penstock.errors import PenstockError
 from penstock.memory.action_log import ActionLog, Past, Position, RolloutLog
 from penstock.nodes.contract import LaneStart
 from penstock.nodes.env import EnvSettings
-from penstock.nodes.env.takeover import lane_starts
+from penstock.nodes.env.takeover import lane_starts, note_earlier_rows
 from penstock.nodes.ports import StreamReader, StreamWriter
 from penstock.program.graph import ActionLog as ActionLogEdge
 from penstock.program.graph import NodeSpec, Program, Stream
@@ -115,8 +115,7 @@ class EnvStandIn(StandIn):
     def task(self, threads: int, imports: tuple[str, ...]) -> Task:
         """What a host has to do: the node's settings with the starts of this life, as a process at home finds them."""
         settings, ports = self._settings, self._ports
-        if not ports.former:
-            ports.note("collected", sum(start.collected - start.spoilt for start in settings.starts))
+        note_earlier_rows(settings, ports)
         starts = lane_starts(settings, ports, self._stream, self._log, restorable=True)
         positions = tuple(self._log.position(lane) for lane in range(settings.lanes))
         for lane, start in enumerate(starts):

@@ -16,7 +16,7 @@ from penstock.nodes.contract import LaneStart, Ports
 from penstock.nodes.env import EnvSettings
 from penstock.nodes.env.memory import LaneMemory
 from penstock.nodes.env.settings import RENEW_EVERY
-from penstock.nodes.env.takeover import lane_starts
+from penstock.nodes.env.takeover import lane_starts, note_earlier_rows
 from penstock.types import Array, Arrays, StepResult
 
 __all__ = ["Lane", "RunEndedError"]
@@ -61,8 +61,7 @@ class Lane:
         self._policy = ports.policy("act", settings.first_lane, 1)
         self._log = ports.action_log(f"actions.{ports.name}")
         self._fields = tuple(name for name, _ in settings.spaces.obs)
-        if not ports.former:
-            ports.note("collected", sum(start.collected - start.spoilt for start in settings.starts))
+        note_earlier_rows(settings, ports)
         start: LaneStart = lane_starts(settings, ports, self._stream, self._log, restorable=False)[0]
         self._rollout, self._step = start.rollout, start.step
         self._episode = start.episode - 1

@@ -46,7 +46,8 @@ class _Model:
     """One version of the policy, ready to answer."""
 
     backend: PolicyBackend
-    version: int
+    version: int = -1
+    publication: int = 0
     bound: dict[tuple[int, int], BoundRows] = field(default_factory=dict)
     """By asker and slot."""
 
@@ -128,18 +129,20 @@ class PolicyNode:
 
     def _make(self) -> _Model:
         backend = self._policy.backend
-        return _Model(load(backend.build)(*backend.arguments), -1)
+        return _Model(load(backend.build)(*backend.arguments))
 
     def _renew(self, asker: int) -> None:
         """Answer this asker with the latest published parameters from now on."""
         self._answering.pop(asker, None)
-        if self._latest.version != self._board.version():
+        # Looked at first: what is read may be newer, and then is read again.
+        publication = self._board.publication()
+        if self._latest.publication != publication:
             used = self._answering.values()
             unused = next((model for model in self._models if model not in used), None)
             if unused is None:
                 unused = self._make()
                 self._models.append(unused)
-            unused.version = self._board.read(self._published)
+            unused.publication, unused.version = publication, self._board.read(self._published)
             unused.backend.load(self._published)
             self._latest = unused
         self._answering[asker] = self._latest

@@ -106,6 +106,10 @@ class BoardReader(Protocol):
         """The latest version, or -1 before the first."""
         ...
 
+    def publication(self) -> int:
+        """The number of the latest publication; 0 before the first. A version may come twice, with other values."""
+        ...
+
     def fresh(self, rollout: int) -> bool:
         """True if the latest version is new enough for this rollout of the reader, by the edge's ``max_lag``."""
         ...

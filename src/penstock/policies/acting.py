@@ -48,8 +48,8 @@ class PolicySettings:
 class _Published(Protocol):
     """Reads published parameters from a board: `penstock.nodes.ports.BoardReader`."""
 
-    def version(self) -> int:
-        """The latest version, or -1 before the first."""
+    def publication(self) -> int:
+        """The number of the latest publication; 0 before the first. A version may be published twice."""
         ...
 
     def fresh(self, rollout: int) -> bool:
@@ -99,6 +99,7 @@ class LocalPolicy:
         self.stacks: Arrays = {spec.name: np.zeros((lanes, *spec.shape), spec.dtype) for spec in settings.stacks}
         self._settings = settings
         self._board = board
+        self._publication = 0
         self._session = Session(
             settings.policy,
             settings.spaces.action,
@@ -119,7 +120,10 @@ class LocalPolicy:
 
     def refresh(self) -> None:
         """From now on, answer with the latest published parameters."""
-        if self._board.version() != self.version:
+        # Looked at first: what is read may be newer, and then is read again.
+        publication = self._board.publication()
+        if publication != self._publication:
+            self._publication = publication
             self.version = self._board.read(self._published)
             self._backend.load(self._published)
 

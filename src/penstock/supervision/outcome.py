@@ -50,7 +50,7 @@ class SharedSigns:
         group_of = {node.name: node.group for node in program.nodes}
         # Leave out streams whose readers are all finished at the end: nobody empties them.
         self._drains = [
-            ({group_of[reader] for reader in edge.readers}, memory)
+            (edge, {group_of[reader] for reader in edge.readers}, memory)
             for edge, memory in wiring.streams()
             if not set(edge.readers) <= set(self._last)
         ]
@@ -66,7 +66,7 @@ class SharedSigns:
 
     def drained(self, running: Collection[str]) -> bool:
         """True once every slot that a running group still has to read is free again."""
-        return all(memory.free() == memory.slots for groups, memory in self._drains if groups & set(running))
+        return all(memory.free() == memory.slots for _, groups, memory in self._drains if groups & set(running))
 
     def saved(self) -> bool:
         """True once the ending nodes have finished, and all that the last checkpoint needs was read."""
@@ -74,7 +74,8 @@ class SharedSigns:
 
     def deserted(self, running: Collection[str]) -> bool:
         """True if a stream is full and no running group reads it: its writers would wait for ever."""
-        return any(memory.free() == 0 for groups, memory in self._drains if not groups & set(running))
+        waited = ((groups, memory) for edge, groups, memory in self._drains if edge.when_full == "wait")
+        return any(memory.free() == 0 for groups, memory in waited if not groups & set(running))
 
     def expect(self, group: str, limit_s: float) -> None:
         """The nodes of a group are about to start: they may give no sign of life for so long."""

@@ -63,8 +63,8 @@ def _count_redone(wiring: Wiring, incarnations: dict[str, int]) -> None:
     """
     found = ledger(wiring)
     for node, owner in incarnations.items():
-        rows = 0 if found is None else found.returned(owner)
-        if rows:
+        # Slots that a dead writer has pushed name it as well, and nobody was learning from them.
+        if found is not None and node in found.readers and (rows := found.returned(owner)):
             wiring.counters.add(node, "redone", rows)
 
 

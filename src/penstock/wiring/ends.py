@@ -166,6 +166,7 @@ class BoardEnd:
         self._max_lag = max_lag
         self._wake = wake
         self.version = memory.version
+        self.publication = memory.publication
         self.read = memory.read
 
     def publish(self, arrays: Mapping[str, Array], version: int) -> None:

@@ -39,10 +39,10 @@ def ledger(wiring: Wiring) -> "Ledger | None":
             if not (isinstance(edge, Stream | Table) and {*_BY_LANE, "valid"} <= {spec.name for spec in edge.arrays}):
                 continue
             if isinstance(edge, Table) and "taken" in names:
-                return Ledger(Tabled(wiring.table_memory(edge.name)), wiring.record(record.name))
+                return Ledger(Tabled(wiring.table_memory(edge.name)), wiring.record(record.name), edge.readers)
             if isinstance(edge, Stream) and "consumed_sequence" in names:
                 memory = next(memory for stream, memory in wiring.streams() if stream.name == edge.name)
-                return Ledger(Streamed(memory), wiring.record(record.name))
+                return Ledger(Streamed(memory), wiring.record(record.name), edge.readers)
     return None
 
 
@@ -106,11 +106,16 @@ class Tabled:
 
 
 class Ledger:
-    """Adds up rollouts and the record that names those that were used up."""
+    """Adds up rollouts and the record that names those that were used up.
 
-    def __init__(self, rollouts: _Rollouts, record: RecordMemory) -> None:
+    Attributes:
+        readers: the nodes that take rollouts.
+    """
+
+    def __init__(self, rollouts: _Rollouts, record: RecordMemory, readers: tuple[str, ...] = ()) -> None:
         self._rollouts = rollouts
         self._record = record
+        self.readers = readers
 
     def balance(self) -> Balance:
         """The balance of one instant. Looks again until nothing was committed or pushed while it looked.

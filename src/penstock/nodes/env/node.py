@@ -21,7 +21,7 @@ from penstock.nodes.env.opened import open_lanes
 from penstock.nodes.env.rewards import OwnRewards
 from penstock.nodes.env.settings import RENEW_EVERY, EnvSettings
 from penstock.nodes.env.snapshots import LaneSnapshots
-from penstock.nodes.env.takeover import lane_starts
+from penstock.nodes.env.takeover import lane_starts, note_earlier_rows
 from penstock.nodes.ports import PolicyPort, StreamWriter
 from penstock.types import Arrays, EnvSource, StepResult
 
@@ -68,10 +68,7 @@ class EnvNode:
         self._policy: PolicyPort = ports.policy("act", settings.first_lane, settings.lanes)
         self._log = ports.action_log(f"actions.{ports.name}")
         self._fields = tuple(name for name, _ in settings.spaces.obs)
-        if not ports.former:
-            # Before anything that takes time. The rate limiter counts the rows of all environment nodes, and a learner
-            # may release a row as soon as it is counted.
-            ports.note("collected", sum(start.collected - start.spoilt for start in settings.starts))
+        note_earlier_rows(settings, ports)
         with ports.busy("open environment", settings.open_limit_s):
             opened = open_lanes(settings, self._policy.stacks)
             self._source = opened.source

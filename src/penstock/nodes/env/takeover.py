@@ -9,7 +9,7 @@ from penstock.nodes.env.settings import EnvSettings
 from penstock.nodes.ports import ActionLogPort, StreamWriter
 from penstock.types import Array, Arrays
 
-__all__ = ["lane_starts"]
+__all__ = ["lane_starts", "note_earlier_rows"]
 
 
 class _HandedOver(NamedTuple):
@@ -24,6 +24,17 @@ class _HandedOver(NamedTuple):
     """``[lanes]``"""
     spoilt: Array
     """``[lanes]``"""
+
+
+def note_earlier_rows(settings: EnvSettings, ports: Ports) -> None:
+    """Note the rows that the lanes gave before this start of the run. Call it before anything that takes time.
+
+    The rate limiter counts the rows of all environment nodes, and a learner may release a row as soon as it is counted.
+    """
+    rows = sum(start.collected - start.spoilt for start in settings.starts)
+    # An earlier life has noted as many or more, unless it died before it came here.
+    if ports.counters()[ports.name]["collected"] < rows:
+        ports.note("collected", rows)
 
 
 def lane_starts(

@@ -35,6 +35,8 @@ from penstock.types import Array, Arrays, Spaces
 
 __all__ = ["Keeper", "KeeperSettings"]
 
+VERDICT_LIMIT_S = 10.0
+"""Seconds that an ending run waits for a verdict. A living evaluator gives up earlier, and a dead one never does."""
 OF_ITS_OWN_RUN = {"consumed_slot", "consumed_sequence", "taken", "settled", "batch", "batch_settled", "batch_applied"}
 """Arrays of a record that a resumed run does not take from its checkpoint."""
 
@@ -54,6 +56,8 @@ class KeeperSettings:
     """The action log of each EnvNode, in lane order."""
     checkpoint: Path | None
     """The run goes on from this checkpoint; ``None``: it is new."""
+    resumed_update: int = 0
+    """The update of that checkpoint; 0 for a new run."""
 
     def sampled_rows(self) -> int:
         """Rows of one minibatch."""
@@ -91,6 +95,7 @@ class Keeper:
         self._episodes_told = 0
         """Training episodes whose returns were reported."""
         self._started = time.monotonic()
+        self._stopping_since = 0.0
 
     def former(self) -> Arrays | None:
         """The last commit of an earlier life of this node; ``None`` if there was none."""
@@ -183,10 +188,12 @@ class Keeper:
         What exists already stays: a checkpoint, a verdict, a report. A report of this life has no losses.
         """
         update = int(self.committed["update"])
-        # Record 0 holds the first state, which was not learned.
-        learned = self._record.number() != 0 and not self._ports.stopping()
+        # A commit may hold a gradient that was handed on, and no update yet.
+        learned = update > self._settings.resumed_update and not self._ports.stopping()
         if learned and self._evaluation_due():
-            if self._verdict.version() < update and update not in self._requests.written():
+            # Race: the evaluator goes on meanwhile. It publishes a verdict before it releases the request. So:
+            # 1. Read the requests. 2. Read the verdict: it is there if the request was already released.
+            if update not in self._requests.written() and self._verdict.version() < update:
                 yield from self._evaluate()
             else:
                 self._asked = update
@@ -329,11 +336,22 @@ class Keeper:
         update = int(self.committed["update"])
         with self._ports.span("wait for verdict"):
             # An evaluator that gives up while the run stops frees the slot without a verdict.
-            yield lambda: self._verdict.version() >= update or self._requests.free() > 0
+            yield lambda: self._verdict.version() >= update or self._requests.free() > 0 or self._out_of_time()
         judged = self._record.begin()
         carry_over(judged, self.committed)
         self._take_verdict(judged)
-        self.make_current(judged)
+        # An earlier life may have committed it. A second commit would count as progress: a learner whose every life
+        # fails would be started for ever.
+        if any(judged[spec.name] != self.committed[spec.name] for spec in VERDICT):
+            self.make_current(judged)
+
+    def _out_of_time(self) -> bool:
+        """True once the run has been ending for ``VERDICT_LIMIT_S``."""
+        if not self._ports.stopping():
+            return False
+        now = time.monotonic()
+        self._stopping_since = self._stopping_since or now
+        return now - self._stopping_since > VERDICT_LIMIT_S
 
     def _request_evaluation(self) -> None:
         """Ask the evaluator to judge the committed parameters. While it is busy, requests are dropped and counted."""

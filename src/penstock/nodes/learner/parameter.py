@@ -125,8 +125,9 @@ class ParameterNode(WorkingNode):
         if rows_to_sample(self._table, taken) >= self._schedule.min_rows:
             limiter = self._settings.limiter
             new["owed"] += limiter.due(int(new["steps"])) - limiter.due(int(committed["steps"]))
+        keeper.commit_unpublished(new, self._applier.state())
         self._told_paid = self._note_paid(new)
-        keeper.commit(new, self._applier.state())
+        keeper.publish()
         # The gradient steps of the last rollouts are still to come. They are reported at the end.
         if not keeper.done():
             keeper.report(self._found())
@@ -142,7 +143,11 @@ class ParameterNode(WorkingNode):
         return found | {"replay/ratio": sampled / max(1.0, float(committed["steps"]))}
 
     def _note_paid(self, record: Arrays) -> int:
-        """Note how many rows have all gradient steps done. Call it before the environment nodes' bell rings."""
+        """Note how many rows have all gradient steps done.
+
+        Call it after the commit: until then a life that takes over needs their slots. Publishing then rings the bells
+        of the environment nodes.
+        """
         paid = self._settings.limiter.paid(int(record["steps"]), int(record["owed"]))
         self._ports.note("paid", paid)
         return paid
@@ -165,8 +170,8 @@ class ParameterNode(WorkingNode):
             slot = self._gradients.slot(index)
             if not self._settling.settled(slot, new) and self._settling.settle(slot, new, progress):
                 new["owed"][...] = max(0, int(new["owed"]) - 1)
-        paid = self._note_paid(new)
         keeper.commit_unpublished(new, self._applier.state())
+        paid = self._note_paid(new)
         # Publishing wakes all environment nodes that wait for ``paid``. With a small network, waking four of them for
         # each gradient cost more than applying it. So the policy is published once a rollout.
         if paid - self._told_paid >= self._rollout_rows or int(new["owed"]) == 0:

@@ -151,8 +151,9 @@ class ReplayLearnerNode(WorkingNode):
             new = keeper.next_record()
             fill_learned_from_table(new, committed, slots)
             new["taken"][...] = taken
+            keeper.commit_unpublished(new, self._steps.updater.state())
             self._note_paid(int(new["steps"]))
-            keeper.commit(new, self._steps.updater.state())
+            keeper.publish()
         with self._ports.span("report"):
             sampled = goal.last * self._settings.keeper.sampled_rows()
             found = {"replay/ratio": sampled / max(1, int(new["steps"]))}
@@ -201,7 +202,8 @@ class ReplayLearnerNode(WorkingNode):
     def _note_paid(self, rows: int) -> None:
         """Note that all gradient steps of the first ``rows`` rows are done: of each shard its share.
 
-        Call it before the environment nodes' bell rings.
+        Call it after their commit: until then a life that takes over needs the slots. Publishing then rings the bells
+        of the environment nodes.
         """
         self._ports.note("paid", self._settings.limiter.paid(rows, 0) // self._settings.steps.shards)
 

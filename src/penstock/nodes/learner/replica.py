@@ -90,9 +90,7 @@ class ReplicaNode(WorkingNode):
             self._steps.updater.load({part.name: self._told[part.name] for part in self._statistics})
         try:
             with self._ports.span("turn"):
-                goal = Goal(int(self._told["last"]), taken, float(self._told["progress"]))
-                # The keeper may die in the middle of a turn. Its next life finds other rollouts, and so another goal.
-                yield from self._steps.until(goal, lambda: self._goals.version() != self._version)
+                yield from self._steps.until(Goal(int(self._told["last"]), taken, float(self._told["progress"])))
             self._ports.count("handed_on")
         except DissolvedError:
             # The keeper gives its last commit to all that meet again.

@@ -4,7 +4,7 @@ It knows which step comes next. It does not know how many are due, nor what an u
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -109,8 +109,6 @@ class GradientSteps:
         self._sampling = sampling(sampler, self.updater.buffers, size, device=settings.updater.device)
         self._resets = Resets(settings.initial, settings.updater)
         self.done = 0
-        self._began_turn = False
-        """The last gradient step was the first one of a turn whose goal was not known yet."""
         self._former: list[tuple[SumTree, Array, Array, Array]] = []
         """Priorities that this turn has changed: the tree, rows, their stamps, the priorities before."""
         self._largest = np.zeros(settings.shards)
@@ -138,15 +136,9 @@ class GradientSteps:
                 state = self._team.join(state) or state
         self.updater.load(state)
         self.done = int(state["gradient_steps"])
-        self._began_turn = False
 
-    def until(self, goal: Goal, overtaken: Callable[[], bool] = lambda: False) -> Work:
-        """Take gradient steps until the goal is reached, or the run stops. Learners with shards end a turn together.
-
-        Args:
-            goal: the goal.
-            overtaken: true once there is a later goal. That one is to be reached then, and this turn has no end.
-        """
+    def until(self, goal: Goal) -> Work:
+        """Take gradient steps until the goal is reached, or the run stops. Learners with shards end a turn together."""
         self._former.clear()
         if self._trees is not None:
             self._largest = self._trees.largest()
@@ -155,12 +147,10 @@ class GradientSteps:
         if self._many is not None:
             yield from self._until(goal, beta, self._many)
             return
-        stepped, self._began_turn = self._began_turn, False
+        begun = self.done
         while self.done < goal.last and not self._ports.stopping():
-            if overtaken():
-                return
             if not self.may_begin():
-                yield lambda: self.lost() or overtaken() or self.may_begin() or self._ports.stopping()
+                yield lambda: self.lost() or self.may_begin() or self._ports.stopping()
                 if self.lost():
                     raise DissolvedError("a learner that takes part in each gradient step is lost")
                 continue
@@ -173,17 +163,12 @@ class GradientSteps:
                     self._team.weigh(self._shard.factor(wanted.key))
                 self._rank(sampled.places, self.updater.learn(sampled.rows, goal.progress))
             self.done += 1
-            stepped = True
             if self._team is not None:
                 self._team.end()
-            # The keeper shows its goal before it takes a step. So this step is the first one of the later goal.
-            if overtaken():
-                self._began_turn = True
-                return
             if time.monotonic() > deadline:
                 yield None
                 deadline = time.monotonic() + STEP_LIMIT_S
-        if stepped and isinstance(self._team, ShardTeam) and not self._ports.stopping():
+        if self.done > begun and isinstance(self._team, ShardTeam) and not self._ports.stopping():
             # All have ranked their rows. So the first priorities of the next rollouts do not depend on who is faster.
             self._team.settle(self.updater)
 

@@ -5,10 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import pytest
 
 from penstock.memory.segment import Segment
-from penstock.nodes.learner import ReplayLearnerNode
+from penstock.nodes.learner import ReplayLearnerNode, steps
 from penstock.planning import plan
 from penstock.supervision.recovery import recover
 from penstock.topologies import async_off_policy
@@ -136,6 +137,30 @@ def run() -> Iterator[Run]:
     made = Run()
     yield made
     made.close()
+
+
+def test_a_new_life_ends_its_turn_where_the_others_do(run, monkeypatch) -> None:
+    """The others know the goal of the dead life: step 8. More rollouts have come since, which make 12 steps due."""
+    monkeypatch.setattr(steps, "STEP_LIMIT_S", -1.0)
+    run.begin()
+    for worker in (0, 1):
+        run.collect(worker)
+    run.work()
+    assert (Team.ends, run.steps()) == ([4], 4)
+    run.collect(0)
+    while run.node._steps.done < 6:
+        run.node.step()
+    Team.others = {name: np.array(values) for name, values in run.node._steps.updater.state().items()}
+    run.die()
+    run.collect(1)
+    run.begin()
+    run.work()
+    assert Team.ends == [4, 8]
+    # The 4 steps that are left follow in the next turn.
+    run.collect(1)
+    run.work()
+    assert Team.ends == [4, 8, 16]
+    assert run.steps() == (5 * SLOT_ROWS - MIN_ROWS) // 4
 
 
 def test_steps_that_wait_until_each_shard_has_enough_rows_survive_a_death(run) -> None:

@@ -218,5 +218,20 @@ class ReplayLearnerNode(WorkingNode):
         due = owed if self._enough(taken) else 0
         if collected == 0:
             due = min(SPARE_STEPS, self._spare())
+        last = self._under_way() or done + due
         progress = min(1.0, before / self._settings.keeper.run.timesteps)
-        return Goal(done + due, tuple(map(int, taken)), progress), max(0, owed - due)
+        return Goal(last, tuple(map(int, taken)), progress), max(0, owed - (last - done))
+
+    def _under_way(self) -> int:
+        """The last gradient step of a turn that the other learners are in; 0: they are in none.
+
+        Race: an earlier life has died in the middle of a turn. More rollouts have come since.
+
+        1. This life joins. The others go on at once, to the goal of the earlier life.
+        2. Their turn ends with a round. If this life went on to another step, it would take that for a gradient.
+        """
+        if self._settings.steps.learners == 1:
+            return 0
+        shown: Array = np.zeros((), np.int64)
+        self._goals_shown.read({"last": shown})
+        return int(shown) if shown > self._steps.done else 0

@@ -186,7 +186,9 @@ class Keeper:
         # Record 0 holds the first state, which was not learned.
         learned = self._record.number() != 0 and not self._ports.stopping()
         if learned and self._evaluation_due():
-            if self._verdict.version() < update and update not in self._requests.written():
+            # Race: the evaluator goes on meanwhile. It publishes a verdict before it releases the request. So:
+            # 1. Look for the request. 2. If it is released, look for the verdict.
+            if update not in self._requests.written() and self._verdict.version() < update:
                 yield from self._evaluate()
             else:
                 self._asked = update

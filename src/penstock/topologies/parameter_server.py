@@ -88,6 +88,7 @@ def in_step(
             # The parameters, and the minibatch whose gradient is wanted.
             Board("parameters", "learner", learners, shared_board_specs(spec.shared(), run.learners, plan.num_workers)),
         ),
+        policy_readers=learners,
     )
     return wire(plan, pattern)
 

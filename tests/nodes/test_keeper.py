@@ -22,23 +22,25 @@ UPDATE = 3
 
 
 class Run:
-    """A learner that has committed update 3 and asked for its evaluation, and has then died."""
+    """A learner that has committed its first state, and then a record of an update, and has then died."""
 
-    def __init__(self) -> None:
+    def __init__(self, update: int = UPDATE) -> None:
         program = on_policy.build(plan(prepared(eval_interval=1, num_workers=1), Path("run"), quiet=True))
         self._settings = program.node("learner").settings.keeper
         self._wiring = Wiring(program.edges, [(node.name, node.group) for node in program.nodes])
         self._segment = Segment.create(self._wiring.nbytes, "test")
         self._wiring.attach(self._segment.bytes)
         self.requests = self._wiring.stream("evaluations")
-        self.asked = 0
-        keeper = self._keeper(1)
-        keeper.begin()
-        new = keeper.next_record()
-        carry_over(new, keeper.committed)
-        new["update"][...] = UPDATE
-        keeper.make_current(new)
-        keeper._request_evaluation()
+        self._former = self._keeper(1)
+        self._former.begin()
+        new = self._former.next_record()
+        carry_over(new, self._former.committed)
+        new["update"][...] = update
+        self._former.make_current(new)
+
+    def ask(self) -> None:
+        """The dead life had asked for an evaluation, which the evaluator has begun."""
+        self._former._request_evaluation()
         index = self.requests.take(EVALUATOR)
         assert index is not None
         self._request = index
@@ -55,7 +57,7 @@ class Run:
         self._wiring.board("evaluation").publish(verdict, UPDATE)
         self.requests.release(self._request, EVALUATOR)
 
-    def take_over(self, judged_at: int) -> int:
+    def take_over(self, judged_at: int = -1) -> int:
         """The next life. The evaluator ends before the read with this number. Returns the number of reads."""
         reads = 0
 
@@ -85,11 +87,26 @@ def run() -> Iterator[Run]:
 
 @pytest.mark.parametrize("judged_at", [1, 2, 3])
 def test_an_update_is_judged_once_whenever_its_evaluation_ends(run: Run, judged_at: int) -> None:
+    run.ask()
     if run.take_over(judged_at) < judged_at:
         run.judge()
     assert run.requests.written() == {}
 
 
 def test_an_evaluation_that_goes_on_is_not_asked_for_again(run: Run) -> None:
-    run.take_over(-1)
+    run.ask()
+    run.take_over()
     assert list(run.requests.written()) == [UPDATE]
+
+
+def test_an_evaluation_that_the_dead_life_did_not_ask_for_is_asked_for(run: Run) -> None:
+    run.take_over()
+    assert list(run.requests.written()) == [UPDATE]
+
+
+def test_the_update_with_which_a_run_begins_is_not_judged() -> None:
+    """A commit may hold no update: one that drops a rollout, or that settles a gradient in the middle of a batch."""
+    run = Run(update=0)
+    run.take_over()
+    assert run.requests.written() == {}
+    run.close()

@@ -80,6 +80,7 @@ def keeper_settings(plan: Plan) -> KeeperSettings:
         run=plan.run,
         action_logs=tuple(f"actions.{env}" for env in env_names(plan)),
         checkpoint=plan.checkpoint,
+        resumed_update=plan.resumed_update,
     )
 
 

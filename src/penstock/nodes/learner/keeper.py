@@ -54,6 +54,8 @@ class KeeperSettings:
     """The action log of each EnvNode, in lane order."""
     checkpoint: Path | None
     """The run goes on from this checkpoint; ``None``: it is new."""
+    resumed_update: int
+    """The update of this checkpoint; 0 for a new run."""
 
     def sampled_rows(self) -> int:
         """Rows of one minibatch."""
@@ -183,8 +185,8 @@ class Keeper:
         What exists already stays: a checkpoint, a verdict, a report. A report of this life has no losses.
         """
         update = int(self.committed["update"])
-        # Record 0 holds the first state, which was not learned.
-        learned = self._record.number() != 0 and not self._ports.stopping()
+        # Later records may still be of the run's first update: those of dropped rollouts, and within a batch.
+        learned = update > self._settings.resumed_update and not self._ports.stopping()
         if learned and self._evaluation_due():
             # Race: the evaluator goes on meanwhile. It publishes a verdict before it releases the request. So:
             # 1. Look for the request. 2. If it is released, look for the verdict.

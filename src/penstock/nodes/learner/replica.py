@@ -64,8 +64,10 @@ class ReplicaNode(WorkingNode):
         return self._learn()
 
     def _first_state(self) -> Arrays:
+        """The state with which this node forms a team. Where the others have formed one, only its layout counts."""
         settings, updater = self._settings, self._settings.steps.updater
-        if settings.checkpoint is not None:
+        # Once there is a team, the checkpoint may have made room for later ones.
+        if settings.checkpoint is not None and not self._ports.rounds("gradients").formed():
             return load_checkpoint(settings.checkpoint).arrays
         state: Arrays = load(settings.steps.initial)(updater.spaces, updater.config, updater.seed)
         return state

@@ -1,4 +1,4 @@
-"""Replicas: with what their next life begins, in a run that was resumed."""
+"""Replicas: with what a life of theirs begins."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -7,11 +7,14 @@ from types import ModuleType
 
 import pytest
 
+from penstock.algorithms.ppo import spec as ppo
 from penstock.errors import CheckpointError
 from penstock.memory.segment import Segment
 from penstock.nodes.learner import ReplicaNode, StreamReplicaNode
+from penstock.nodes.learner.first_state import first_state
 from penstock.planning import plan
 from penstock.topologies import off_policy, on_policy
+from penstock.types import Arrays
 from penstock.wiring.edges import SUPERVISOR, Wiring
 from penstock.wiring.ports import NodePorts
 from tests.planned import prepared
@@ -70,3 +73,26 @@ def test_a_next_life_needs_no_checkpoint_once_there_is_a_team(run: Run) -> None:
 def test_a_learner_that_forms_the_team_needs_the_checkpoint(run: Run) -> None:
     with pytest.raises(CheckpointError, match="it does not exist"):
         run.next_life()
+
+
+def networks_alone(spaces: object, config: object, seed: int) -> Arrays:
+    """The first state of an algorithm that leaves out what begins at zero."""
+    return {
+        name: values for name, values in ppo.init_state(spaces, config, seed).items() if name in {"actor", "critic"}
+    }
+
+
+def test_arrays_that_an_algorithm_leaves_out_begin_at_zero() -> None:
+    run = Run(on_policy)
+    settings = run._node.settings
+    updater = settings.epochs.updater
+    whole = first_state(settings.initial, updater, updater.seed)
+    found = first_state(f"{__name__}:networks_alone", updater, updater.seed)
+    assert {name: values.tobytes() for name, values in found.items()} == {
+        name: values.tobytes() for name, values in whole.items()
+    }
+    node = StreamReplicaNode(replace(settings, initial=f"{__name__}:networks_alone"))
+    node.open(NodePorts(run._wiring, "learner.1", run._node.group, 1))
+    node.step()
+    assert run._wiring.rounds("gradients", "learner").members() == [1]
+    run.close()

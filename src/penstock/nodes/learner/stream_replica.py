@@ -12,8 +12,8 @@ import numpy as np
 from penstock.errors import BadDataError, PenstockError
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.epochs import BatchGoal, Epochs, EpochSettings
+from penstock.nodes.learner.first_state import first_state
 from penstock.nodes.learner.work import Task, Work, WorkingNode
-from penstock.registry import load
 from penstock.saved_runs.checkpoints import load_checkpoint
 from penstock.types import Array, Arrays, ArraySpec
 from penstock.updates.contract import Members
@@ -87,8 +87,7 @@ class StreamReplicaNode(WorkingNode):
         if settings.checkpoint is not None and not self._ports.rounds("gradients").formed():
             saved = load_checkpoint(settings.checkpoint).arrays
             return {**{spec.name: saved[spec.name] for spec in updater.spec.state}, **_forming(int(saved["update"]))}
-        state: Arrays = load(settings.initial)(updater.spaces, updater.config, updater.seed)
-        return {**state, **_forming(0)}
+        return {**first_state(settings.initial, updater, updater.seed), **_forming(0)}
 
     def _learn(self) -> Work:
         """Join, learn from one batch after the other, and join again whenever a batch was given up."""

@@ -1,17 +1,19 @@
-"""A node on another machine counts at home as one that never left it."""
+"""What home knows of a node on another machine, and what it shows to it."""
 
 from types import SimpleNamespace
 
 import pytest
 
 from penstock.cluster import stand_in as stand_ins
-from penstock.cluster.cut import with_relay
+from penstock.cluster.cut import watched, with_relay
 from penstock.cluster.messages import Vitals
-from penstock.cluster.stand_in import stand_in
+from penstock.cluster.stand_in import FollowerStandIn, stand_in
 from penstock.nodes.contract import LaneStart
 from tests.cluster.handing import spread_program, wired
+from tests.nodes.test_takeover import Watched
 
 ENV = "env.1"
+WRITER, LIFE = 5, 7
 
 
 def vitals(life: int, **counters: int) -> Vitals:
@@ -50,3 +52,26 @@ def test_what_earlier_lives_have_counted_stays(monkeypatch: pytest.MonkeyPatch) 
     second.see(vitals(3))
     second.see(vitals(3, skipped=1))
     assert (counted("skipped"), counted("not_restored")) == (6, 2)
+
+
+@pytest.mark.parametrize("pushed_at", range(1, 9))
+def test_a_learner_is_shown_the_oldest_rollout_first_whenever_it_is_pushed(pushed_at: int) -> None:
+    """Its environment node pushes two before one of the reads, sequences 0 and 2. Four slots are looked at twice."""
+    program = spread_program()
+    wiring = wired(program)
+    found = FollowerStandIn(wiring, program.node("learner.1"), LIFE, (), watched(program))
+    stream = wiring.stream("rollouts")
+    assert stream.slots == 4
+    assert [stream.claim(WRITER, sequence) for sequence in (0, 2)] == [0, 1]
+    reads = 0
+
+    def before() -> None:
+        nonlocal reads
+        reads += 1
+        if reads == pushed_at:
+            stream.push(0, WRITER)
+            stream.push(1, WRITER)
+
+    stream._words = Watched(stream._words, before)  # type: ignore[assignment]
+    shown = [copy.sequence for _ in range(4) for copy in found.unseen()]
+    assert shown == [0, 2]

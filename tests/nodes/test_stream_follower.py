@@ -9,8 +9,11 @@ import pytest
 
 from penstock.algorithm import Schedule, UpdaterSettings
 from penstock.algorithms.a3c.spec import A3CConfig, spec
+from penstock.memory.segment import Segment
+from penstock.memory.stream import Stream
 from penstock.nodes.learner import StreamFollowerNode, StreamFollowerSettings
-from penstock.types import Arrays, Box, Discrete, Spaces
+from penstock.types import Arrays, ArraySpec, Box, Discrete, Spaces
+from tests.nodes.test_takeover import Watched
 
 SPACES = Spaces((("obs", Box((2,), "float32", (-1.0, -1.0), (1.0, 1.0))),), Discrete(2))
 LEARNERS, ROLLOUTS = 2, 2
@@ -105,10 +108,10 @@ class Updater:
 class Ports:
     """What the node is given."""
 
-    def __init__(self, rollouts: Rollouts, boards: Mapping[str, Board]) -> None:
+    def __init__(self, rollouts: Rollouts | Stream, boards: Mapping[str, Board]) -> None:
         self._rollouts, self._boards = rollouts, boards
 
-    def stream_reader(self, edge: str) -> Rollouts:
+    def stream_reader(self, edge: str) -> Rollouts | Stream:
         return self._rollouts
 
     def board_reader(self, edge: str) -> Board:
@@ -131,7 +134,7 @@ def make_team(*_: object) -> Team:
 
 
 def ran(
-    versions: Mapping[int, int],
+    rollouts: Mapping[int, int] | Stream,
     *,
     schedule: Schedule = WHOLE,
     lag: float = math.inf,
@@ -139,7 +142,10 @@ def ran(
     begun: tuple[int, ...] = (-1, -1),
     settled: int = 0,
 ) -> tuple[list[tuple[list[int], bool, bool]], list[list[int]]]:
-    """What a node hands on until it waits, and the rows that its updater was given."""
+    """What a node hands on until it waits, and the rows that its updater was given.
+
+    ``rollouts``: the stream, or sequence -> version of the policy that played the rollout.
+    """
     config = A3CConfig()
     updater = UpdaterSettings("", config, spec(SPACES, config), SPACES, "cpu", 1, 0, learner=ME)
     settings = StreamFollowerSettings(
@@ -147,7 +153,8 @@ def ran(
     )
     told = {"batch": [(-1, -1), begun], "batch_settled": [0, settled], "progress": 0.5}
     node = StreamFollowerNode(settings)
-    node.open(Ports(Rollouts(versions), {"parameters": Board(0, **told), "policy": Board(policy)}))
+    seen = rollouts if isinstance(rollouts, Stream) else Rollouts(rollouts)
+    node.open(Ports(seen, {"parameters": Board(0, **told), "policy": Board(policy)}))
     while node.ready():
         node.step()
     return node._team.handed_on, node._updater.rows
@@ -201,3 +208,27 @@ def test_rollouts_that_are_too_old_are_named_and_have_no_gradient() -> None:
     assert rows == []
     handed_on, _ = ran({2: 1, 3: 7, 6: 7}, lag=5, policy=7)
     assert handed_on == [([2], True, True), ([3, 6], True, False)]
+
+
+@pytest.mark.parametrize("pushed_at", [1, 2, 3])
+def test_the_oldest_come_first_whenever_they_are_pushed(pushed_at: int) -> None:
+    """Node 2 pushes two rollouts before one of the reads. That of node 3 is there, in a slot behind theirs."""
+    slot = (ArraySpec("valid", (STEPS + 1, 1), "bool"), ArraySpec("policy_version", (STEPS + 1, 1), "int64"))
+    stream = Stream(Segment.create(Stream.required(slot, 3), "test").bytes, slot, 3)
+    stream.arrays["valid"][...] = True
+    # Sequences 2 and 6 are the first rollouts of node 2, which gets its slots a little later.
+    claimed = [stream.claim(node, sequence) for node, sequence in ((2, 2), (2, 6), (3, 3))]
+    assert claimed == [0, 1, 2]
+    stream.push(2, 3)
+    reads = 0
+
+    def before() -> None:
+        nonlocal reads
+        reads += 1
+        if reads == pushed_at:
+            stream.push(0, 2)
+            stream.push(1, 2)
+
+    stream._words = Watched(stream._words, before)  # type: ignore[assignment]
+    handed_on, _ = ran(stream)
+    assert handed_on == [([2, 3], True, False)]

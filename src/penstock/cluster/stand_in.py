@@ -4,6 +4,7 @@ It keeps the node's counters. Some also own the node's ends of the edges at home
 rollouts in the node's name and keeps its action log; that of a learner delivers the gradients that it hands on.
 """
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -266,8 +267,14 @@ def _own_writers(wiring: Wiring, name: str) -> tuple[str, ...]:
 
 
 def _copies(stream: StreamReader | StreamWriter, wanted: Callable[[int], bool]) -> tuple[SlotCopy, ...]:
-    """The content of written slots, in the order of their sequences. A slot that is freed meanwhile is left out."""
+    """The content of written slots, in the order of their sequences. A slot that is freed meanwhile is left out.
+
+    Race: a look may pass a free slot, and then find the next rollout of the node that fills that slot. So rollouts
+    behind one that has come meanwhile are left to the next call.
+    """
     written = sorted((sequence, index) for sequence, index in stream.written().items() if wanted(sequence))
     found = [SlotCopy(sequence, packed(stream.slot(index))) for sequence, index in written]
     kept = stream.written()
-    return tuple(copy for copy in found if copy.sequence in kept)
+    came = kept.keys() - {copy.sequence for copy in found}
+    end = min(filter(wanted, came), default=math.inf)
+    return tuple(copy for copy in found if copy.sequence in kept and copy.sequence < end)

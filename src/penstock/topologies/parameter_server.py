@@ -81,6 +81,7 @@ def in_step(
             slot_specs(spec.shared(), compression_of(run.compress)),
             shared_board_specs(spec.shared(), run.learners, plan.num_workers),
         ),
+        policy_readers=learners,
     )
     return wire(plan, pattern)
 

@@ -15,7 +15,7 @@ from penstock.nodes.learner.handed_on_epochs import NOTHING_WANTED
 from penstock.nodes.learner.passes import Passes
 from penstock.nodes.learner.work import Work, WorkingNode
 from penstock.registry import load
-from penstock.types import ArraySpec
+from penstock.types import Arrays, ArraySpec
 from penstock.updates.contract import StreamTeam, Updater
 
 __all__ = ["BatchFollowerNode", "BatchFollowerSettings"]
@@ -44,8 +44,8 @@ class BatchFollowerSettings:
 class BatchFollowerNode(WorkingNode):
     """Answers each version of board ``parameters`` with one gradient.
 
-    The board says all that the gradient depends on: the rollouts of the batch, and the number of the minibatch. So the
-    next life of this node finds the gradient that is missing.
+    The board says which rollouts are the batch, and the number of the minibatch. Board ``policy`` has the policy before
+    the batch until the batch is committed. So the next life of this node finds the gradient that is missing.
     """
 
     def __init__(self, settings: BatchFollowerSettings) -> None:
@@ -58,6 +58,7 @@ class BatchFollowerNode(WorkingNode):
         settings = self._settings
         self._rollouts = ports.stream_reader("rollouts")
         self._parameters = ports.board_reader("parameters")
+        self._policy = ports.board_reader("policy")
         self._team: StreamTeam = load(settings.team)(ports, settings.updater, settings.updater.sharing)
         specs = (*shared_board_specs((), settings.updater.sharing, settings.rollouts), PROGRESS)
         self._told = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in specs if spec.name != "settled"}
@@ -73,6 +74,9 @@ class BatchFollowerNode(WorkingNode):
         if state is None:
             return
         self._updater.load(state)
+        if self._told["done"] > 0:
+            with self._ports.span("gradient"), self._ports.busy("gradient step", self._settings.open_limit_s):
+                self._go_on(state)
         while not stopping():
             if not self._team.begin(self._updater):
                 yield lambda: stopping() or self._team.begin(self._updater)
@@ -83,19 +87,37 @@ class BatchFollowerNode(WorkingNode):
             yield None
         self._team.leave()
 
+    def _go_on(self, state: Arrays) -> None:
+        """Begin a batch in whose middle an earlier life has died. Its targets are those of the policy before it.
+
+        If values are normalised, the last bits of these targets may differ: the statistics of the batch have since
+        changed the last layer, and values stay as they are up to rounding.
+        """
+        before = {part.name: np.zeros(part.shape, part.dtype) for part in self._settings.updater.spec.published()}
+        # Race: the batch may have been committed meanwhile. Then nothing that is found on it is used.
+        if self._policy.read(before) == self._told["update"]:
+            self._updater.load(before)
+        self._passes = self._begin_batch()
+        self._updater.load(state)
+
     def _find(self) -> None:
         """Find the gradient that the latest version asks for."""
-        settings, done = self._settings, int(self._told["done"])
+        done = int(self._told["done"])
         if done == NOTHING_WANTED:
             return
         if self._passes is None or int(self._told["begun"]) != self._begun:
-            self._begun = int(self._told["begun"])
-            slots = self._told["slots"].tolist()
-            self._passes = Passes(
-                shares_of(slots, settings.updater.sharing, settings.updater.spec.unit, self._rollouts),
-                range(settings.updater.sharing),
-                settings.schedule,
-                (settings.updater.seed, int(self._told["update"])),
-            )
-            self._updater.begin(slots, float(self._told["progress"]))
+            self._passes = self._begin_batch()
         self._updater.minibatches(*self._passes.minibatch(done))
+
+    def _begin_batch(self) -> Passes:
+        """Compute the targets of the batch that the latest version is of. Returns its minibatches."""
+        settings, slots = self._settings, self._told["slots"].tolist()
+        self._begun = int(self._told["begun"])
+        passes = Passes(
+            shares_of(slots, settings.updater.sharing, settings.updater.spec.unit, self._rollouts),
+            range(settings.updater.sharing),
+            settings.schedule,
+            (settings.updater.seed, int(self._told["update"])),
+        )
+        self._updater.begin(slots, float(self._told["progress"]))
+        return passes

@@ -56,7 +56,7 @@ class KeeperSettings:
     """The action log of each EnvNode, in lane order."""
     checkpoint: Path | None
     """The run goes on from this checkpoint; ``None``: it is new."""
-    resumed_update: int = 0
+    resumed_update: int
     """The update of that checkpoint; 0 for a new run."""
 
     def sampled_rows(self) -> int:
@@ -188,7 +188,7 @@ class Keeper:
         What exists already stays: a checkpoint, a verdict, a report. A report of this life has no losses.
         """
         update = int(self.committed["update"])
-        # A commit may hold a gradient that was handed on, and no update yet.
+        # Later commits may still be of the run's first update: those of dropped rollouts, and within a batch.
         learned = update > self._settings.resumed_update and not self._ports.stopping()
         if learned and self._evaluation_due():
             # Race: the evaluator goes on meanwhile. It publishes a verdict before it releases the request. So:

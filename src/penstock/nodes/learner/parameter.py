@@ -72,7 +72,10 @@ class ParameterNode(WorkingNode):
         if committed is None:
             with ports.busy("refill the table", settings.open_limit_s):
                 taken = refill(self._table, ports.priorities("rollouts"), settings.keeper.checkpoint)
-            self._applier.load(self._keeper.begin(taken=taken, settled=0))
+            # Steps that were due are left out if the table was lost: they would hold back the rows to take them on.
+            enough = rows_to_sample(self._table, taken) >= self._schedule.min_rows
+            owed: dict[str, int] = {} if enough else {"owed": 0}
+            self._applier.load(self._keeper.begin(taken=taken, settled=0, **owed))
         else:
             self._applier.load({part.name: committed[part.name] for part in settings.keeper.spec.state})
             self._keeper.take_over(committed)

@@ -60,9 +60,16 @@ def replay_record_specs(
 ) -> tuple[ArraySpec, ...]:
     """The arrays of the commit record of a learner from a table.
 
-    ``taken`` counts the slots of each writer that the record accounts for. The rest is as in `record_specs`.
+    - ``taken``: number of slots of each writer that the record accounts for.
+    - ``owed``: gradient steps that are due and not yet taken.
+
+    The rest is as in `record_specs`.
     """
-    return (*_common(spec, num_envs, shaped=shaped), ArraySpec("taken", (writers,), "int64"))
+    return (
+        *_common(spec, num_envs, shaped=shaped),
+        ArraySpec("taken", (writers,), "int64"),
+        ArraySpec("owed", (), "int64"),
+    )
 
 
 def parameter_record_specs(
@@ -72,14 +79,13 @@ def parameter_record_specs(
 
     - ``settled``: number of each learner's last step that was applied or dropped.
     - ``applied``, ``too_old``: how many steps were applied, and how many dropped.
-    - ``owed``: gradient steps that are due and not yet applied.
 
     The rest is as in `replay_record_specs`.
     """
     return (
         *replay_record_specs(spec, num_envs, writers, shaped=shaped),
         ArraySpec("settled", (learners,), "int64"),
-        *(ArraySpec(name, (), "int64") for name in ("applied", "too_old", "owed")),
+        *(ArraySpec(name, (), "int64") for name in ("applied", "too_old")),
     )
 
 

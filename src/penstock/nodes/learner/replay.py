@@ -67,8 +67,6 @@ class ReplayLearnerNode(WorkingNode):
         if settings.steps.learners > 1:
             self._goals, self._goals_shown = ports.board_writer("goals"), ports.board_reader("goals")
         self._intake = Intake(self._table, settings.order)
-        self._owed = 0
-        """Gradient steps that are due, and wait until every shard has its part of ``min_rows``."""
         self._start()
         return self._learn()
 
@@ -125,7 +123,7 @@ class ReplayLearnerNode(WorkingNode):
         taken = committed["taken"].copy()
         slots = self._intake.take(taken)
         lags = [int(committed["update"]) - int(slot["policy_version"][0, 0]) for slot in slots]
-        goal = self._goal(sum(int(slot["valid"][:-1].sum()) for slot in slots), taken)
+        goal, owed = self._goal(sum(int(slot["valid"][:-1].sum()) for slot in slots), taken)
         seen = self._seen(slots)
         if seen:
             self._steps.updater.load(seen)
@@ -151,6 +149,7 @@ class ReplayLearnerNode(WorkingNode):
             new = keeper.next_record()
             fill_learned_from_table(new, committed, slots)
             new["taken"][...] = taken
+            new["owed"][...] = owed
             keeper.commit_unpublished(new, self._steps.updater.state())
             self._note_paid(int(new["steps"]))
             keeper.publish()
@@ -207,15 +206,34 @@ class ReplayLearnerNode(WorkingNode):
         """
         self._ports.note("paid", self._settings.limiter.paid(rows, 0) // self._settings.steps.shards)
 
-    def _goal(self, collected: int, taken: Array) -> Goal:
-        """The goal of a turn with ``collected`` new rows. Without new rows the turn takes some spare steps."""
+    def _goal(self, collected: int, taken: Array) -> tuple[Goal, int]:
+        """The goal of a turn with ``collected`` new rows, and the steps that are due and not taken in it.
+
+        Without new rows the turn takes some spare steps. Steps that are due wait until every shard has its part of
+        ``min_rows``.
+        """
         committed = self._keeper.committed
-        before = int(committed["steps"])
+        before, done, owed = (int(committed[name]) for name in ("steps", "gradient_steps", "owed"))
         limiter = self._settings.limiter
         if rows_to_sample(self._table, taken) >= self._schedule.min_rows:
-            self._owed += limiter.due(before + collected) - limiter.due(before)
-        due, self._owed = (self._owed, 0) if self._enough(taken) else (0, self._owed)
+            owed += limiter.due(before + collected) - limiter.due(before)
+        due = owed if self._enough(taken) else 0
         if collected == 0:
             due = min(SPARE_STEPS, self._spare())
+        last = self._under_way() or done + due
         progress = min(1.0, before / self._settings.keeper.run.timesteps)
-        return Goal(int(committed["gradient_steps"]) + due, tuple(map(int, taken)), progress)
+        return Goal(last, tuple(map(int, taken)), progress), max(0, owed - (last - done))
+
+    def _under_way(self) -> int:
+        """The last gradient step of a turn that the other learners are in; 0: they are in none.
+
+        Race: an earlier life has died in the middle of a turn. More rollouts have come since.
+
+        1. This life joins. The others go on at once, to the goal of the earlier life.
+        2. Their turn ends with a round. If this life went on to another step, it would take that for a gradient.
+        """
+        if self._settings.steps.learners == 1:
+            return 0
+        shown: Array = np.zeros((), np.int64)
+        self._goals_shown.read({"last": shown})
+        return int(shown) if shown > self._steps.done else 0

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from penstock.nodes.contract import Ports
+from penstock.nodes.learner.first_state import first_state
 from penstock.nodes.learner.steps import Goal, GradientSteps, StepSettings
 from penstock.nodes.learner.work import Work, WorkingNode
-from penstock.registry import load
 from penstock.saved_runs.checkpoints import load_checkpoint
 from penstock.types import Arrays, ArraySpec
 from penstock.updates.contract import DissolvedError
@@ -64,11 +64,12 @@ class ReplicaNode(WorkingNode):
         return self._learn()
 
     def _first_state(self) -> Arrays:
+        """The state with which this node forms a team. Where the others have formed one, only its layout counts."""
         settings, updater = self._settings, self._settings.steps.updater
-        if settings.checkpoint is not None:
+        # Once there is a team, the checkpoint may have made room for later ones.
+        if settings.checkpoint is not None and not self._ports.rounds("gradients").formed():
             return load_checkpoint(settings.checkpoint).arrays
-        state: Arrays = load(settings.steps.initial)(updater.spaces, updater.config, updater.seed)
-        return state
+        return first_state(settings.steps.initial, updater, updater.seed)
 
     def _learn(self) -> Work:
         while not self._ports.stopping():

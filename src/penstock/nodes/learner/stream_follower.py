@@ -97,6 +97,25 @@ class StreamFollowerNode(WorkingNode):
     def _next(self) -> list[int] | None:
         """The sequences of the next batch; ``None`` while some rollouts are missing.
 
+        Race:
+
+        1. A look passes a slot while it is free.
+        2. An environment node pushes a rollout into this slot, and its next one into a slot behind it.
+        3. The look finds only the second of them.
+
+        Another look finds all that was pushed before what this one has found. So a batch counts only if two looks in a
+        row find it.
+        """
+        found = self._oldest()
+        while found is not None:
+            last, found = found, self._oldest()
+            if found == last:
+                break
+        return found
+
+    def _oldest(self) -> list[int] | None:
+        """The oldest rollouts of this learner's environment nodes, as one look finds them.
+
         Race: meanwhile the `SharedParameterNode` frees slots, and other environment nodes fill them anew. A slot's
         content may change while it is read. So the slot's sequence says whose rollout it is.
         """

@@ -12,8 +12,8 @@ import numpy as np
 from penstock.errors import BadDataError, PenstockError
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.epochs import BatchGoal, Epochs, EpochSettings
+from penstock.nodes.learner.first_state import first_state
 from penstock.nodes.learner.work import Task, Work, WorkingNode
-from penstock.registry import load
 from penstock.saved_runs.checkpoints import load_checkpoint
 from penstock.types import Array, Arrays, ArraySpec
 from penstock.updates.contract import Members
@@ -81,12 +81,13 @@ class StreamReplicaNode(WorkingNode):
         return self._learn()
 
     def _first_state(self) -> Arrays:
+        """The state with which this node forms a team. Where the others have formed one, only its layout counts."""
         settings, updater = self._settings, self._settings.epochs.updater
-        if settings.checkpoint is not None:
+        # Once there is a team, the checkpoint may have made room for later ones.
+        if settings.checkpoint is not None and not self._ports.rounds("gradients").formed():
             saved = load_checkpoint(settings.checkpoint).arrays
             return {**{spec.name: saved[spec.name] for spec in updater.spec.state}, **_forming(int(saved["update"]))}
-        state: Arrays = load(settings.initial)(updater.spaces, updater.config, updater.seed)
-        return {**state, **_forming(0)}
+        return {**first_state(settings.initial, updater, updater.seed), **_forming(0)}
 
     def _learn(self) -> Work:
         """Join, learn from one batch after the other, and join again whenever a batch was given up."""

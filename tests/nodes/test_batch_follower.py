@@ -1,0 +1,81 @@
+"""BatchFollowerNode: by which policy its next life makes the targets of a batch."""
+
+import numpy as np
+import pytest
+
+from penstock.algorithm import Schedule, UpdaterSettings
+from penstock.algorithms.appo.spec import APPOConfig, spec
+from penstock.nodes.learner import BatchFollowerNode, BatchFollowerSettings
+from penstock.types import Arrays
+from tests.nodes import test_stream_follower as stream
+from tests.nodes.test_stream_follower import SPACES, Board, Ports, Rollouts
+
+UPDATE, BEGUN = 6, 30
+
+
+class Team(stream.Team):
+    """Hands one gradient on. The state is that of board ``parameters``: all numbers are 2."""
+
+    def watch(self, told: Arrays) -> None:
+        self._told = told
+
+    def join(self, state: Arrays) -> Arrays:
+        told = {"slots": [0, 1], "update": UPDATE, "done": Team.done, "begun": BEGUN, "progress": 0.5}
+        for name, value in told.items():
+            self._told[name][...] = value
+        return {"actor": np.array(2.0)}
+
+    def begin(self, updater: object) -> bool:
+        return self.asked
+
+    def end(self) -> None:
+        self.asked = False
+
+    done = 0
+    asked = True
+
+
+class Updater(stream.Updater):
+    """Notes the policy by which targets are made, and that of a gradient."""
+
+    def load(self, state: Arrays) -> None:
+        self._actor = float(state["actor"].reshape(-1)[0])
+
+    def begin(self, slots: list[int], progress: float) -> None:
+        self.targets_by = self._actor
+
+    def minibatches(self, indices: np.ndarray, weights: np.ndarray) -> None:
+        self.gradient_by = self._actor
+
+
+def make_team(*_: object) -> Team:
+    return Team()
+
+
+@pytest.mark.parametrize(
+    ("done", "published", "targets_by"),
+    [
+        # In the middle of a batch the policy has moved on from 1 to 2.
+        (3, UPDATE, 1.0),
+        # At its beginning board ``parameters`` has the policy before it.
+        (0, UPDATE, 2.0),
+        # The batch is committed: what is found counts for nothing.
+        (3, UPDATE + 1, 2.0),
+    ],
+)
+def test_a_new_life_makes_targets_by_the_policy_before_the_batch(monkeypatch, done, published, targets_by) -> None:
+    monkeypatch.setattr(Team, "done", done)
+    config = APPOConfig()
+    found = spec(SPACES, config)
+    updater = UpdaterSettings("", config, found, SPACES, "cpu", 1, 0, learner=1, sharing=2)
+    schedule = Schedule(epochs=9, mini_batch_size=4)
+    settings = BatchFollowerSettings(
+        f"{__name__}:Updater", updater, schedule, f"{__name__}:make_team", rollouts=2, open_limit_s=1.0
+    )
+    policy = Board(published, **{part.name: 1.0 for part in found.published()})
+    node = BatchFollowerNode(settings)
+    node.open(Ports(Rollouts({0: 0, 1: 0}), {"parameters": Board(BEGUN + done), "policy": policy}))
+    while node.ready():
+        node.step()
+    assert node._updater.targets_by == targets_by
+    assert node._updater.gradient_by == 2.0

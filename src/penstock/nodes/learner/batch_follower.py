@@ -15,7 +15,7 @@ from penstock.nodes.learner.handed_on_epochs import NOTHING_WANTED
 from penstock.nodes.learner.passes import Passes
 from penstock.nodes.learner.work import Work, WorkingNode
 from penstock.registry import load
-from penstock.types import Arrays, ArraySpec
+from penstock.types import ArraySpec
 from penstock.updates.contract import StreamTeam, Updater
 
 __all__ = ["BatchFollowerNode", "BatchFollowerSettings"]
@@ -74,12 +74,13 @@ class BatchFollowerNode(WorkingNode):
         if state is None:
             return
         self._updater.load(state)
-        if self._told["done"] > 0:
-            with self._ports.span("gradient"), self._ports.busy("gradient step", self._settings.open_limit_s):
-                self._go_on(state)
         while not stopping():
             if not self._team.begin(self._updater):
                 yield lambda: stopping() or self._team.begin(self._updater)
+                continue
+            if not self._may_find():
+                # On another machine, each board comes by itself.
+                yield lambda: stopping() or self._may_find()
                 continue
             with self._ports.span("gradient"), self._ports.busy("gradient step", self._settings.open_limit_s):
                 self._find()
@@ -87,18 +88,11 @@ class BatchFollowerNode(WorkingNode):
             yield None
         self._team.leave()
 
-    def _go_on(self, state: Arrays) -> None:
-        """Begin a batch in whose middle an earlier life has died. Its targets are those of the policy before it.
-
-        If values are normalised, the last bits of these targets may differ: the statistics of the batch have since
-        changed the last layer, and values stay as they are up to rounding.
-        """
-        before = {part.name: np.zeros(part.shape, part.dtype) for part in self._settings.updater.spec.published()}
-        # Race: the batch may have been committed meanwhile. Then nothing that is found on it is used.
-        if self._policy.read(before) == self._told["update"]:
-            self._updater.load(before)
-        self._passes = self._begin_batch()
-        self._updater.load(state)
+    def _may_find(self) -> bool:
+        """False while board ``policy`` lacks the policy before a batch in whose middle this life begins."""
+        begins = int(self._told["begun"]) != self._begun
+        within = begins and int(self._told["done"]) > 0
+        return not within or self._policy.version() >= int(self._told["update"])
 
     def _find(self) -> None:
         """Find the gradient that the latest version asks for."""
@@ -106,8 +100,29 @@ class BatchFollowerNode(WorkingNode):
         if done == NOTHING_WANTED:
             return
         if self._passes is None or int(self._told["begun"]) != self._begun:
-            self._passes = self._begin_batch()
+            self._passes = self._go_on() if done else self._begin_batch()
         self._updater.minibatches(*self._passes.minibatch(done))
+
+    def _go_on(self) -> Passes:
+        """Begin a batch in whose middle an earlier life has died. Its targets are those of the policy before it.
+
+        Race: this life may have joined at the beginning of the batch.
+
+        1. An earlier life hands the first gradient of the batch on, and dies.
+        2. This life joins, and loads the parameters of the beginning.
+        3. The other learners hand theirs on. The first gradient that is missing is the second one.
+
+        If values are normalised, the last bits of these targets may differ: the statistics of the batch have since
+        changed the last layer, and values stay as they are up to rounding.
+        """
+        state = {name: values.copy() for name, values in self._updater.state().items()}
+        before = {part.name: np.zeros(part.shape, part.dtype) for part in self._settings.updater.spec.published()}
+        # Race: the batch may have been committed meanwhile. Then nothing that is found on it is used.
+        if self._policy.read(before) == self._told["update"]:
+            self._updater.load(before)
+        passes = self._begin_batch()
+        self._updater.load(state)
+        return passes
 
     def _begin_batch(self) -> Passes:
         """Compute the targets of the batch that the latest version is of. Returns its minibatches."""

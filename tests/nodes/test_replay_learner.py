@@ -34,7 +34,6 @@ SMALL = {
     "updates_per_step": 0.25,
     "mini_batch_size": 8,
     "hidden_sizes": (4,),
-    "timesteps": 10_000,
 }
 
 
@@ -86,8 +85,8 @@ class Team:
 class Run:
     """A run whose table is filled by hand."""
 
-    def __init__(self) -> None:
-        program = async_off_policy.build(plan(prepared(**SMALL), Path("run"), quiet=True))
+    def __init__(self, timesteps: int) -> None:
+        program = async_off_policy.build(plan(prepared(**SMALL, timesteps=timesteps), Path("run"), quiet=True))
         node = program.node("learner")
         self._settings = replace(node.settings, steps=replace(node.settings.steps, team=f"{__name__}:Team"))
         self._program, self._group = program, node.group
@@ -133,13 +132,13 @@ class Run:
 
 
 @pytest.fixture
-def run() -> Iterator[Run]:
-    made = Run()
+def run(request) -> Iterator[Run]:
+    made = Run(getattr(request, "param", 10_000))
     yield made
     made.close()
 
 
-def test_a_new_life_ends_its_turn_where_the_others_do(run, monkeypatch) -> None:
+def replaced_in_the_middle_of_a_turn(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others know the goal of the dead life: step 8. More rollouts have come since, which make 12 steps due."""
     monkeypatch.setattr(steps, "STEP_LIMIT_S", -1.0)
     run.begin()
@@ -155,12 +154,22 @@ def test_a_new_life_ends_its_turn_where_the_others_do(run, monkeypatch) -> None:
     run.collect(1)
     run.begin()
     run.work()
-    assert Team.ends == [4, 8]
-    # The 4 steps that are left follow in the next turn.
+
+
+def test_a_new_life_ends_its_turn_where_the_others_do(run, monkeypatch) -> None:
+    """The 4 steps that are left follow in the next turn."""
+    replaced_in_the_middle_of_a_turn(run, monkeypatch)
+    assert Team.ends == [4, 8, 12]
     run.collect(1)
     run.work()
-    assert Team.ends == [4, 8, 16]
+    assert Team.ends == [4, 8, 12, 16]
     assert run.steps() == (5 * SLOT_ROWS - MIN_ROWS) // 4
+
+
+@pytest.mark.parametrize("run", [4 * SLOT_ROWS], indirect=True)
+def test_steps_that_the_last_turn_has_left_are_taken(run, monkeypatch) -> None:
+    replaced_in_the_middle_of_a_turn(run, monkeypatch)
+    assert run.steps() == (4 * SLOT_ROWS - MIN_ROWS) // 4
 
 
 def test_steps_that_wait_until_each_shard_has_enough_rows_survive_a_death(run) -> None:

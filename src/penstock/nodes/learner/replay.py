@@ -88,8 +88,8 @@ class ReplayLearnerNode(WorkingNode):
         keeper, ports = self._keeper, self._ports
         if ports.former:
             yield from keeper.after_takeover()
-        while not keeper.done() and not ports.stopping():
-            if self._new() == 0 and self._spare() == 0:
+        while not (keeper.done() and self._left() == 0) and not ports.stopping():
+            if self._new() == 0 and self._left() == 0 and self._spare() == 0:
                 yield lambda: self._new() > 0 or ports.stopping()
                 continue
             with ports.span("turn"):
@@ -110,8 +110,14 @@ class ReplayLearnerNode(WorkingNode):
         """True if the table holds enough rows to sample from, and each of its shards as many as the others."""
         return rows_to_sample(self._table, taken, self._settings.steps.shards) >= self._schedule.min_rows
 
+    def _left(self) -> int:
+        """Gradient steps that a turn has left to the next one, if there are rows to take them on."""
+        committed = self._keeper.committed
+        owed = int(committed["owed"])
+        return owed if owed and self._enough(committed["taken"]) else 0
+
     def _new(self) -> int:
-        return self._intake.waiting(self._keeper.committed["taken"])
+        return 0 if self._keeper.done() else self._intake.waiting(self._keeper.committed["taken"])
 
     def _turn(self) -> Work:
         """Take note of new rollouts, take the gradient steps that they make due, commit, publish, report.
@@ -121,7 +127,7 @@ class ReplayLearnerNode(WorkingNode):
         keeper = self._keeper
         committed = keeper.committed
         taken = committed["taken"].copy()
-        slots = self._intake.take(taken)
+        slots = self._intake.take(taken) if self._new() > 0 else []
         lags = [int(committed["update"]) - int(slot["policy_version"][0, 0]) for slot in slots]
         goal, owed = self._goal(sum(int(slot["valid"][:-1].sum()) for slot in slots), taken)
         seen = self._seen(slots)
@@ -209,8 +215,8 @@ class ReplayLearnerNode(WorkingNode):
     def _goal(self, collected: int, taken: Array) -> tuple[Goal, int]:
         """The goal of a turn with ``collected`` new rows, and the steps that are due and not taken in it.
 
-        Without new rows the turn takes some spare steps. Steps that are due wait until every shard has its part of
-        ``min_rows``.
+        Without new rows the turn takes steps that were left, or some spare ones. Steps that are due wait until every
+        shard has its part of ``min_rows``.
         """
         committed = self._keeper.committed
         before, done, owed = (int(committed[name]) for name in ("steps", "gradient_steps", "owed"))
@@ -218,7 +224,7 @@ class ReplayLearnerNode(WorkingNode):
         if rows_to_sample(self._table, taken) >= self._schedule.min_rows:
             owed += limiter.due(before + collected) - limiter.due(before)
         due = owed if self._enough(taken) else 0
-        if collected == 0:
+        if collected == 0 and due == 0:
             due = min(SPARE_STEPS, self._spare())
         last = self._under_way() or done + due
         progress = min(1.0, before / self._settings.keeper.run.timesteps)

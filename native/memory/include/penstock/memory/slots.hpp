@@ -176,7 +176,8 @@ class Slots {
 
     // The word of one slot. It is exact for the slot's owner, and may be out of date for any other process.
     [[nodiscard]] SlotWord word(std::size_t index) const {
-        return SlotWord::unpack(words_[index].load(std::memory_order_relaxed));
+        // acquire: who looks at a pushed slot without taking it reads its content, and all that came before the push.
+        return SlotWord::unpack(words_[index].load(std::memory_order_acquire));
     }
 
     [[nodiscard]] std::size_t slots() const { return slots_; }

@@ -128,6 +128,22 @@ def test_what_was_not_heard_while_the_launcher_stood_still_counts_for_nothing(ho
     assert home.relay.lost() == {machine}
 
 
+def test_a_machine_that_is_asked_right_after_the_launcher_stood_still_has_no_more_time(home: Home) -> None:
+    machine = Machine()
+    home.start(machine, 1)
+    home.relay.kill(GROUP)
+    machine.answer()
+    home.pass_time(0.0)
+    # The machine was lost meanwhile, and the supervisor goes on first.
+    machine.call = lambda *_: None  # type: ignore[method-assign]
+    with home.relay._lock:
+        home.now += 10 * relays.SILENCE_S
+        part = placement(home.program, GROUP)
+        home.relay.start(machine, WorkerSpec(part, {GROUP: 2}, {GROUP: (1,)}), 1, ())
+    home.pass_time(relays.SILENCE_S + 1.0)
+    assert home.relay.lost() == {machine}
+
+
 def test_a_node_is_not_blamed_for_the_silence_of_its_machine(home: Home) -> None:
     machine, minute_ns = Machine(), 60 * 10**9
 

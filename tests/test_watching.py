@@ -1,5 +1,6 @@
 """Greedy episodes as an animated picture."""
 
+import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,8 @@ from PIL import Image
 import penstock
 from penstock.cli.entry import main
 from penstock.errors import ConfigError, EnvError, RunFolderError
+from penstock.nodes.evaluation import filming
+from penstock.nodes.evaluation.episodes import Episode
 from penstock.nodes.evaluation.filming import Reel
 
 LENGTH = 6
@@ -114,6 +117,49 @@ def test_what_cannot_be_shown_is_one_line(run: Path, tmp_path: Path) -> None:
         penstock.watch(unseen)
     with pytest.raises(EnvError, match="opens no window: it takes no render_mode"):
         penstock.watch(unseen, window=True)
+
+
+def test_an_episode_that_is_given_up_is_not_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = (Episode(0, 0.0, 0, spoilt=True), None, Episode(1, 6.0, 6))
+    monkeypatch.setattr(filming, "play", lambda *_, **__: iter(ended))
+    nothing: Any = SimpleNamespace(load=lambda _: None, close=lambda: None)
+    settings: Any = SimpleNamespace(name="e", seed=0, make_backend=lambda: nothing)
+    assert filming._played(settings, nothing, {}, 2, 60.0, is_enough=lambda: False) == ((6.0, 6),)
+
+
+def env_of(picture: object, metadata: object = None) -> Any:
+    return SimpleNamespace(metadata=metadata, render=lambda: picture)
+
+
+@pytest.mark.parametrize(
+    "metadata", [None, ["rgb_array"], *({"render_fps": odd} for odd in ("fast", -5, math.nan, math.inf, 1e-9))]
+)
+def test_an_odd_speed_is_not_believed(metadata: object) -> None:
+    reel = Reel("e", seconds=60.0, episodes=1)
+    reel.take(env_of(np.zeros((4, 8, 3), np.uint8), metadata), None, ended=False)
+    assert reel._seconds == [1 / 30]
+
+
+@pytest.mark.parametrize("odd", [np.zeros((0, 0, 3), np.uint8), np.ones((4, 8, 3), np.float32)], ids=["none", "floats"])
+def test_what_is_no_picture_is_not_shown(odd: np.ndarray) -> None:
+    reel = Reel("e", seconds=60.0, episodes=1)
+    reel.take(env_of(odd), None, ended=False)
+    assert not reel.pictures
+
+
+def test_a_picture_that_grows_is_shown_in_the_size_of_the_first_one() -> None:
+    reel = Reel("e", seconds=60.0, episodes=1)
+    for size in (100, 200):
+        reel.take(env_of(np.full((size, 200, 3), size, np.uint8)), None, ended=False)
+    assert {picture.size for picture in reel.pictures} == {(200, 100)}
+
+
+def test_a_picture_that_never_changes_is_shown_as_long_as_a_file_can_say(tmp_path: Path) -> None:
+    reel = Reel("e", seconds=3600.0, episodes=1)
+    while not reel.is_full:
+        reel.take(env_of(np.zeros((4, 8, 3), np.uint8), {"render_fps": 0.1}), None, ended=False)
+    (tmp_path / "a.gif").write_bytes(reel.gif())
+    assert pictures(tmp_path / "a.gif") == [(0, 655_350)]
 
 
 def env_at(speed: float) -> Any:

@@ -128,6 +128,22 @@ def test_what_was_not_heard_while_the_launcher_stood_still_counts_for_nothing(ho
     assert home.relay.lost() == {machine}
 
 
+def test_a_machine_that_is_asked_right_after_the_launcher_stood_still_has_no_more_time(home: Home) -> None:
+    machine = Machine()
+    home.start(machine, 1)
+    home.relay.kill(GROUP)
+    machine.answer()
+    home.pass_time(0.0)
+    # The machine was lost meanwhile, and the supervisor goes on first.
+    machine.call = lambda *_: None  # type: ignore[method-assign]
+    with home.relay._lock:
+        home.now += 10 * relays.SILENCE_S
+        part = placement(home.program, GROUP)
+        home.relay.start(machine, WorkerSpec(part, {GROUP: 2}, {GROUP: (1,)}), 1, ())
+    home.pass_time(relays.SILENCE_S + 1.0)
+    assert home.relay.lost() == {machine}
+
+
 def test_a_node_is_not_blamed_for_the_silence_of_its_machine(home: Home) -> None:
     machine, minute_ns = Machine(), 60 * 10**9
 
@@ -243,37 +259,67 @@ def test_calls_that_overtake_each_other_start_no_life_that_is_over(monkeypatch: 
     assert started == [5]
 
 
+class Paused:
+    """A host with one node, and a clock that is set by hand."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        self.alive: list[str] = []
+        monkeypatch.setattr(hosts, "Processes", lambda: self)
+        clock = SimpleNamespace(monotonic=lambda: self.now, monotonic_ns=lambda: int(self.now * 1e9))
+        monkeypatch.setattr(hosts, "time", clock)
+        program = host_program(spread_program())
+        self.host = hosts.Host(program, [])
+        asyncio.run(self.host.start(GROUP, Task(program.node(GROUP), 1, (), 1, ())))
+        self.host._wake()
+
+    def start(self, segment: object, spec: WorkerSpec, threads: int, imports: object) -> None:
+        self.alive.append(GROUP)
+
+    def kill(self, group: str) -> None:
+        self.alive.remove(group)
+
+    def running(self) -> list[str]:
+        return list(self.alive)
+
+    def silent_s(self) -> float:
+        return self.host._vitals()[GROUP].silent_ns / 1e9
+
+    def seconds_until_home_is_lost(self) -> float:
+        since = self.now
+        while self.alive:
+            self.now += hosts.LOOK_S
+            self.host._wake()
+        return self.now - since
+
+
 def test_a_host_that_stood_still_blames_neither_home_nor_its_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    alive: list[str] = []
-
-    class Processes:
-        def start(self, segment: object, spec: WorkerSpec, threads: int, imports: object) -> None:
-            alive.append(GROUP)
-
-        def kill(self, group: str) -> None:
-            alive.remove(group)
-
-        def running(self) -> list[str]:
-            return list(alive)
-
-    now = 1000.0
-    monkeypatch.setattr(hosts, "Processes", Processes)
-    clock = SimpleNamespace(monotonic=lambda: now, monotonic_ns=lambda: int(now * 1e9))
-    monkeypatch.setattr(hosts, "time", clock)
-    program = host_program(spread_program())
-    host = hosts.Host(program, [])
-    asyncio.run(host.start(GROUP, Task(program.node(GROUP), 1, (), 1, ())))
-    host._wake()
-    assert host._vitals()[GROUP].silent_ns == 0
+    paused = Paused(monkeypatch)
+    assert paused.silent_s() == 0
     # The machine is paused. Home has asked before, and waits.
-    now += 1.5 * hosts.SILENCE_S
-    assert host._vitals()[GROUP].silent_ns == hosts.LATE_S * 1e9
-    host._wake()
-    assert alive
+    paused.now += 1.5 * hosts.SILENCE_S
+    assert paused.silent_s() == hosts.LATE_S
+    paused.host._wake()
+    assert paused.alive
     # It does not ask again either.
-    resumed = now
-    while alive:
-        now += hosts.LOOK_S
-        host._wake()
-    assert hosts.SILENCE_S - 2.0 < now - resumed < hosts.SILENCE_S + 1.0
-    assert host._vitals()[GROUP].silent_ns == pytest.approx((now - resumed + hosts.LATE_S) * 1e9)
+    lost = paused.seconds_until_home_is_lost()
+    assert hosts.SILENCE_S - 2.0 < lost < hosts.SILENCE_S + 1.0
+    assert paused.silent_s() == pytest.approx(lost + hosts.LATE_S)
+
+
+def test_a_host_that_stood_still_notices_as_soon_as_ever_that_home_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What home has asked meanwhile is taken before the host looks at its clock. Then home is lost."""
+    paused = Paused(monkeypatch)
+    paused.now += 30 * hosts.SILENCE_S
+    asyncio.run(paused.host.show(GROUP, 1, ()))
+    assert paused.seconds_until_home_is_lost() < hosts.SILENCE_S + 1.0
+
+
+def test_a_host_that_stood_still_alone_tells_when_its_nodes_were_last_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    paused = Paused(monkeypatch)
+    paused.now += 90.0
+    paused.host._wiring.counters.set(GROUP, "heartbeat_ns", int((paused.now - 0.25) * 1e9))
+    assert 0.0 <= paused.silent_s() <= 0.25
+    # From now on it hangs.
+    paused.now += 0.5
+    assert 0.5 <= paused.silent_s() <= 0.75

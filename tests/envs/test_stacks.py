@@ -1,5 +1,7 @@
 """Stacks of frames: how an environment declares them, and a source that hands out only the newest frames."""
 
+from types import SimpleNamespace
+
 import gymnasium
 import numpy as np
 import pytest
@@ -18,6 +20,8 @@ def test_gymnasiums_wrapper_says_it() -> None:
     assert stack_of(make_dark_film()) == Stack(4, "zero")
     assert stack_of(RecordEpisodeStatistics(TimeLimit(make_film(), 5))) == Stack(4, "first")
     assert stack_of(FilmEnv()) is None
+    # As an environment of the older API may have them.
+    assert stack_of(SimpleNamespace(metadata=["human"])) is None
     assert stack_of(FrameStackObservation(FilmEnv(), 1)) is None
     bright = FrameStackObservation(FilmEnv(), 4, padding_type=np.full(6, 255, np.uint8))
     assert stack_of(bright) is None

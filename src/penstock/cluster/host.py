@@ -311,7 +311,8 @@ class Host:
         late = now - self._looked - LATE_S
         self._looked = now
         if late > 0.0:
-            self._asked += late
+            # Race: a call of home may be taken before this look. Then home was heard just now, and no later.
+            self._asked = max(self._asked, min(self._asked + late, now))
             self._excused.append((time.monotonic_ns(), int(late * 1e9)))
 
     def _vitals(self) -> dict[str, Vitals]:
@@ -323,7 +324,8 @@ class Host:
         alive = counters.get(name, "heartbeat_ns")
         return Vitals(
             task.life,
-            now - alive - sum(length for until, length in self._excused if until > alive),
+            # A node that went on while this process alone stood still gave its last sign of life in the meantime.
+            now - alive - sum(min(length, until - alive) for until, length in self._excused if until > alive),
             max(0, counters.get(name, "busy_until_ns") - now),
             counters.get(name, "sign"),
             counters.get(name, "handed_on"),

@@ -76,7 +76,7 @@ class Relay:
         self._delivered: dict[Machine, list[tuple[str, int, int]]] = {}
         self._heard: dict[Machine, float] = {}
         self._turned = time.monotonic()
-        """When the thread last looked at its machines."""
+        """When this process last showed that it does not stand still."""
         self._collecting: set[Machine] = set()
         self._showing: set[str] = set()
         """Groups of learners to which rollouts are under way."""
@@ -107,7 +107,8 @@ class Relay:
             self._call(machine, "start", group, group, task)
             if machine not in self._collecting:
                 # A machine without nodes was not asked for anything, so its silence meant nothing.
-                now = time.monotonic()
+                # Race: the supervisor may go on before the thread does, after this process stood still.
+                now = self._look()
                 self._heard[machine] = now if machine in self._heard else now + START_SILENCE_S - SILENCE_S
                 self._collect(machine)
         self._wiring.bells.ring(self._bell)
@@ -182,13 +183,17 @@ class Relay:
                 self._placed.clear()
             bells.ring(0)
 
-    def _turn(self) -> None:
+    def _look(self) -> float:
+        """The time. While this process itself stood still (a paused machine, a swap storm) it could hear nobody."""
         now = time.monotonic()
-        # While this process itself stood still (a paused machine, a swap storm) it could hear nobody.
         stood_still = max(0.0, now - self._turned - LATE_S)
         self._turned = now
         for machine in self._heard:
             self._heard[machine] += stood_still
+        return now
+
+    def _turn(self) -> None:
+        now = self._look()
         while self._replies:
             self._hear(self._replies.popleft())
         self._publish()

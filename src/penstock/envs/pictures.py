@@ -44,9 +44,11 @@ def _rendered(env: Any) -> Array | None:
     if isinstance(found, list | tuple):
         # All frames since the last call, or one frame of each lane. The first lane's, or the newest.
         found = None if not found else found[0] if hasattr(env, "num_envs") else found[-1]
-    if isinstance(found, np.ndarray) and found.ndim == 3 and found.shape[-1] in {3, 4}:
-        return np.ascontiguousarray(found[..., :3], np.uint8)
-    return None
+    is_picture = isinstance(found, np.ndarray) and found.ndim == 3 and found.shape[-1] in {3, 4} and found.size
+    # Colours from 0 to 1 would all be black.
+    if not is_picture or not np.issubdtype(found.dtype, np.integer):
+        return None
+    return np.ascontiguousarray(found[..., :3], np.uint8)
 
 
 def _parts(obs: Any) -> list[Any]:
@@ -59,7 +61,7 @@ def _parts(obs: Any) -> list[Any]:
 
 def _image(obs: Any) -> Array | None:
     """An observed image in colours. Of stacked frames it is the newest one, which is the last."""
-    if not isinstance(obs, np.ndarray) or obs.dtype != np.uint8 or obs.ndim not in {2, 3}:
+    if not isinstance(obs, np.ndarray) or obs.dtype != np.uint8 or obs.ndim not in {2, 3} or not obs.size:
         return None
     image = obs[..., None] if obs.ndim == 2 else obs
     if image.shape[0] <= _MOST_CHANNELS < image.shape[-1]:

@@ -26,7 +26,8 @@ def stack_of(env: Any) -> Stack | None:
     Raises:
         EnvError: its metadata describe no possible stack.
     """
-    said = (getattr(env, "metadata", None) or {}).get(METADATA)
+    metadata = getattr(env, "metadata", None)
+    said = metadata.get(METADATA) if isinstance(metadata, Mapping) else None
     if said is not None:
         try:
             frames, padding = int(said["frames"]), said["padding"]

@@ -84,11 +84,15 @@ class EpisodeFiles:
             "session": np.array(episode.session),
         }
         # Not synced to the disk: that would keep all games waiting, and an episode is no checkpoint.
-        partial = self._folder / self._partial
-        with partial.open("wb") as file:
-            np.savez(file, **arrays)
-            size = file.tell()
-        self._files.append((self._placed(partial, number), size))
+        partial, path = self._folder / self._partial, None
+        while path is None:
+            with partial.open("wb") as file:
+                np.savez(file, **arrays)
+                size = file.tell()
+            # Race: the process that replaces this one begins, and removes what looks unfinished. It does so only once.
+            with contextlib.suppress(FileNotFoundError):
+                path = self._placed(partial, number)
+        self._files.append((path, size))
         self._bytes += size
         while len(self._files) > 1 and (len(self._files) > self._keep or self._bytes > self._keep_bytes):
             oldest, freed = self._files.popleft()
@@ -107,7 +111,7 @@ class EpisodeFiles:
         except OSError:  # a file system without links
             partial.replace(path)
         else:
-            partial.unlink()
+            partial.unlink(missing_ok=True)
         return path
 
 

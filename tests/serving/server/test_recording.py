@@ -176,6 +176,24 @@ def test_the_oldest_files_go_when_there_are_too_many_bytes(tmp_path) -> None:
     assert len(list_episodes(tmp_path)) == len(names)
 
 
+@pytest.mark.parametrize("is_linked", [False, True])
+def test_a_server_that_begins_takes_no_episode_from_the_one_that_it_replaces(tmp_path, monkeypatch, is_linked) -> None:
+    former, link = EpisodeFiles(tmp_path, np.inf), os.link
+
+    def begin_meanwhile(partial, path) -> None:
+        monkeypatch.setattr(os, "link", link)
+        if is_linked:
+            link(partial, path)
+        EpisodeFiles(tmp_path, np.inf)
+        if not is_linked:
+            link(partial, path)
+
+    monkeypatch.setattr(os, "link", begin_meanwhile)
+    for _ in range(2):
+        former.add(KeptEpisode("a", {"obs": np.zeros((2, 1))}, np.zeros(1), np.zeros(1), True, False))
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["episode-00000001.npz", "episode-00000002.npz"]
+
+
 @pytest.mark.parametrize("has_links", [True, False])
 def test_a_server_that_is_replaced_overwrites_no_episode_of_its_successor(tmp_path, monkeypatch, has_links) -> None:
     """The former one writes its open episodes at its end. The new one may have begun by then."""

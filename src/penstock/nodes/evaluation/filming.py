@@ -5,6 +5,7 @@ Counts no episode, judges nothing.
 
 import io
 import itertools
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -27,8 +28,12 @@ __all__ = ["Filmed", "film", "show"]
 
 FRAMES_PER_SECOND = 30.0
 """Of an environment that does not say how fast it is to be shown, and the most that are kept of others."""
+SLOWEST = 0.01
+"""An environment that says that it is slower is not believed."""
 SMALLEST, LARGEST = 160, 480
 """Pixels of the longer side. Smaller pictures are enlarged by whole numbers, larger ones are made smaller."""
+LONGEST = 65_535
+"""Hundredths of a second that a picture of the file can stand still."""
 PAUSE_S = 1.0
 """How long the last picture of an episode stands still."""
 
@@ -121,7 +126,7 @@ def _played(
                 seed_of=partial(final_seed, settings.seed),
                 next_number=lambda _lane: next(numbers),
             ):
-                if ended is not None:
+                if ended is not None and not ended.spoilt:
                     found.append((ended.episode_return, ended.length))
                 if is_enough():
                     break
@@ -162,13 +167,17 @@ class Reel:
             obs: its latest observation.
             ended: its episode ends here.
         """
-        speed = float((getattr(env, "metadata", None) or {}).get("render_fps") or FRAMES_PER_SECOND)
+        speed = _speed(env)
         each = max(1, int(np.ceil(speed / FRAMES_PER_SECOND)))
         is_kept = ended or not self._step % each
         self._step = 0 if ended else self._step + 1
         if self.is_full or not is_kept or (found := picture_of(self._name, env, obs)) is None:
             return
-        self.pictures.append(_sized(Image.fromarray(found)).quantize(method=Image.Quantize.FASTOCTREE))
+        picture = _sized(Image.fromarray(found))
+        if self.pictures and picture.size != self.pictures[0].size:
+            # An animation has one size.
+            picture = picture.resize(self.pictures[0].size)
+        self.pictures.append(picture.quantize(method=Image.Quantize.FASTOCTREE))
         self._seconds.append(PAUSE_S if ended else each / speed)
         self._left -= self._seconds[-1]
         self._episodes -= ended
@@ -176,12 +185,29 @@ class Reel:
 
     def gif(self) -> bytes:
         """The pictures as an animated GIF that begins anew at its end."""
+        pictures: list[Image.Image] = []
+        shown: list[int] = []
+        for picture, seconds in zip(self.pictures, self._seconds, strict=True):
+            # Hundredths of a second, of which a viewer takes at least two.
+            hundredths = max(2, round(100 * seconds))
+            if pictures and picture == pictures[-1]:
+                # Pillow does the same, but knows no most.
+                shown[-1] = min(shown[-1] + hundredths, LONGEST)
+            else:
+                pictures.append(picture)
+                shown.append(hundredths)
         file = io.BytesIO()
-        first, *more = self.pictures
-        # Hundredths of a second, of which a viewer takes at least two.
-        shown = [10 * max(2, round(100 * seconds)) for seconds in self._seconds]
-        first.save(file, "GIF", save_all=True, append_images=more, duration=shown, loop=0)
+        first, *more = pictures
+        first.save(file, "GIF", save_all=True, append_images=more, duration=[10 * one for one in shown], loop=0)
         return file.getvalue()
+
+
+def _speed(env: Any) -> float:  # noqa: ANN401 - any environment
+    """How many steps a second the environment is to be shown."""
+    metadata = getattr(env, "metadata", None)
+    said = metadata.get("render_fps") if isinstance(metadata, Mapping) else None
+    is_speed = isinstance(said, int | float | np.number) and SLOWEST <= said < math.inf
+    return float(said) if is_speed else FRAMES_PER_SECOND
 
 
 def _sized(image: Image.Image) -> Image.Image:

@@ -149,7 +149,7 @@ class WatchOptions:
     )
     episodes: int = _option(1, "greedy episodes to show, one after the other", min=1, max=1000)
     seconds: float = _option(
-        30.0, "longest time that the picture lasts; an episode that is longer is cut", min=0.1, max=3600.0
+        30.0, "longest time that the picture lasts; an episode that is longer is cut", min=0.1, max=300.0
     )
     window: bool = _option(False, "let the environment open its own window, on this machine, and write no picture")
     checkpoint: str | None = _checkpoint()

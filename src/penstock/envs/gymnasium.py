@@ -272,8 +272,8 @@ def _filming(step: Callable[[Any], Any], env: Any, take: Callable[[Any, Any, boo
 
     def filmed(action: Any) -> Any:
         result = step(action)
-        # Any other number of values is refused by the caller.
-        if len(result) == 5:
+        # Anything else is refused by the caller.
+        if isinstance(result, tuple) and len(result) == 5:
             take(env, result[0], bool(result[2] or result[3]))
         return result
 

@@ -44,9 +44,10 @@ def _rendered(env: Any) -> Array | None:
     if isinstance(found, list | tuple):
         # All frames since the last call, or one frame of each lane. The first lane's, or the newest.
         found = None if not found else found[0] if hasattr(env, "num_envs") else found[-1]
-    is_picture = isinstance(found, np.ndarray) and found.ndim == 3 and found.shape[-1] in {3, 4} and found.size
+    if not isinstance(found, np.ndarray) or found.ndim != 3 or found.shape[-1] not in {3, 4} or not found.size:
+        return None
     # Colours from 0 to 1 would all be black.
-    if not is_picture or not np.issubdtype(found.dtype, np.integer):
+    if not np.issubdtype(found.dtype, np.integer):
         return None
     return np.ascontiguousarray(found[..., :3], np.uint8)
 

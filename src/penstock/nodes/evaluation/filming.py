@@ -206,8 +206,9 @@ def _speed(env: Any) -> float:  # noqa: ANN401 - any environment
     """How many steps a second the environment is to be shown."""
     metadata = getattr(env, "metadata", None)
     said = metadata.get("render_fps") if isinstance(metadata, Mapping) else None
-    is_speed = isinstance(said, int | float | np.number) and SLOWEST <= said < math.inf
-    return float(said) if is_speed else FRAMES_PER_SECOND
+    if not isinstance(said, int | float | np.number) or not SLOWEST <= said < math.inf:
+        return FRAMES_PER_SECOND
+    return float(said)
 
 
 def _sized(image: Image.Image) -> Image.Image:

@@ -10,7 +10,7 @@ from penstock.types import Arrays
 from tests.nodes import test_stream_follower as stream
 from tests.nodes.test_stream_follower import SPACES, Board, Ports, Rollouts
 
-UPDATE, BEGUN = 6, 30
+UPDATE, BEGUN, MERGED = 6, 30, 0.5
 
 
 class Team(stream.Team):
@@ -44,6 +44,11 @@ class Updater(stream.Updater):
     def begin(self, slots: list[int], progress: float) -> None:
         self.targets_by = self._actor
 
+    def merge(self, slots: list[int]) -> None:
+        """Changes the policy, as statistics of values do."""
+        assert slots == [0, 1]
+        self._actor += MERGED
+
     def minibatches(self, indices: np.ndarray, weights: np.ndarray) -> None:
         self.gradient_by = self._actor
 
@@ -53,19 +58,23 @@ def make_team(*_: object) -> Team:
 
 
 @pytest.mark.parametrize(
-    ("done", "published", "targets_by"),
+    ("done", "published", "normalize_value", "targets_by"),
     [
         # In the middle of a batch the policy has moved on from 1 to 2.
-        (3, UPDATE, 1.0),
+        (3, UPDATE, False, 1.0),
+        # The batch's statistics of values count from its beginning.
+        (3, UPDATE, True, 1.0 + MERGED),
         # At its beginning board ``parameters`` has the policy before it.
-        (0, UPDATE, 2.0),
+        (0, UPDATE, True, 2.0),
         # The batch is committed: what is found counts for nothing.
-        (3, UPDATE + 1, 2.0),
+        (3, UPDATE + 1, True, 2.0),
     ],
 )
-def test_a_new_life_makes_targets_by_the_policy_before_the_batch(monkeypatch, done, published, targets_by) -> None:
+def test_a_new_life_makes_targets_by_the_policy_before_the_batch(
+    monkeypatch, done, published, normalize_value, targets_by
+) -> None:
     monkeypatch.setattr(Team, "done", done)
-    config = APPOConfig()
+    config = APPOConfig(normalize_value=normalize_value)
     found = spec(SPACES, config)
     updater = UpdaterSettings("", config, found, SPACES, "cpu", 1, 0, learner=1, sharing=2)
     schedule = Schedule(epochs=9, mini_batch_size=4)

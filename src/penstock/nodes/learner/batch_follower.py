@@ -14,6 +14,7 @@ from penstock.nodes.learner.gradient_slot import shared_board_specs
 from penstock.nodes.learner.handed_on_epochs import NOTHING_WANTED
 from penstock.nodes.learner.passes import Passes
 from penstock.nodes.learner.work import Work, WorkingNode
+from penstock.ops.statistics import VALUE_STATISTICS
 from penstock.registry import load
 from penstock.types import Arrays, ArraySpec
 from penstock.updates.contract import StreamTeam, Updater
@@ -90,13 +91,16 @@ class BatchFollowerNode(WorkingNode):
     def _go_on(self, state: Arrays) -> None:
         """Begin a batch in whose middle an earlier life has died. Its targets are those of the policy before it.
 
-        If values are normalised, the last bits of these targets may differ: the statistics of the batch have since
-        changed the last layer, and values stay as they are up to rounding.
+        If values are normalised, that policy already has the statistics of the batch, so they are merged anew. The last
+        bits of these targets may differ, because the owner makes the targets of one rollout at a time for that.
         """
         before = {part.name: np.zeros(part.shape, part.dtype) for part in self._settings.updater.spec.published()}
         # Race: the batch may have been committed meanwhile. Then nothing that is found on it is used.
         if self._policy.read(before) == self._told["update"]:
             self._updater.load(before)
+            if VALUE_STATISTICS[0] in before:
+                self._begin_batch()
+                self._updater.merge(self._told["slots"].tolist())
         self._passes = self._begin_batch()
         self._updater.load(state)
 

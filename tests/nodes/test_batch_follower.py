@@ -10,7 +10,7 @@ from penstock.types import Arrays
 from tests.nodes import test_stream_follower as stream
 from tests.nodes.test_stream_follower import SPACES, Board, Ports, Rollouts
 
-UPDATE, BEGUN = 6, 30
+UPDATE, BEGUN, MERGED = 6, 30, 0.5
 
 
 class Team(stream.Team):
@@ -53,6 +53,11 @@ class Updater(stream.Updater):
     def begin(self, slots: list[int], progress: float) -> None:
         self.targets_by = self._actor
 
+    def merge(self, slots: list[int]) -> None:
+        """Changes the policy, as statistics of values do."""
+        assert slots == [0, 1]
+        self._actor += MERGED
+
     def minibatches(self, indices: np.ndarray, weights: np.ndarray) -> None:
         self.gradient_by = self._actor
 
@@ -62,22 +67,26 @@ def make_team(*_: object) -> Team:
 
 
 @pytest.mark.parametrize(
-    ("joined_at", "done", "published", "targets_by"),
+    ("joined_at", "done", "published", "normalize_value", "targets_by"),
     [
         # In the middle of a batch the policy has moved on from 1 to 2.
-        (3, 3, UPDATE, 1.0),
-        # At its beginning board ``parameters`` has the policy before it.
-        (0, 0, UPDATE, 2.0),
+        (3, 3, UPDATE, False, 1.0),
+        # The batch's statistics of values count from its beginning.
+        (3, 3, UPDATE, True, 1.0 + MERGED),
+        # At its beginning board ``parameters`` has the policy before it, with these statistics.
+        (0, 0, UPDATE, True, 2.0),
         # An earlier life has handed the first gradient on. The others do so between joining and the first step.
-        (0, 1, UPDATE, 1.0),
+        (0, 1, UPDATE, False, 1.0),
+        (0, 1, UPDATE, True, 1.0 + MERGED),
         # The batch is committed: what is found counts for nothing.
-        (3, 3, UPDATE + 1, 2.0),
+        (3, 3, UPDATE + 1, True, 2.0),
     ],
 )
 def test_a_new_life_makes_targets_by_the_policy_before_the_batch(
-    monkeypatch, joined_at, done, published, targets_by
+    monkeypatch, joined_at, done, published, normalize_value, targets_by
 ) -> None:
-    node = begun(monkeypatch, joined_at, done, policy_board(published))
+    config = APPOConfig(normalize_value=normalize_value)
+    node = begun(monkeypatch, joined_at, done, policy_board(published, config), config)
     while node.ready():
         node.step()
     assert node._updater.targets_by == targets_by
@@ -86,8 +95,9 @@ def test_a_new_life_makes_targets_by_the_policy_before_the_batch(
 
 def test_a_new_life_waits_for_the_policy_before_the_batch(monkeypatch) -> None:
     """On another machine the parameters of the middle of a batch may come before that policy."""
-    policy = policy_board(UPDATE - 1)
-    node = begun(monkeypatch, 3, 3, policy)
+    config = APPOConfig()
+    policy = policy_board(UPDATE - 1, config)
+    node = begun(monkeypatch, 3, 3, policy, config)
     while node.ready():
         node.step()
     assert not hasattr(node._updater, "targets_by")
@@ -97,14 +107,13 @@ def test_a_new_life_waits_for_the_policy_before_the_batch(monkeypatch) -> None:
     assert node._updater.targets_by == 1.0
 
 
-def policy_board(version: int) -> Board:
-    return Board(version, **{part.name: 1.0 for part in spec(SPACES, APPOConfig()).published()})
+def policy_board(version: int, config: APPOConfig) -> Board:
+    return Board(version, **{part.name: 1.0 for part in spec(SPACES, config).published()})
 
 
-def begun(monkeypatch, joined_at: int, done: int, policy: Board) -> BatchFollowerNode:
+def begun(monkeypatch, joined_at: int, done: int, policy: Board, config: APPOConfig) -> BatchFollowerNode:
     monkeypatch.setattr(Team, "joined_at", joined_at)
     monkeypatch.setattr(Team, "done", done)
-    config = APPOConfig()
     updater = UpdaterSettings("", config, spec(SPACES, config), SPACES, "cpu", 1, 0, learner=1, sharing=2)
     schedule = Schedule(epochs=9, mini_batch_size=4)
     settings = BatchFollowerSettings(

@@ -13,6 +13,7 @@ from penstock.memory.segment import Segment
 from penstock.nodes.learner import ReplicaNode, StreamReplicaNode
 from penstock.nodes.learner.first_state import first_state
 from penstock.planning import plan
+from penstock.saved_runs.checkpoints import save_checkpoint
 from penstock.topologies import off_policy, on_policy
 from penstock.types import Arrays
 from penstock.wiring.edges import SUPERVISOR, Wiring
@@ -46,16 +47,25 @@ class Run:
             end.arrive([], 1.0)
         ends[1].remove()
 
-    def next_life(self) -> bool:
+    def next_life(self, checkpoint: Path = GONE) -> bool:
         """The replica begins anew. True if it asks the other learner for its state."""
         of_stream = self._node.kind == "stream_replica"
-        node = (StreamReplicaNode if of_stream else ReplicaNode)(replace(self._node.settings, checkpoint=GONE))
+        node = (StreamReplicaNode if of_stream else ReplicaNode)(replace(self._node.settings, checkpoint=checkpoint))
         # One of a table waits while it is opened, but not in a run that ends.
         self._wiring.counters.set(SUPERVISOR, "stopping", int(not of_stream))
         node.open(NodePorts(self._wiring, "learner.1", self._node.group, 2, (1,)))
         if of_stream:
             node.step()
         return self._wiring.rounds("gradients", "learner").asked()
+
+    def members(self) -> list[int]:
+        """The learners of the team."""
+        return self._wiring.rounds("gradients", "learner").members()
+
+    def state(self) -> Arrays:
+        """The first state of a table's learner."""
+        steps = self._node.settings.steps
+        return first_state(steps.initial, steps.updater, steps.updater.seed)
 
 
 @pytest.fixture(params=["stream", "table"])
@@ -73,6 +83,16 @@ def test_a_next_life_needs_no_checkpoint_once_there_is_a_team(run: Run) -> None:
 def test_a_learner_that_forms_the_team_needs_the_checkpoint(run: Run) -> None:
     with pytest.raises(CheckpointError, match="it does not exist"):
         run.next_life()
+
+
+def test_a_learner_forms_the_team_with_a_later_checkpoint_if_the_first_one_is_gone(tmp_path: Path) -> None:
+    """While the table holds too few rows, the run goes on without gradient steps, and writes checkpoints."""
+    run = Run(off_policy, algo="dqn", mini_batch_size=8)
+    facts = {"env": "CartPole-v1", "algorithm": "dqn", "spaces": "Box"}
+    save_checkpoint(tmp_path, run.state(), {**facts, "update": 9, "steps": 90})
+    assert not run.next_life(tmp_path / "checkpoints" / GONE)
+    assert run.members() == [1]
+    run.close()
 
 
 def networks_alone(spaces: object, config: object, seed: int) -> Arrays:

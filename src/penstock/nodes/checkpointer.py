@@ -12,6 +12,7 @@ from penstock.replay.contents import contents
 from penstock.replay.resumed import MARK, marked
 from penstock.saved_runs.best import prune_checkpoints
 from penstock.saved_runs.checkpoints import save_checkpoint
+from penstock.saved_runs.durable import sweep
 from penstock.saved_runs.pasts import without_room
 from penstock.types import Arrays
 
@@ -47,6 +48,10 @@ class CheckpointerNode:
     def open(self, ports: Ports) -> None:
         """Take the reading end."""
         self._ports = ports
+        if ports.former:
+            # An earlier life may have died while it removed a checkpoint. Nobody would write that one again.
+            with ports.busy("remove what was left", self._settings.write_limit_s):
+                sweep(self._settings.folder / "checkpoints")
         self._checkpoints = ports.stream_reader("checkpoints")
         name = self._settings.table
         self._table = None if name is None else ports.table(name)

@@ -14,6 +14,7 @@ from penstock.nodes.learner.gradient_slot import shared_board_specs
 from penstock.nodes.learner.handed_on_epochs import NOTHING_WANTED
 from penstock.nodes.learner.passes import Passes
 from penstock.nodes.learner.work import Work, WorkingNode
+from penstock.ops.statistics import VALUE_STATISTICS
 from penstock.registry import load
 from penstock.types import ArraySpec
 from penstock.updates.contract import StreamTeam, Updater
@@ -112,14 +113,18 @@ class BatchFollowerNode(WorkingNode):
         2. This life joins, and loads the parameters of the beginning.
         3. The other learners hand theirs on. The first gradient that is missing is the second one.
 
-        If values are normalised, the last bits of these targets may differ: the statistics of the batch have since
-        changed the last layer, and values stay as they are up to rounding.
+        If values are normalised, the owner has merged the statistics of the batch into that policy before it asked for
+        gradients. They are merged anew. The last bits of these targets may differ, because for that the owner makes the
+        targets of one rollout at a time.
         """
         state = {name: values.copy() for name, values in self._updater.state().items()}
         before = {part.name: np.zeros(part.shape, part.dtype) for part in self._settings.updater.spec.published()}
         # Race: the batch may have been committed meanwhile. Then nothing that is found on it is used.
         if self._policy.read(before) == self._told["update"]:
             self._updater.load(before)
+            if VALUE_STATISTICS[0] in before:
+                self._begin_batch()
+                self._updater.merge(self._told["slots"].tolist())
         passes = self._begin_batch()
         self._updater.load(state)
         return passes

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
+from penstock.errors import CheckpointError
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.first_state import first_state
 from penstock.nodes.learner.steps import Goal, GradientSteps, StepSettings
 from penstock.nodes.learner.work import Work, WorkingNode
-from penstock.saved_runs.checkpoints import load_checkpoint
+from penstock.saved_runs.checkpoints import last_good, load_checkpoint
 from penstock.types import Arrays, ArraySpec
 from penstock.updates.contract import DissolvedError
 
@@ -68,7 +69,7 @@ class ReplicaNode(WorkingNode):
         settings, updater = self._settings, self._settings.steps.updater
         # Once there is a team, the checkpoint may have made room for later ones.
         if settings.checkpoint is not None and not self._ports.rounds("gradients").formed():
-            return load_checkpoint(settings.checkpoint).arrays
+            return _resumed(settings.checkpoint)
         return first_state(settings.steps.initial, updater, updater.seed)
 
     def _learn(self) -> Work:
@@ -101,3 +102,18 @@ class ReplicaNode(WorkingNode):
         # The ReplayLearnerNode may have died meanwhile. It publishes its next goal only after it has joined again.
         self._steps.may_begin()
         return self._goals.version() != self._version
+
+
+def _resumed(checkpoint: Path) -> Arrays:
+    """The arrays of a checkpoint, or those of the latest one of its run if it has made room for later ones.
+
+    While the table holds too few rows, turns are committed without a gradient step, so without this learner. Then all
+    later checkpoints have the same networks. Running statistics come with each goal.
+    """
+    try:
+        return load_checkpoint(checkpoint).arrays
+    except CheckpointError:
+        later = None if checkpoint.exists() else last_good(checkpoint.parent.parent)
+        if later is None:
+            raise
+        return later.arrays

@@ -122,6 +122,39 @@ class Stream final : public Scenario {
     std::array<std::array<std::uint64_t, 2>, 2> next_{};
 };
 
+// One process writes a slot. The other one looks at it until it is there, and reads its content without taking it.
+class View final : public Scenario {
+  public:
+    explicit View(unsigned char* memory) : slots_(memory, 1) {}
+
+    void live(std::size_t process, unsigned /*life*/) override {
+        if (process == 0) {
+            const std::optional<std::size_t> index = slots_.claim(1, 0);
+            HOLDS(index.has_value());
+            payload_.store(7);
+            HOLDS(slots_.push(*index, 1));
+            return;
+        }
+        while (slots_.word(0).state != SlotState::ready) {
+            if (!explorer().idle()) {
+                return;
+            }
+        }
+        HOLDS(payload_.load() == 7);
+    }
+
+    void finish() override { HOLDS(slots_.count(SlotState::ready) == 1); }
+
+  private:
+    SimSlots slots_;
+    Plain payload_;
+};
+
+Setting view() {
+    return {"slots, a writer and a viewer", SimSlots::required(1), 2, 0, {2, 1, 0, 2},
+            [](unsigned char* memory) { return std::make_unique<View>(memory); }};
+}
+
 Setting stream(const char* name, std::size_t writers, std::size_t rounds, std::size_t readers, unsigned mortal,
                Bounds bounds, Use use = Use::right) {
     return {name, SimSlots::required(Stream::slots_count), writers + readers, mortal, bounds,
@@ -138,10 +171,12 @@ TEST(slots, two_writers) { holds(stream("slots, two writers and a reader", 2, 2,
 
 TEST(slots, two_readers) { holds(stream("slots, a writer and two readers", 1, 3, 2, 0b111, {2, 1, 1, 2})); }
 
+TEST(slots, a_viewer) { holds(view()); }
+
 TEST(slots, every_operation_is_needed) {
     every_operation_is_needed("slots.hpp",
                               {stream("slots, a writer and a reader", 1, 3, 1, 0b11, {1, 1, 1, 2}),
-                               stream("slots, two writers and a reader", 2, 2, 1, 0b111, {1, 1, 1, 2}), learner()},
+                               stream("slots, two writers and a reader", 2, 2, 1, 0b111, {1, 1, 1, 2}), view(), learner()},
                               {
                                // recover(): the reaping has already synchronised.
                                "slots.hpp move compare_exchange acq_rel -> release",

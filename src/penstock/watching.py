@@ -92,20 +92,11 @@ def watch(
         if prepared.profile.kind == "game":
             raise ConfigError(f"{name} is a game that connects to its run: serve the policy, and the game shows it")
         settings = trained.play_settings(prepared.env, 1, prepared.config.run.seed if seed is None else seed)
-        errand = Errand(
-            "player",
-            f"penstock.nodes.evaluation.filming:{'show' if window else 'film'}",
-            f"environment {name}",
-            "played",
-            "playing",
-            EnvError,
-        )
-        limit = 2 * OPEN_LIMIT_S + PLAY_LIMIT_S
-        asked = (settings, trained.published, episodes)
-        if window:
-            found = call_apart(opened, errand, limit, *asked, PLAY_LIMIT_S)
-        else:
-            found = call_apart(opened, errand, limit, *asked, seconds, PLAY_LIMIT_S)
+        function = f"penstock.nodes.evaluation.filming:{'show' if window else 'film'}"
+        errand = Errand("player", function, f"environment {name}", "played", "playing", EnvError)
+        length = () if window else (seconds,)
+        asked = (settings, trained.published, episodes, *length, PLAY_LIMIT_S)
+        found = call_apart(opened, errand, 2 * OPEN_LIMIT_S + PLAY_LIMIT_S, *asked)
     if not window:
         try:
             path.write_bytes(found.gif)

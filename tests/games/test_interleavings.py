@@ -139,14 +139,19 @@ def test_a_client_that_waited_long_for_its_reply_was_not_silent(server: Server) 
     assert server.ask("tick", TICK).said == 404
 
 
-def test_a_session_that_came_back_twice_starts_again(server: Server) -> None:
-    """Two connections are lost while the lane waits, one after the other. Each client starts the session again."""
+def lose_two_connections(server: Server) -> None:
+    """A tick waits for the lane when its connection is lost. So is that over which the client starts again."""
     server.ask("start")
     server.lane.answers.clear()
     server.ask("tick", TICK)
     server.steps.parted(KEY)
     server.ask("start")
     server.steps.parted(KEY)
+
+
+def test_a_session_that_came_back_twice_starts_again(server: Server) -> None:
+    """Two connections are lost while the lane waits, one after the other. Each client starts the session again."""
+    lose_two_connections(server)
     again = server.ask("start")
     assert again.said is None
     server.lane.answers.set()
@@ -188,12 +193,7 @@ def test_a_tick_behind_a_start_is_one_of_the_new_episode(server: Server) -> None
 def test_a_connection_that_is_lost_before_its_start_is_taken_leaves_a_session_that_may_start_again(
     server: Server,
 ) -> None:
-    server.ask("start")
-    server.lane.answers.clear()
-    server.ask("tick", TICK)
-    server.steps.parted(KEY)
-    server.ask("start")
-    server.steps.parted(KEY)
+    lose_two_connections(server)
     server.lane.answers.set()
     server.go_on()
     assert server.ask("start").said == "taken"

@@ -90,7 +90,7 @@ class Host:
         self._looked = math.inf
         """When this host last looked whether it had stood still."""
         self._excused: deque[tuple[int, int]] = deque(maxlen=100)
-        """Until when it had, and for how long."""
+        """The end and the length, in nanoseconds, of each time in which it stood still."""
         self._rung = asyncio.Event()
         self._publishes = asyncio.Event()
         self._listener: threading.Thread | None = None

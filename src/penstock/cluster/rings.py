@@ -76,7 +76,7 @@ class HostedShards:
             first, sent = end - self._table.held(writer, end), self._sent.get(writer)
             begin = first if sent is None else max(first, sent)
             if left <= 0 and begin < end:
-                # A ring that begins anew is empty. So it does not before its slots come along.
+                # Beginning a ring anew empties it, so that waits until its slots can come along.
                 whole = False
                 continue
             found = []

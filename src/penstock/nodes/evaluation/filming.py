@@ -27,13 +27,13 @@ from penstock.types import Array, EnvRecipe
 __all__ = ["Filmed", "film", "show"]
 
 FRAMES_PER_SECOND = 30.0
-"""Of an environment that does not say how fast it is to be shown, and the most that are kept of others."""
+"""Steps a second of an environment that does not say how fast it is shown. No more pictures a second are kept."""
 SLOWEST = 0.01
-"""An environment that says that it is slower is not believed."""
+"""Steps a second. A smaller ``render_fps`` is taken for a mistake."""
 SMALLEST, LARGEST = 160, 480
 """Pixels of the longer side. Smaller pictures are enlarged by whole numbers, larger ones are made smaller."""
 LONGEST = 65_535
-"""Hundredths of a second that a picture of the file can stand still."""
+"""The longest time that one picture of a GIF stands still, in hundredths of a second."""
 PAUSE_S = 1.0
 """How long the last picture of an episode stands still."""
 
@@ -80,7 +80,7 @@ def show(settings: PlaySettings, published: Mapping[str, Array], episodes: int, 
 
 
 def _opened(settings: PlaySettings, render_mode: str) -> ScalarSource | VectorSource:
-    """The environment that renders in this mode; if that opens no window, also one that takes no mode."""
+    """The environment, made to render in this mode. For a picture, one that takes no mode will do."""
     env = settings.env if isinstance(settings.env, EnvRecipe) else EnvRecipe(settings.env, {}, ())
     rendering = replace(env, arguments={**env.arguments, "render_mode": render_mode})
     opened = partial(
@@ -191,7 +191,7 @@ class Reel:
             # Hundredths of a second, of which a viewer takes at least two.
             hundredths = max(2, round(100 * seconds))
             if pictures and picture == pictures[-1]:
-                # Pillow does the same, but knows no most.
+                # Pillow joins equal pictures as well, but fails where they stand still for too long.
                 shown[-1] = min(shown[-1] + hundredths, LONGEST)
             else:
                 pictures.append(picture)

@@ -34,6 +34,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--num_envs", type=int, default=32)
     parser.add_argument("--num_steps", type=int, default=20)
     parser.add_argument("--mini_batch_size", type=int, default=320)
+    parser.add_argument("--lr", type=float, default=2.5e-4)
     parser.add_argument("--warm", type=float, default=10.0, help="seconds of training that are not measured")
     parser.add_argument("--seconds", type=float, default=30.0, help="seconds that are")
     return parser.parse_args()
@@ -58,7 +59,7 @@ def flags(args: argparse.Namespace, folder: str) -> list[str]:
         "--obs_scale=255.0",
         "--normalize_input=False",
         "--actor_critic_share_weights=True",
-        "--learning_rate=2.5e-4",
+        f"--learning_rate={args.lr}",
         "--gamma=0.99",
         "--exploration_loss_coeff=0.01",
         "--max_policy_lag=100000",

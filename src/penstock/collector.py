@@ -17,7 +17,7 @@ from penstock.config.values import count_of
 from penstock.config.workers import largest_divisor
 from penstock.envs.fields import one_line
 from penstock.envs.given import named
-from penstock.errors import ConfigError, NodeError, PenstockError
+from penstock.errors import ConfigError, NodeError, PenstockError, ResourceError
 from penstock.memory.segment import Segment
 from penstock.planning import plan, prepare
 from penstock.processes.starts import Processes
@@ -27,7 +27,7 @@ from penstock.registry import load
 from penstock.supervision.lives import describe
 from penstock.supervision.outcome import SharedSigns
 from penstock.topologies.on_policy import build
-from penstock.types import Array, Arrays, ArraySpec, EnvFactory
+from penstock.types import Array, Arrays, ArraySpec, Cause, EnvFactory
 from penstock.wiring.edges import Wiring, placement
 from penstock.wiring.ports import NodePorts
 
@@ -169,6 +169,7 @@ class ParallelEnvironmentCollector:
             ConfigError: ``num_steps`` is no whole number of at least 1.
             PenstockError: the collector is not running.
             NodeError: an environment process failed; with its traceback.
+            ResourceError: the system refused an environment process.
         """
         num_steps = count_of(num_steps, "num_steps of collect")
         processes = self._running()
@@ -244,9 +245,11 @@ class ParallelEnvironmentCollector:
         return rows
 
     def _watch(self, processes: Processes) -> None:
-        """Raise NodeError if an environment process has ended or hangs."""
+        """Raise NodeError if an environment process has ended or hangs, ResourceError if the system refused it."""
         for ended in processes.exits():
             self.stop()
+            if ended.cause is Cause.REFUSED:
+                raise ResourceError(ended.detail)
             raise NodeError(ended.group, ended.detail or describe(ended))
         silence = self._signs.silent(processes.running())
         if silence is not None:

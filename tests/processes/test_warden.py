@@ -18,6 +18,7 @@ from penstock.memory.segment import Segment
 from penstock.processes.starts import Processes
 from penstock.processes.worker import WorkerSpec
 from penstock.supervision.lives import Exit
+from penstock.types import Cause
 from penstock.wiring.edges import Placement
 from tests.runtime.nodes import wait_until
 
@@ -140,8 +141,20 @@ def test_a_process_that_cannot_be_started_is_named(monkeypatch) -> None:
         assert exits(processes)[0].status == 0
         monkeypatch.setattr(sys, "executable", "/nowhere/python")
         run(processes, "")
-        with pytest.raises(ResourceError, match="process one cannot be started: No such file"):
-            wait_until(processes.exits)
+        why = f"process one cannot be started: {os.strerror(errno.ENOENT)}"
+        assert exits(processes) == [Exit("one", 1, why, Cause.REFUSED)]
+
+
+def test_a_process_without_a_file_descriptor_to_spare_is_refused(processes, monkeypatch) -> None:
+    def refused() -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    run(processes, "pass", "before")
+    assert exits(processes)[0].status == 0
+    monkeypatch.setattr(os, "pipe", refused)
+    with pytest.raises(ResourceError, match="process one cannot be started: Too many open files"):
+        run(processes, "")
+    assert processes.running() == ()
 
 
 LAUNCHER = """

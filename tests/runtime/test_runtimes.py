@@ -8,12 +8,14 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import psutil
 import pytest
 
 from penstock.errors import NodeError
 from penstock.metrics.trace import OPEN, STEP, read_timeline
+from penstock.processes.starts import Processes
 from penstock.processes.supervised import supervised
 from penstock.runtime import inline, local
 from tests.children import interrupt_twice
@@ -93,6 +95,26 @@ def test_a_process_keeps_to_the_core_that_its_node_names(core: int | None) -> No
 def test_a_process_that_is_killed_is_named_with_its_signal(started) -> None:
     with pytest.raises(NodeError, match="process source was ended by SIGKILL"):
         launched(local.launch, counting(5, "die", wanted=50))
+    assert started() == []
+
+
+def test_a_restart_that_the_system_refuses_is_no_end_of_the_launcher(monkeypatch, started) -> None:
+    """The run ends in order: the node that writes the last checkpoint still lives."""
+
+    class Refused(Processes):
+        groups: ClassVar[list[str]] = []
+
+        def start(self, segment, spec, threads, imports=()) -> None:
+            if spec.placement.group in self.groups:
+                monkeypatch.setattr(sys, "executable", "/nowhere/python")
+            self.groups.append(spec.placement.group)
+            super().start(segment, spec, threads, imports)
+
+    monkeypatch.setattr("penstock.processes.starts.FORKS", False)
+    with Refused() as processes, pytest.raises(NodeError, match="process source cannot be started") as caught:
+        local.launch(replace(counting(5, "die", wanted=50), max_restarts=1), processes)
+    assert caught.value.node == "source"
+    assert Refused.groups == ["source", "sink", "source", "source"]
     assert started() == []
 
 

@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 
+import pytest
+
+from penstock.errors import ResourceError
 from penstock.supervision.lives import HOPELESS, KILLS_IN_A_ROW, Exit, Restart, describe
 from penstock.supervision.supervisor import Limits, Silence, State, Supervisor
 from penstock.types import Cause
@@ -15,6 +18,8 @@ class Table:
         self.recovered: list[str] = []
         self.started: list[str] = []
         self.held: set[str] = set()
+        self.full = False
+        """The system refuses another open file."""
 
     def recover(self, group: str) -> bool:
         self.recovered.append(group)
@@ -22,11 +27,13 @@ class Table:
 
     def start(self, group: str) -> None:
         self.started.append(group)
+        if self.full:
+            raise ResourceError("too many open files")
         self.alive.append(group)
 
-    def end(self, group: str, status: int = 0, detail: str = "") -> None:
+    def end(self, group: str, status: int = 0, detail: str = "", cause: Cause = Cause.NONE) -> None:
         self.alive.remove(group)
-        self.ended.append(Exit(group, status, detail))
+        self.ended.append(Exit(group, status, detail, cause))
 
     def exits(self) -> Sequence[Exit]:
         ended, self.ended = self.ended, []
@@ -318,6 +325,38 @@ def test_what_another_life_would_meet_again_ends_the_run_at_once() -> None:
     assert supervisor.tick(0.0) is State.STOPPING
     assert supervisor.failure == Exit("env.0", HOPELESS, "the reward is NaN")
     assert table.started == []
+
+
+def test_a_first_start_that_the_system_refuses_ends_the_run_at_once() -> None:
+    supervisor, table, _ = make(max_restarts=3)
+    table.end("env.0", 1, "no process to spare", Cause.REFUSED)
+    with pytest.raises(ResourceError, match="no process to spare"):
+        supervisor.tick(0.0)
+
+
+def test_a_restart_that_the_system_refuses_is_tried_again_a_second_later() -> None:
+    supervisor, table, _ = make(max_restarts=3)
+    table.end("env.0", -9)
+    supervisor.tick(5.0)
+    table.end("env.0", 1, "no process to spare", Cause.REFUSED)
+    supervisor.tick(5.1)
+    supervisor.tick(5.9)
+    assert table.started == ["env.0"]
+    supervisor.tick(6.0)
+    assert table.started == ["env.0", "env.0"]
+    assert [restart.ended.cause for restart in told] == [Cause.NONE, Cause.REFUSED]
+    assert (supervisor.state, supervisor.failure) == (State.RUNNING, None)
+
+
+def test_restarts_that_the_system_refuses_again_and_again_end_the_run_in_order() -> None:
+    supervisor, table, signs = make(max_restarts=2)
+    table.full = True
+    table.end("env.0", -9)
+    for second in range(4):
+        supervisor.tick(float(second))
+    assert table.started == ["env.0"] * 3
+    assert (supervisor.state, signs.said) == (State.STOPPING, ["stop"])
+    assert supervisor.failure == Exit("env.0", 1, "too many open files", Cause.REFUSED)
 
 
 def test_a_step_that_takes_too_long_is_told_with_the_setting_that_limits_it() -> None:

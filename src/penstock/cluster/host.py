@@ -20,6 +20,7 @@ from penstock.cluster.followers import Followers
 from penstock.cluster.messages import Batch, Facts, FilledSlot, Publication, SlotCopy, Task, Vitals, facts
 from penstock.cluster.parcels import packed, unpack
 from penstock.cluster.rings import PART_BYTES, News, take_news
+from penstock.errors import ResourceError
 from penstock.memory.action_log import Past, Position
 from penstock.memory.segment import Segment
 from penstock.memory.snapshots import Snapshot
@@ -30,7 +31,7 @@ from penstock.processes.supervised import START_LIMIT_S
 from penstock.processes.worker import WorkerSpec
 from penstock.program.graph import ActionLog, NodeSpec, Program
 from penstock.supervision.lives import Exit
-from penstock.types import Array, Arrays
+from penstock.types import Array, Arrays, Cause
 from penstock.wiring.edges import SUPERVISOR, Wiring, placement
 
 __all__ = ["Host"]
@@ -83,8 +84,8 @@ class Host:
         """Group -> for each lane, how many actions came before the latest snapshot that home knows."""
         self._lives: dict[str, int] = {}
         """Group -> its latest life that was started or stopped here. Calls may come in another order than they left."""
-        self._killed: list[tuple[int, Exit]] = []
-        """Lives that ended because home was silent, until home asks again."""
+        self._untold: list[tuple[int, Exit]] = []
+        """Lives that ended because home was silent, and those that the system refused, until home asks again."""
         self._asked = math.inf
         """When home last asked for something."""
         self._looked = math.inf
@@ -126,7 +127,10 @@ class Host:
         if self._tasks.get(group) is not task:
             return task.life
         spec = WorkerSpec(part, {node.name: task.life}, {node.name: ()})
-        self._processes.start(self._segment, spec, task.threads, task.imports)
+        try:
+            self._processes.start(self._segment, spec, task.threads, task.imports)
+        except ResourceError as error:
+            self._untold.append((task.life, Exit(group, 1, str(error), Cause.REFUSED)))
         return task.life
 
     def _begin_lanes(self, group: str, task: Task) -> None:
@@ -287,9 +291,9 @@ class Host:
         return pasts, bases
 
     def _exits(self) -> list[tuple[int, Exit]]:
-        killed, self._killed = self._killed, []
+        untold, self._untold = self._untold, []
         ended = [(self._tasks.get(one.group), one) for one in self._processes.exits()]
-        return [*killed, *((task.life, one) for task, one in ended if task is not None)]
+        return [*untold, *((task.life, one) for task, one in ended if task is not None)]
 
     def _wake(self) -> None:
         """Let `collect` look again. If home is silent, end all processes."""
@@ -300,7 +304,7 @@ class Host:
         for group in self._processes.running():
             self._processes.kill(group)
             ended = Exit(group, -signal.SIGKILL, f"home asked for nothing for {SILENCE_S:.0f} s")
-            self._killed.append((self._tasks[group].life, ended))
+            self._untold.append((self._tasks[group].life, ended))
 
     def _excuse(self) -> None:
         """Count no silence from a time in which this process itself stood still, as on a paused machine.

@@ -150,12 +150,14 @@ class MonitorNode:
             values |= self._rows(self._ports.counters())
             cause = Cause(counts["cause"])
             lived = f"{node} {_ending(status, cause)} after {uptime_s:.1f} s and was started again"
-            note = f"{node} {_ending(status, cause)}" if cause is Cause.MOVED else lived
+            note = f"{node} {_ending(status, cause)}" if cause in {Cause.MOVED, Cause.REFUSED} else lived
             note += f" (restart {count})"
             if counts["detail_kept"] and cause.hung:
                 note += f"; its stacks stand in {self._deaths.name}"
             elif counts["detail_kept"] and cause is Cause.LOST:
                 note += f"; {self._deaths.name} says which machine"
+            elif counts["detail_kept"] and cause is Cause.REFUSED:
+                note += f"; {self._deaths.name} says why"
             elif counts["detail_kept"] and status > 0:
                 note += f"; its traceback stands in {self._deaths.name}"
             self._write(self._last._replace(values=values, note=note))
@@ -219,6 +221,8 @@ def _ending(status: int, cause: Cause) -> str:
             return "moved to a machine that has joined"
         case Cause.LOST:
             return "was lost with its machine"
+        case Cause.REFUSED:
+            return "could not be started, and was tried again"
         case Cause.NONE if status < 0:
             return f"was ended by {signal_name(-status)}"
         case Cause.NONE:

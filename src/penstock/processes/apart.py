@@ -10,10 +10,11 @@ import sys
 import time
 from typing import Any, NamedTuple
 
-from penstock.errors import NodeError, PenstockError, UsageError, signal_name
+from penstock.errors import NodeError, PenstockError, ResourceError, UsageError, signal_name
 from penstock.processes.command import in_a_file
 from penstock.processes.contract import ERRAND
 from penstock.processes.starts import Processes
+from penstock.types import Cause
 
 __all__ = ["Errand", "call_apart"]
 
@@ -54,6 +55,7 @@ def call_apart(processes: Processes, errand: Errand, limit_s: float, *given: obj
     Raises:
         PenstockError: what the function raised.
         UsageError: its process ended by a signal or without a traceback, or takes too long: ``errand.error``.
+        ResourceError: the system refuses another process.
         NodeError: something else failed; it holds the process's own traceback.
     """
     told = in_a_file(pickle.dumps(sys.path) + pickle.dumps((errand.function, given, named)))
@@ -81,6 +83,8 @@ def _await_end(processes: Processes, errand: Errand, limit_s: float) -> None:
         processes.wait(1.0)
         if time.monotonic() - begun > limit_s:
             raise errand.error(f"{errand.takes} {errand.subject} takes more than {limit_s:g} s")
+    if ended[0].cause is Cause.REFUSED:
+        raise ResourceError(ended[0].detail)
     if ended[0].status < 0:
         raise errand.ended(f"by {signal_name(-ended[0].status)}")
     if ended[0].status and not ended[0].detail:

@@ -81,7 +81,7 @@ class Processes(Warded):
             imports: modules that take long to import. One template imports them for all processes that name the same.
 
         Raises:
-            ResourceError: the system refuses another process. ``exits`` may raise this later.
+            ResourceError: the system refuses another process. ``exits`` may tell this later.
         """
         variables = {**environment(threads), GROUP: name.encode()}
         key = self._have_template(imports)

@@ -24,6 +24,7 @@ from penstock.memory.lifeline import Lifeline
 from penstock.processes.command import calling, python
 from penstock.processes.warden.messages import as_message, take_message
 from penstock.supervision.lives import Exit
+from penstock.types import Cause
 
 __all__ = ["Warded"]
 
@@ -96,9 +97,12 @@ class Warded:
             template: the key of the template that forks it. Where there is none, it starts by itself.
 
         Raises:
-            ResourceError: the system refuses another process. ``exits`` may raise this later.
+            ResourceError: the system refuses another process. ``exits`` may tell this later.
         """
-        error_read, error_write = os.pipe()
+        try:
+            error_read, error_write = os.pipe()
+        except OSError as error:
+            raise ResourceError(_refused(name, error.strerror or str(error))) from error
         os.set_blocking(error_read, False)
         self._errors[name] = error_read
         given = (*descriptors, self._lifeline.fd, error_write)
@@ -114,10 +118,10 @@ class Warded:
         select.select([self._control], [], [], timeout_s)
 
     def exits(self) -> Sequence[Exit]:
-        """Processes that have ended since the last call.
+        """Processes that have ended since the last call, or that the system refused to start (`Cause.REFUSED`).
 
         Raises:
-            ResourceError: a process could not be started; or the warden was killed, so that all processes end.
+            ResourceError: the warden was killed, so that all processes end.
         """
         self._listen(0.0)
         ended = list(self._ended)
@@ -251,7 +255,7 @@ class Warded:
             case _:
                 del self._pids[group]
                 os.close(self._errors.pop(group))
-                raise ResourceError(f"process {group} cannot be started: {detail}")
+                self._ended.append(Exit(group, 1, _refused(group, detail), Cause.REFUSED))
 
     def _said(self, group: str) -> str:
         """What a process has written to its error pipe so far. A child of an environment may hold the pipe open."""
@@ -260,6 +264,10 @@ class Warded:
             while part := os.read(reader, 65_536):
                 parts.append(part)
         return b"".join(parts).decode(errors="replace")
+
+
+def _refused(name: str, why: str) -> str:
+    return f"process {name} cannot be started: {why}"
 
 
 def _no_warden() -> ResourceError:

@@ -71,6 +71,8 @@ class Lives:
             ended: how the last life ended.
             max_restarts: restarts in a row after lives that ended by their own fault and without progress.
         """
+        if self.fruitless > max_restarts and ended.cause is Cause.REFUSED:
+            return ended
         if self.fruitless > max_restarts:
             times = "time" if max_restarts == 1 else "times"
             line = f"{ended.group} was started {max_restarts} {times} more, without any progress; at last:\n"

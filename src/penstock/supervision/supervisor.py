@@ -9,11 +9,14 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
+from penstock.errors import ResourceError
 from penstock.supervision.lives import HOPELESS, Exit, Lives, Restart
 from penstock.types import Cause
 
 __all__ = ["Limits", "RunProcesses", "Signs", "Silence", "State", "Supervisor"]
 
+REFUSED_WAIT_S = 1.0
+"""From a start that the system refused to the next one: by then it may have a process or an open file to spare."""
 _FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
 """Exit statuses of a process that was killed from outside. Processes that the supervisor kills are not in ``exits``."""
 
@@ -64,7 +67,11 @@ class RunProcesses(Protocol):
         ...
 
     def start(self, group: str) -> None:
-        """Restart a process that was recovered: the same nodes, in their next life."""
+        """Restart a process that was recovered: the same nodes, in their next life.
+
+        Raises:
+            ResourceError: the system refuses it. ``exits`` may tell this later.
+        """
         ...
 
 
@@ -187,7 +194,11 @@ class Supervisor:
         self._signs.excuse(seconds)
 
     def tick(self, now: float) -> State:
-        """Look at all processes once, and act. Returns the state of the run."""
+        """Look at all processes once, and act. Returns the state of the run.
+
+        Raises:
+            ResourceError: the system refused the first start of a process, so the run has not begun.
+        """
         self._take_exits(now)
         self._take_silence(now)
         self._revive(now)
@@ -232,6 +243,8 @@ class Supervisor:
     def _lose(self, ended: Exit, now: float, *, outside: bool) -> None:
         """A process has died before the end: plan its restart, or fail the run."""
         lives, wanted = self._lives[ended.group], self.state is State.RUNNING or self._signs.needed(ended.group)
+        if ended.cause is Cause.REFUSED and not lives.restarts:
+            raise ResourceError(ended.detail)
         # Recover it in any case: other nodes may wait for a slot that it held.
         self._dead[ended.group] = None
         if not wanted and outside:
@@ -249,13 +262,17 @@ class Supervisor:
     def _revive(self, now: float) -> None:
         """Recover dead groups, and restart those that are to be restarted."""
         for group, restart in list(self._dead.items()):
-            if not self._table.recover(group):
+            refused = restart is not None and restart.ended.cause is Cause.REFUSED
+            if not self._table.recover(group) or (refused and now - self._lives[group].begun < REFUSED_WAIT_S):
                 continue
             del self._dead[group]
             again = self.state is State.RUNNING or (self.state is State.STOPPING and self._signs.needed(group))
             if restart is not None and again:
                 self._lives[group].begin(now)
-                self._table.start(group)
+                try:
+                    self._table.start(group)
+                except ResourceError as error:
+                    self._lose(Exit(group, 1, str(error), Cause.REFUSED), now, outside=False)
                 self._tell(restart)
 
     def _take_stall(self, now: float) -> None:

@@ -17,6 +17,8 @@ class Cause(IntEnum):
     """Its node goes on on a machine that has joined."""
     LOST = 4
     """Its machine was lost."""
+    REFUSED = 5
+    """It never ran: the system refused another process, or another open file."""
 
     @property
     def hung(self) -> bool:

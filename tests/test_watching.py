@@ -147,6 +147,14 @@ def test_what_is_no_picture_is_not_shown(odd: np.ndarray) -> None:
     assert not reel.pictures
 
 
+def test_an_episode_without_a_picture_is_the_last_one_that_is_played() -> None:
+    reel = Reel("e", seconds=60.0, episodes=100)
+    reel.take(env_of(None), None, ended=False)
+    assert not reel.is_full
+    reel.take(env_of(None), None, ended=True)
+    assert reel.is_full
+
+
 def test_a_picture_that_grows_is_shown_in_the_size_of_the_first_one() -> None:
     reel = Reel("e", seconds=60.0, episodes=1)
     for size in (100, 200):

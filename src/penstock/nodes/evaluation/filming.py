@@ -145,7 +145,7 @@ class Reel:
 
     Attributes:
         pictures: in 256 colours.
-        is_full: no more time is left, or all episodes have ended.
+        is_full: no more time is left, all episodes have ended, or the first one had no picture.
     """
 
     def __init__(self, name: str, seconds: float, episodes: int) -> None:
@@ -171,7 +171,12 @@ class Reel:
         each = max(1, int(np.ceil(speed / FRAMES_PER_SECOND)))
         is_kept = ended or not self._step % each
         self._step = 0 if ended else self._step + 1
-        if self.is_full or not is_kept or (found := picture_of(self._name, env, obs)) is None:
+        if self.is_full or not is_kept:
+            return
+        found = picture_of(self._name, env, obs)
+        if found is None:
+            # The end of an episode is always looked at. After one without a picture no other has one.
+            self.is_full = ended and not self.pictures
             return
         picture = _sized(Image.fromarray(found))
         if self.pictures and picture.size != self.pictures[0].size:

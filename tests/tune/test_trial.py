@@ -2,16 +2,20 @@
 
 import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from penstock.config.sources import from_mapping
 from penstock.errors import PenstockError
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint
-from penstock.saved_runs.run_folder import RunFolder
+from penstock.saved_runs.run_folder import RunFolder, list_runs
 from penstock.tune.trial import TrialRun
+from tests.runtime.nodes import wait_until
 
 SMALL = {"env": "CartPole-v1", "num_steps": 32, "num_workers": 1, "save_interval": 2, "eval_episodes": 2, "epochs": 1}
 
@@ -70,6 +74,32 @@ def test_a_trial_is_stopped_in_order_although_ray_blocks_sigint(tmp_path: Path):
     trial.stop()
     assert trial.run_folder is not None
     assert len(list_checkpoints(trial.run_folder)) == 1
+
+
+FOLLOWED = """
+import sys
+from pathlib import Path
+from penstock.config.sources import from_mapping
+from penstock.tune.trial import TrialRun
+trial = TrialRun(Path(sys.argv[1]), Path.cwd())
+trial.train(from_mapping(eval(sys.argv[2])))
+trial.wait()
+print(trial._process.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_trial_ends_in_order_if_the_process_that_follows_it_is_killed(tmp_path: Path):
+    settings = {**SMALL, "timesteps": 10_000_000, "save_interval": 100_000}
+    command = [sys.executable, "-c", FOLLOWED, str(tmp_path), repr(settings)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as follower:
+        assert follower.stdout is not None
+        run = int(follower.stdout.readline())
+        follower.kill()
+    # Whoever takes it over may not reap it.
+    assert wait_until(lambda: not psutil.pid_exists(run) or psutil.Process(run).status() == psutil.STATUS_ZOMBIE)
+    (folder,) = list_runs(tmp_path)
+    assert len(list_checkpoints(folder)) == 1
 
 
 def test_a_run_that_fails_says_why(tmp_path: Path):

@@ -1,9 +1,11 @@
 """A trial: one training run as a process of its own, followed by its metrics. Imports no Ray.
 
-An own process ends in order: SIGTERM lets the run write its last checkpoint, wherever it is.
+An own process ends in order: the run writes its last checkpoint, wherever it is. It does so as well if the process
+that follows it is killed.
 """
 
 import contextlib
+import os
 import shutil
 import subprocess
 import sys
@@ -43,6 +45,8 @@ class TrialRun:
         self._folder = folder
         self._started_in = started_in if started_in.is_dir() else None
         self._process: subprocess.Popen[bytes] | None = None
+        self._held: int | None = None
+        """This end of a pipe. The run ends once it is closed."""
         self._seen = -1
         self._timesteps = 0
         self._resumed: Path | None = None
@@ -74,16 +78,21 @@ class TrialRun:
         self._start("resume", str(run), *flags)
 
     def _start(self, *arguments: str) -> None:
-        with (self._folder / "output.txt").open("ab") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "penstock", *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                # Ctrl-C at a terminal must not end it before Tune decides what becomes of it.
-                start_new_session=True,
-                cwd=self._started_in,
-            )
+        read, self._held = os.pipe()
+        try:
+            with (self._folder / "output.txt").open("ab") as output:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "penstock.tune.tied", str(read), *arguments],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    # Ctrl-C at a terminal must not end it before Tune decides what becomes of it.
+                    start_new_session=True,
+                    cwd=self._started_in,
+                    pass_fds=(read,),
+                )
+        finally:
+            os.close(read)
 
     def wait(self) -> dict[str, float]:
         """Wait for the next metrics of the run, or for its end.
@@ -148,11 +157,13 @@ class TrialRun:
 
     def stop(self) -> None:
         """End the run in order: it writes a last checkpoint. One that takes too long is killed."""
+        if self._held is not None:
+            # No signal besides: the run takes a second one for the wish to end at once. Ray may kill this process now.
+            os.close(self._held)
+            self._held = None
         process = self._process
         if process is None or process.poll() is not None:
             return
-        # Not SIGINT, which Ray blocks in its processes and all that they start.
-        process.terminate()
         try:
             process.wait(STOP_S)
         except subprocess.TimeoutExpired:

@@ -2,6 +2,7 @@
 
 import signal
 import socket
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ import ray
 from penstock.cluster import deputy, safekeeping
 from penstock.cluster.door import Door
 from penstock.cluster.machines import joined
+from penstock.errors import NodeError
 from penstock.saved_runs.checkpoints import list_checkpoints
 from penstock.saved_runs.run_folder import RunFolder
 from tests.children import of_group
@@ -136,15 +138,17 @@ def test_hosts_end_their_processes_while_home_is_silent_and_no_bit_changes(clust
 
 
 @pytest.mark.parametrize(
-    ("head", "launcher", "resumed"),
+    ("head", "launcher", "handed_over", "resumed"),
     [
-        pytest.param(True, False, 1, id="its machine is lost"),
-        pytest.param(True, True, 0, id="the deputy was cut off"),
-        pytest.param(False, False, 0, id="the head is out of reach"),
+        pytest.param(True, False, False, 1, id="its machine is lost"),
+        pytest.param(True, True, False, 0, id="the deputy was cut off"),
+        pytest.param(True, True, True, 1, id="the launcher was cut off, and is there again"),
+        pytest.param(False, False, False, 0, id="the head is out of reach"),
+        pytest.param(False, True, True, 0, id="the head is out of reach of both"),
     ],
 )
-def test_a_run_is_resumed_only_where_the_head_answers_and_the_launchers_machine_does_not(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, head: bool, launcher: bool, resumed: int
+def test_a_run_is_resumed_only_where_the_head_answers_and_nobody_goes_on_on_the_launchers_machine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, head: bool, launcher: bool, handed_over: bool, resumed: int
 ) -> None:
     tries: list[object] = []
     monkeypatch.setattr(deputy, "PAUSE_S", 0.0)
@@ -153,9 +157,29 @@ def test_a_run_is_resumed_only_where_the_head_answers_and_the_launchers_machine_
     monkeypatch.setattr(Door, "opens", lambda door: head if door.address == "head" else launcher)
     charge = SimpleNamespace(home="machine 1", here="machine 2", cluster="head:1", door=Door("home", 2), claims="run")
     folder = SimpleNamespace(path=tmp_path, deaths=tmp_path / "deaths.log")
-    deputy.Deputy._go_on(SimpleNamespace(_charge=charge), folder)
+    deputy.Deputy._go_on(SimpleNamespace(_charge=charge, _handed_over=handed_over), folder)
     assert len(tries) == resumed
-    assert ("machine 2 was cut off" in folder.deaths.read_text()) == launcher
+    assert ("machine 2 was cut off" in folder.deaths.read_text()) == (launcher and not handed_over)
+
+
+def test_a_deputy_that_is_told_to_go_on_does_so_at_once_although_the_launchers_machine_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A launcher gives a deputy up after 8 s. A link that is back before 12 s would leave nobody who goes on."""
+    did: list[str] = []
+    copy = SimpleNamespace(
+        checkpoints=lambda: ["update-1"], settle=lambda: "folder", remove=lambda: did.append("removed")
+    )
+    monkeypatch.setattr(deputy, "_copy", lambda charge: copy)
+    monkeypatch.setattr(deputy, "LOOK_S", 0.01)
+    monkeypatch.setattr(deputy.Deputy, "_go_on", lambda self, folder: did.append(f"goes on in {folder}"))
+    monkeypatch.setattr(deputy.threading, "Thread", lambda **_: SimpleNamespace(start=lambda: None))
+    monkeypatch.setattr(deputy, "_leave", sys.exit)
+    one = deputy.Deputy(SimpleNamespace(door=SimpleNamespace(opens=lambda: True)))
+    one.go_on()
+    with pytest.raises(SystemExit):
+        one._watch()
+    assert did == ["goes on in folder"]
 
 
 def test_a_door_opens_where_something_listens() -> None:
@@ -169,7 +193,7 @@ def test_a_door_opens_where_something_listens() -> None:
 def test_a_launcher_is_cut_off_if_neither_its_deputy_nor_the_head_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head_opens: bool
 ) -> None:
-    killed, said = [], []
+    killed, said, heirs = [], [], []
 
     class Silent:
         def __init__(self, folder: RunFolder, machine: SimpleNamespace, claims: str) -> None:
@@ -181,6 +205,12 @@ def test_a_launcher_is_cut_off_if_neither_its_deputy_nor_the_head_answers(
         def kill(self) -> None:
             killed.append(self.machine.id)
 
+        def go_on(self) -> None:
+            heirs.append(self.machine.id)
+
+        def end(self) -> None:
+            heirs.append("nobody")
+
     monkeypatch.setattr(safekeeping, "_Appointed", Silent)
     monkeypatch.setattr(safekeeping, "PAUSE_S", 0.01)
     there = [
@@ -189,15 +219,27 @@ def test_a_launcher_is_cut_off_if_neither_its_deputy_nor_the_head_answers(
     ]
     monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address="127.0.0.1:6379"))
     monkeypatch.setattr(safekeeping.Door, "opens", lambda door: head_opens)
-    with safekeeping.Safekeeping(RunFolder(tmp_path), lambda: there, lambda: None, said.append, "run"):
-        assert wait_until(lambda: bool(said) or len(killed) >= 2, 30)
+
+    def lead(end: Exception | None) -> None:
+        with safekeeping.Safekeeping(RunFolder(tmp_path), lambda: there, lambda: None, said.append, "run"):
+            assert wait_until(lambda: bool(said) or len(killed) >= 2, 30)
+            if end is not None:
+                raise end
+
+    with pytest.raises(NodeError):
+        lead(NodeError("relay", "this machine is cut off"))
     if head_opens:
         # Each machine in turn, the one with the most cores first.
         assert killed[:2] == [1, 0]
         assert not said
+        assert not set(heirs) - {"nobody"}
     else:
         assert not killed
         assert "machine 1 goes on" in said[0]
+        assert heirs == [1]
+        # A run that was at its end needs nobody.
+        lead(None)
+        assert heirs == [1, "nobody"]
 
 
 def test_an_error_while_a_copy_is_kept_is_logged_once_and_the_copy_goes_on(

@@ -102,7 +102,11 @@ def test_each_restart_is_told_of_once_over_all_lives(tmp_path) -> None:
         ),
         ({"cause": Cause.SILENT}, "hung (it gave no sign of life), was ended", ""),
         ({"cause": Cause.MOVED, "detail_kept": 1}, "moved to a machine that has joined", ""),
-        ({"cause": Cause.REFUSED, "detail_kept": 1}, "could not be started, and was tried again", "; deaths.log says why"),
+        (
+            {"cause": Cause.REFUSED, "detail_kept": 1},
+            "could not be started, and was tried again",
+            "; deaths.log says why",
+        ),
         ({"cause": Cause.LOST, "detail_kept": 1}, "was lost with its machine", "; deaths.log says which machine"),
     ],
 )

@@ -72,6 +72,8 @@ class Deputy:
     1. The launcher delivers what the copy lacks, or nothing, every second.
     2. It ends: it says so, and the copy is removed. If it was killed, it is silent, and its machine is there: the same.
     3. Its machine is lost: it is silent, and Ray does not answer there. The copy becomes a run folder, and is resumed.
+    4. Its machine was cut off for a short time, so the launcher has ended the run: it says so, and the copy is resumed,
+       although the machine is there.
 
     Args:
         charge: what it is entrusted with.
@@ -82,6 +84,7 @@ class Deputy:
         self._copy = _copy(charge)
         self._lock = threading.Lock()
         self._heard = time.monotonic()
+        self._handed_over = False
         threading.Thread(target=self._watch, daemon=True).start()
 
     def take(self, delivery: Delivery) -> tuple[str, ...]:
@@ -100,13 +103,17 @@ class Deputy:
         with self._lock:
             self._copy.remove()
 
+    def go_on(self) -> None:
+        """The launcher was cut off, and has ended the run: go on with it, although the launcher's machine is there."""
+        self._handed_over = True
+
     def _watch(self) -> None:
         while True:
             time.sleep(LOOK_S)
-            if self._silent_s() > SILENCE_S and not self._charge.door.opens():
+            if self._handed_over or (self._silent_s() > SILENCE_S and not self._charge.door.opens()):
                 with self._lock:
                     # It may have said something while this thread stood at the door.
-                    if self._silent_s() > SILENCE_S:
+                    if self._handed_over or self._silent_s() > SILENCE_S:
                         try:
                             self._take_over()
                         except Exception:  # a full disk, say; the actor must end all the same
@@ -129,17 +136,18 @@ class Deputy:
         """Resume the run, and wait for its end. What is refused is tried again.
 
         Nothing is resumed while Ray's head is out of reach. If head and launcher's machine both answer later, only this
-        machine was cut off: the run goes on where it was.
+        machine was cut off: the run goes on where it was, unless the launcher has handed it over.
         """
         charge = self._charge
         head = Door.at(charge.cluster)
         why = "Ray's head does not answer"
         for _ in range(TRIES):
             if head.opens():
-                if charge.door.opens():
+                if not self._handed_over and charge.door.opens():
                     _say(folder, f"{charge.home} is there: {charge.here} was cut off. The run goes on there")
                     return
-                _say(folder, f"{charge.home}, the launcher's, was lost. {charge.here} goes on in {folder.path}")
+                how = "was cut off" if self._handed_over else "was lost"
+                _say(folder, f"{charge.home}, the launcher's, {how}. {charge.here} goes on in {folder.path}")
                 # In a thread, because Ray does not answer if its head is lost meanwhile.
                 threading.Thread(target=release_claims, args=(charge.claims,), daemon=True).start()
                 if _resume(charge, folder) != REFUSED:

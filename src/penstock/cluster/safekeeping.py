@@ -52,6 +52,9 @@ def first_choice(machines: Sequence[Machine]) -> Machine | None:
 class Safekeeping:
     """The thread, for a ``with`` block. At its end, the run has ended: the deputy ends, and its copy is removed.
 
+    If the run has ended because this machine was cut off, the deputy is told to go on with it. It hears that only if
+    the link is back by then; otherwise it finds out by itself.
+
     Args:
         folder: of the run.
         machines: the machines, besides the launcher's, that take part at the time of the call.
@@ -79,6 +82,8 @@ class Safekeeping:
         self._head = Door.at(ray.get_runtime_context().gcs_address)
         self._given_up: set[str] = set()
         self._deputy: _Appointed | None = None
+        self._heir: _Appointed | None = None
+        """The deputy that takes over, because this machine is cut off."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="safekeeping", daemon=True)
 
@@ -94,6 +99,11 @@ class Safekeeping:
         self._thread.join(END_S)
         if self._deputy is not None:
             self._deputy.end()
+        if self._heir is not None and error is not None:
+            self._heir.go_on()
+        elif self._heir is not None:
+            # The run was at its end when it was cut off.
+            self._heir.end()
 
     def _run(self) -> None:
         troubles = Troubles(self._folder.deaths, "keeping a copy of the run on another machine")
@@ -135,6 +145,7 @@ class Safekeeping:
         self._given_up.add(deputy.machine.id)
         self._deputy = None
         if not self._head.opens():
+            self._heir = deputy
             self._over.set()
             why = "this machine is cut off from the cluster, or Ray's head is lost"
             self._cut_off(f"{why}; {deputy.machine.name} goes on with the run if it reaches Ray's head")
@@ -215,6 +226,11 @@ class _Appointed:
         with contextlib.suppress(ray.exceptions.RayError, TimeoutError):
             ray.get(self._actor.end.remote(), timeout=END_S)
         self.kill()
+
+    def go_on(self) -> None:
+        """The run has ended here, where it is cut off: let the deputy go on with it."""
+        with contextlib.suppress(ray.exceptions.RayError, TimeoutError):
+            ray.get(self._actor.go_on.remote(), timeout=END_S)
 
     def kill(self) -> None:
         """Have Ray end it."""

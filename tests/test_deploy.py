@@ -35,7 +35,12 @@ def test_a_run_on_kubernetes_uses_the_cluster_that_is_made_for_it() -> None:
     assert (run.runtime, run.address) == ("ray", "auto")
     assert cluster["rayVersion"] == ray.__version__, "the version of constraints.txt"
     groups = [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
+    image = (DEPLOY / "Containerfile.train").read_text()
+    # Its server takes the job, and answers KubeRay's probes.
+    assert "'ray[default]'" in image
+    (user,) = re.findall(r"useradd .*--uid (\d+)", image)
     for pod in (group["template"]["spec"] for group in groups):
+        assert pod["securityContext"] == {"fsGroup": int(user)}
         volumes = {volume["name"]: volume for volume in pod["volumes"]}
         mounts = {mount["name"]: mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
         assert mounts == {"runs": run.log_dir, "shared-memory": "/dev/shm"}

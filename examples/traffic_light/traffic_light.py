@@ -53,7 +53,6 @@ class TrafficLight(gymnasium.Env):
         arms = ("--grid", "--grid.number=1", f"--grid.attach-length={ARM_M}", "--no-turnarounds", "--tls.set=A0")
         subprocess.run([tool, *arms, f"-o={self._net}"], check=True, stdout=subprocess.DEVNULL)
         self._world = None
-        self._episode = 0
 
     def reset(self, *, seed=None, options=None):
         """Begin ten minutes with traffic of their own."""

@@ -339,11 +339,8 @@ def _checked_on_machine(program: Program, prepared: Prepared) -> Program:
     Raises:
         ResourceError: the machine has too little of one of them, or a port is taken.
     """
-    runtime = RUNTIMES[prepared.config.run.runtime]
-    check_machine(program, len(program.groups) if runtime.processes else 0)
-    # On a cluster games may connect to another machine.
-    if runtime.joined is None:
-        check_ports(prepared.config.run)
+    check_machine(program, len(program.groups) if RUNTIMES[prepared.config.run.runtime].processes else 0)
+    check_ports(prepared.config.run)
     return program
 
 

@@ -356,8 +356,9 @@ def test_structured_observations_and_actions():
         assert client.tick({"a": [0.5, 1.0], "b": 2}) == {"go": 1, "how": [0.5, -0.25]}
 
 
-def test_masks_reach_the_rollout():
-    with rehearse(agents.Masked, num_steps=1, act=lambda obs: obs["action_mask"].argmax()) as stage:
+@pytest.mark.parametrize("agent", [agents.Masked, "tests.games.agents:Masked"], ids=["class", "name"])
+def test_masks_reach_the_rollout(agent):
+    with rehearse(agent, num_steps=1, act=lambda obs: obs["action_mask"].argmax()) as stage:
         client = GameClient(stage.http, "g")
         client.start()
         assert client.tick([0.5], action_mask=[0, 1, 1]) == 1

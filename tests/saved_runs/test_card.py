@@ -53,6 +53,16 @@ def test_the_card_of_an_interrupted_run(tmp_path):
     assert "stopped before its end" in text
 
 
+def test_the_card_of_a_run_from_games_names_no_evaluation(tmp_path):
+    folder, _ = written(tmp_path, EVALUATION)
+    config = from_mapping({"env": "gamecore://my_game:GameAgent", "algo": "appo", "port": 8000, "eval_episodes": 0})
+    write_card(folder, config, 1_000_000, 61, None)
+    text = folder.card_path.read_text()
+    assert "not evaluated: games cannot be asked for episodes" in text
+    assert "penstock eval" not in text
+    assert f"penstock serve '{folder.path}'" in text
+
+
 def test_the_card_names_what_shapes_the_environment(tmp_path):
     folder, text = written(tmp_path, EVALUATION)
     assert "Wrappers" not in text

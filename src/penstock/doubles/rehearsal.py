@@ -288,7 +288,7 @@ def rehearse(
     if not isinstance(name, str):
         raise ConfigError(f"agent {agent} has no name to find it by: put it into a module")
     env = EnvRecipe(SCHEME + name, dict(arguments or {}), ())
-    spaces, _ = game_spaces(env, (), masks=bool(getattr(agent, "action_mask", False)))
+    spaces, _ = game_spaces(env, (), masks=True)
     learner = FakeLearner(spaces, num_steps, slots=2 * num_envs)
     stage = _Stage(spaces, learner, act, value, {}, threading.Event())
     with TemporaryDirectory() as folder:

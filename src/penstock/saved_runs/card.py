@@ -42,7 +42,7 @@ def write_card(
         (
             f"# {folder.name}",
             _summary(config, steps, updates, evaluation, failure),
-            _commands(folder),
+            _commands(folder, config.run),
             _contents(folder),
             f"## Config\n\n```toml\n{to_toml(config)}```\n",
         )
@@ -77,6 +77,8 @@ def _summary(config: Config, steps: int, updates: int, evaluation: Evaluated | N
 
 
 def _why_not_evaluated(run: RunConfig, steps: int) -> str:
+    if _plays_games(run):
+        return "not evaluated: games cannot be asked for episodes"
     if not run.eval_episodes:
         return "not evaluated (`--eval_episodes 0`)"
     return "not evaluated yet" if steps >= run.timesteps else "stopped before its end, so not evaluated"
@@ -90,15 +92,23 @@ def _shape(run: RunConfig) -> list[tuple[str, str]]:
     return [*rows, ("Rewards learned from", learned)] if run.reward else rows
 
 
-def _commands(folder: RunFolder) -> str:
-    run = shlex.quote(str(folder.path))
+def _plays_games(run: RunConfig) -> bool:
+    """Whether games connect to the run. No other run has a port."""
+    return run.port is not None or run.tcp_port is not None
+
+
+def _commands(folder: RunFolder, run: RunConfig) -> str:
+    path = shlex.quote(str(folder.path))
+    judge = f"penstock serve {path}                   # let games play with it"
+    if not _plays_games(run):
+        judge = f"penstock eval {path} --episodes 100     # how good it is"
     return f"""## What to do with it
 
 ```sh
-penstock eval {run} --episodes 100     # how good it is
-penstock resume {run}                  # continue from its last checkpoint
-penstock plot --logdir {run}           # its curves
-tensorboard --logdir {run}               # if TensorBoard is installed
+{judge}
+penstock resume {path}                  # continue from its last checkpoint
+penstock plot --logdir {path}           # its curves
+tensorboard --logdir {path}               # if TensorBoard is installed
 ```"""
 
 

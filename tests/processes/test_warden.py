@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ import psutil
 import pytest
 
 from penstock.errors import ResourceError
+from penstock.processes import warded
 from penstock.memory.segment import Segment
 from penstock.processes.starts import Processes
 from penstock.processes.worker import WorkerSpec
@@ -76,6 +78,19 @@ def test_it_says_how_a_process_ended(processes, code: str, status: int) -> None:
     assert processes.running() == ()
 
 
+def test_macos_before_python_3_13_has_no_waitid(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr("penstock.processes.starts.FORKS", False)
+    monkeypatch.setattr(warded, "WARDEN", f"import os; del os.waitid; {warded.WARDEN}")
+    path = tmp_path / "pid"
+    with Processes() as processes:
+        run(processes, CHILD.format("") + TELL.format(str(path)) + "os._exit(7)")
+        assert exits(processes) == [Exit("one", 7, "")]
+        assert wait_until(lambda: not alive(told(path)))
+        run(processes, "import time; time.sleep(600)")
+        processes.kill("one")
+        assert processes.running() == ()
+
+
 def test_a_process_that_is_killed_is_not_told_of_again(processes) -> None:
     run(processes, "import time; time.sleep(600)")
     pid = processes.pid("one")
@@ -119,6 +134,27 @@ def test_between_two_programs_all_that_runs_is_ended(processes, tmp_path) -> Non
     assert processes.exits() == []
     run(processes, "os._exit(3)")
     assert exits(processes) == [Exit("one", 3, "")]
+
+
+def test_starts_and_answers_that_fill_the_socket_hold_each_other_up(processes) -> None:
+    """The warden answers each start, and the launcher reads nothing before it has asked for the last one."""
+    for end in (processes._control, processes._other):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    for number in range(60):
+        run(processes, "pass", f"process {number}")
+    ended: list[Exit] = []
+    assert wait_until(lambda: ended.extend(processes.exits()) or len(ended) == 60)
+    assert {one.status for one in ended} == {0}
+
+
+def test_a_process_that_the_system_does_not_end_is_not_waited_for_for_ever(processes, monkeypatch) -> None:
+    run(processes, "import time; time.sleep(600)")
+    processes.pid("one")
+    monkeypatch.setattr(warded, "KILL_LIMIT_S", 0.1)
+    monkeypatch.setattr(processes, "_ask", lambda *message: None)  # as if the system ignored the signal
+    with pytest.raises(ResourceError, match="process one was killed, and the system has not ended it"):
+        processes.kill("one")
+    monkeypatch.undo()
 
 
 def test_nothing_starts_before_the_first_process(started) -> None:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 import weakref
+from array import array
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +29,8 @@ from penstock.types import Cause
 
 __all__ = ["Warded"]
 
+KILL_LIMIT_S = 30.0
+"""How long the system may take to end a process that was killed."""
 END_LIMIT_S = 5.0
 """How long the warden may take to end all that is left."""
 WARDEN = "import sys; sys.path.append(sys.argv[1]); from warden.warden import main; main()"
@@ -143,11 +146,18 @@ class Warded:
         return pid
 
     def kill(self, group: str) -> None:
-        """Kill a process and return when it is reaped. ``exits`` does not report it."""
+        """Kill a process and return when it is reaped. ``exits`` does not report it.
+
+        Raises:
+            ResourceError: the system does not end it, say because it waits for a disk or a driver.
+        """
         self._wake_warden()
         self._ask("signal", group, int(signal.SIGKILL))
+        until = time.monotonic() + KILL_LIMIT_S
         while group in self._pids:
-            self._listen(None)
+            if (left := until - time.monotonic()) <= 0:
+                raise ResourceError(f"process {group} was killed, and the system has not ended it for {KILL_LIMIT_S:g} s")
+            self._listen(left)
         self._ended = deque(ended for ended in self._ended if ended.group != group)
 
     def clear(self) -> None:
@@ -168,7 +178,9 @@ class Warded:
             return
         if self._warden is not None:
             self._wake_warden()
-            self._control.shutdown(socket.SHUT_WR)
+            # On macOS this is an error once the warden is gone.
+            with contextlib.suppress(OSError):
+                self._control.shutdown(socket.SHUT_WR)
             self._await_end(self._warden)
         self._forget()
         self.let_go()
@@ -196,16 +208,17 @@ class Warded:
     def _start_warden(self) -> "subprocess.Popen[bytes]":
         command = [sys.executable, "-I", "-S", "-c", WARDEN, str(Path(__file__).parent), str(self._other.fileno())]
         try:
-            with self._other:
-                return subprocess.Popen(
-                    command,
-                    pass_fds=(self._other.fileno(),),
-                    stdin=subprocess.DEVNULL,
-                    # Ctrl-C at a terminal reaches the foreground session only, and must not reach the warden.
-                    start_new_session=True,
-                )
+            warden = subprocess.Popen(
+                command,
+                pass_fds=(self._other.fileno(),),
+                stdin=subprocess.DEVNULL,
+                # Ctrl-C at a terminal reaches the foreground session only, and must not reach the warden.
+                start_new_session=True,
+            )
         except OSError as error:
             raise ResourceError(f"no process can be started: {error.strerror or error}") from error
+        self._other.close()
+        return warden
 
     def _wake_warden(self) -> None:
         """Continue the warden: a user who stopped every process of a run (SIGSTOP) has stopped it, too."""
@@ -215,11 +228,26 @@ class Warded:
     def _ask(self, *message: Any, descriptors: Sequence[int] = ()) -> None:  # noqa: ANN401 - as marshal takes it
         if self._warden is None:
             self._warden = self._start_warden()
-        content = as_message(message)
+        left = memoryview(as_message(message))
+        while left:
+            # The warden waits while its answers fill the socket, and reads nothing meanwhile. So answers are read here.
+            readable, writable, _ = select.select([self._control], [self._control], [])
+            if readable:
+                self._listen(0.0)
+            if writable:
+                left, descriptors = left[self._send(left, descriptors) :], ()
+
+    def _send(self, content: memoryview, descriptors: Sequence[int]) -> int:
+        """Send as much as there is room for. Returns how many bytes that were.
+
+        Descriptors travel with the first byte.
+        """
+        # `socket.send_fds` of Python 3.11 leaves out the flag.
+        given = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", descriptors))] if descriptors else []
         try:
-            # Descriptors travel with the first bytes of their message.
-            sent = socket.send_fds(self._control, [content], descriptors)
-            self._control.sendall(content[sent:])
+            return self._control.sendmsg([content], given, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return 0
         except OSError as error:
             raise _no_warden() from error
 

@@ -239,6 +239,9 @@ class Warden:
             return
         if (start := template.forking) is not None:
             self._note(start, pid)
+            if _is_reaped(pid):
+                # It was killed from outside, and reaped before the template told its number.
+                self._tell_end(pid, -signal.SIGKILL)
             runs = pid in self._names and not start.killed
             if pid in self._names and start.killed:
                 kill_group(pid)
@@ -248,12 +251,6 @@ class Warden:
     def _note(self, start: Start, pid: int) -> None:
         """Note that a process runs, and tell the launcher."""
         self._line.say("started", start.name, pid)
-        try:
-            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        except ChildProcessError:
-            # It was killed from outside, and reaped before the template told its number.
-            self._line.say("ended", start.name, -signal.SIGKILL)
-            return
         self._names[pid] = start.name
         self._marks[pid] = start.environment[MARK]
 
@@ -274,6 +271,9 @@ class Warden:
 
     def _reap(self) -> None:
         """Reap the processes that have ended, and end what they left behind."""
+        if not hasattr(os, "waitid"):
+            self._reap_known()
+            return
         with contextlib.suppress(ChildProcessError):
             while (found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
                 # It is not reaped yet, so its number still names it and its group.
@@ -284,8 +284,24 @@ class Warden:
                     if template.pid == pid:
                         template.pid = None
                 if pid in self._names:
-                    self._sweep(self._marks.pop(pid))
-                    self._line.say("ended", self._names.pop(pid), os.waitstatus_to_exitcode(status))
+                    self._sweep(self._marks[pid])
+                    self._tell_end(pid, os.waitstatus_to_exitcode(status))
+
+    def _reap_known(self) -> None:
+        """The same on macOS before Python 3.13, where no process can be looked at before it is reaped.
+
+        There no process adopts orphans, so all children are known.
+        """
+        for pid in list(self._names):
+            reaped, status = os.waitpid(pid, os.WNOHANG)
+            if reaped:
+                # The number still names the group, as long as a process is left in it.
+                kill_group(pid)
+                self._tell_end(pid, os.waitstatus_to_exitcode(status))
+
+    def _tell_end(self, pid: int, status: int) -> None:
+        del self._marks[pid]
+        self._line.say("ended", self._names.pop(pid), status)
 
     def _sweep(self, mark: bytes) -> None:
         """End the processes that a dead process started and that have left its group."""
@@ -295,6 +311,14 @@ class Warden:
             for pid in left:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, 0)
+
+
+def _is_reaped(pid: int) -> bool:
+    try:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return True
+    return False
 
 
 def _pause() -> None:

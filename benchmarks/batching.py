@@ -1,4 +1,4 @@
-"""What gathering minibatches takes of a learner's time: would a process of its own pay for images and sequences?
+"""The share of a learner's time that gathering minibatches takes: would a process for it pay for images and sequences?
 
     python -m benchmarks.batching                # about 1 minute on one core
     python -m benchmarks.batching --write FILE

@@ -1,6 +1,6 @@
 """PPO, APPO, SAC and Ape-X on three hosts, near and far apart: does each reach its threshold? Needs Linux and root.
 
-    python -m benchmarks.cluster_learning                     # about 15 minutes; needs penstock[ray] and iproute2
+    python -m benchmarks.cluster_learning                     # about 13 minutes; needs penstock[ray] and iproute2
     python -m benchmarks.cluster_learning --write FILE
     python -m benchmarks.cluster_learning --cases ppo --links far
 
@@ -60,7 +60,8 @@ def run(case: Case, link: str, folder: Path) -> dict[str, Any]:
     """One run on three hosts.
 
     Raises:
-        RuntimeError: it fails, or does not end.
+        RuntimeError: it fails.
+        subprocess.TimeoutExpired: it does not end within ``LIMIT_S`` seconds.
     """
     settings = {**case.settings, **({"timesteps": CUT_STEPS} if link == "cut" else {})}
     with Hosts(RESOURCES, folder, LINKS[link]) as hosts:

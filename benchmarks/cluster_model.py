@@ -94,7 +94,8 @@ class Setting:
     learners: int = 1
     mini_batch_size: int = 64
     epochs: int = 10
-    """With several learners, each minibatch sends the gradients of all weights once to and from each of them."""
+    """Passes over a batch. With several learners, each minibatch sends the gradients of all weights once to and from
+    each of them."""
 
 
 class Outcome(NamedTuple):

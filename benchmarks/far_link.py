@@ -1,7 +1,7 @@
 """Links between hosts that are far apart: each frame arrives late, and some are lost. For `benchmarks.hosts`.
 
-It is the switch between tap devices, in a process of its own: the hosts' ends are their network cards, the other ends
-are the file descriptors that it is given. Kernels that have no netem can do no such thing by themselves.
+It is a switch between tap devices, in a process of its own. One end of each device is a host's network card; the other
+end is a file descriptor that the switch is given. It works on kernels without netem, which cannot delay frames.
 
     python -m benchmarks.far_link --delay 0.02 --loss 0.01 FD FD FD
 """

@@ -3,9 +3,10 @@
     python -m benchmarks.first_steps                  # 7 rounds, about 20 seconds
     python -m benchmarks.first_steps --write FILE
 
-The environment is Pendulum-v1 in a wrapper that notes the time of its first step. The first gradient step is done when
-the first line of `metrics.jsonl` appears: one minibatch of 64, committed, published and reported. The limit is plain
-Python that imports NumPy and Gymnasium, as every training has to.
+The environment is Pendulum-v1 in a wrapper that notes the time of its first step. The first gradient step counts as
+done when the first line of `metrics.jsonl` appears. By then a whole batch is learned from, committed, published and
+reported: 8 minibatches of 64 rows, or 64 with 64 processes. The limit is plain Python that imports NumPy and Gymnasium,
+as every training has to.
 """
 
 import os

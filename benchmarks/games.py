@@ -3,12 +3,15 @@
     python -m benchmarks.games                              # a minute
     python -m benchmarks.games --rounds 1 --batches 2       # to see that it runs
 
-A step of the environment takes 200 µs of a processor (`benchmarks/busy.py`). In-process, as many environment processes
-as cores step the 16 lanes. Through games, as many game processes play the 16 sessions: in C++ (`benchmarks/busy.cpp`,
-which needs a compiler), and in Python. Either each session is a game of one agent with its own connection, or four
-sessions are the agents of one game, which act together over one connection. Penstock's part is what they share the
-cores with. All take turns, and a figure is the median over the rounds. Bar: games in C++ make at least 60 % of the
-steps a second of the environment in-process. It is shown for both.
+A step of the environment takes 200 µs of a processor (`benchmarks/busy.py`).
+
+- In-process: as many environment processes as cores step the 16 lanes.
+- Through games: as many game processes as cores play the 16 sessions, in C++ (`benchmarks/busy.cpp`, which needs a
+  compiler) and in Python. They share the cores with the run. Either each session is a game of one agent with its own
+  connection, or four sessions are the agents of one game, which act together over one connection.
+
+All take turns, and a figure is the median over the rounds. Bar: games in C++ make at least 60 % of the steps a second
+of the environment in-process, with one agent and with four. Games in Python have no bar.
 """
 
 import argparse

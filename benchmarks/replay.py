@@ -1,4 +1,4 @@
-"""Inserting rows into a replay table and drawing them, beside torchrl's and stable-baselines3's buffers.
+"""Inserting rows into a replay table and sampling them, beside torchrl's and stable-baselines3's buffers.
 
     python -m benchmarks.replay                # about 3 minutes on 2 cores, peers' environments not counted
     python -m benchmarks.replay --peers none   # without them

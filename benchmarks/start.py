@@ -36,7 +36,7 @@ LANES = 4
 NAME = "env.0"
 CASE = "from a process's start to its work"
 FIRST_US, MEGABYTES = 300_000.0, 40.0
-"""The bars of an environment process: seconds to its first step, and its own memory."""
+"""The bars of an environment process: microseconds to its first step, and MB of its own memory."""
 COMMANDS = {
     "penstock --help": ("-m", "penstock", "--help"),
     "python with NumPy": ("-c", "import numpy"),

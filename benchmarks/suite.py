@@ -1,6 +1,6 @@
-"""Runs all benchmarks one after the other, each in a process of its own, and keeps what they write.
+"""Runs the benchmarks of `SUITE` one after the other, each in a process of its own, and keeps what they write.
 
-    python -m benchmarks.suite                # make bench: everything, into benchmarks/results
+    python -m benchmarks.suite                # make bench: all of them, into benchmarks/results
     python -m benchmarks.suite --quick        # make bench-quick: less than 5 minutes, into build/benchmarks
     python -m benchmarks.suite slots board    # some of them
 

@@ -1,4 +1,4 @@
-"""Whether what should not change learning does not: rows of `thresholds.toml` under several values of one setting.
+"""Checks that settings that should not change learning do not: rows of `thresholds.toml` under several values of one.
 
     python -m benchmarks.learning.alike backend                  # the Pendulum and CartPole presets, about 15 minutes
     python -m benchmarks.learning.alike precision                # the Pendulum preset and a picture, about 20 minutes
@@ -38,7 +38,7 @@ class Setting(NamedTuple):
 
     flag: str
     values: tuple[str, ...]
-    """The first one is what the others are held to."""
+    """The others are compared with the first one."""
     rows: tuple[str, ...]
     seeds: int
     beside: tuple[str, ...] = ()

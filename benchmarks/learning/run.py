@@ -73,7 +73,7 @@ def learn(name: str, row: dict[str, Any], seed: int, extra: list[str]) -> Learne
         entry["reached_s"] = None if clock.reached_s is None else round(clock.reached_s, 1)
         reached = f", {bound(row)} reached after {entry['reached_s']} s"
     print(f"{name} seed {seed}: {judged['mean_return']:.1f} in {clock.seconds:.0f} s{reached}", flush=True)
-    # Not the other way round: both name a seed, and that of the run is meant.
+    # `entry` comes last: both hold a seed, and the seed of the run counts.
     return Learned(line, judged | entry)
 
 

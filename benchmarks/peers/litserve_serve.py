@@ -1,7 +1,7 @@
 """The graph behind LitServe: ``python -m benchmarks.peers.litserve_serve MODEL PORT``.
 
-It runs in the peer's own environment. `benchmarks/serve_peers.py` asks it. Its faster queue and no batches made no
-difference beyond the noise of a busy machine.
+It runs in the peer's own environment. `benchmarks/serve_peers.py` asks it. Neither its faster queue nor leaving batches
+out made a difference beyond the noise of a busy machine.
 """
 
 import sys

@@ -1,10 +1,9 @@
 """Sample Factory on Pong with one pass over each batch; prints one line `RESULT {json}`.
 
 It runs in its own environment and imports nothing of penstock: `benchmarks/impala.py` and `benchmarks/pong_hour.py`
-start it beside penstock's runs.
-Its environments are EnvPool's. One worker has two halves of the lanes: it steps one half while the actions of the other
-half are computed. The network is its own for Atari. Advantages are generalised estimates: version 2.1.1 ends with an
-error with V-trace and no memory ("no attribute 'advantages'").
+start it beside penstock's runs. Its environments are EnvPool's. One worker has two halves of the lanes: it steps one
+half while the actions of the other half are computed. The network is its own for Atari. Advantages are generalised
+estimates: version 2.1.1 ends with an error with V-trace and no memory ("no attribute 'advantages'").
 """
 
 import argparse

@@ -1,9 +1,9 @@
 """Asynchronous PPO of Sample Factory; runs in its own environment and prints one line `RESULT {json}`.
 
 It imports nothing of penstock: `benchmarks/throughput.py` and `benchmarks/appo.py` start it beside penstock's runs. The
-environments are those of EnvPool, or Python's. The defaults are the best
-setting that was found for it on two cores. One worker has two halves of 64 environments: it steps one half while the
-actions of the other half are computed. Batches have 16,384 rows.
+environments are those of EnvPool, or Python's. The defaults are the best setting that was found for it on two cores.
+One worker has two halves of 64 environments: it steps one half while the actions of the other half are computed.
+Batches have 16,384 rows.
 """
 
 import argparse

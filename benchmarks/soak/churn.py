@@ -7,10 +7,12 @@ of the third host are ended by SIGKILL, and 20 seconds later Ray is started ther
 and its policy plays 100 greedy episodes.
 
 What must hold: the policy reaches -200; throughput is back within 15 s of each kill and of each join; the rows of all
-reports add up; no process is left. The three hosts share this machine's cores, so a lost host costs no throughput for
-long; two hosts even do more than three, because each has costs of its own. So two hosts are compared with two, and
-three with three: throughput is back once it was, for three seconds, at 80 % of their usual rate: the median over the
-last ten seconds with so many hosts, each time.
+reports add up; no process is left.
+
+- The three hosts share this machine's cores, so a lost host costs no throughput for long. Two hosts even do more than
+  three, because each has costs of its own. So two hosts are compared with two, and three with three.
+- Throughput is back once it was at 80 % of the usual rate for three seconds.
+- The usual rate is a median over the last ten seconds: of two hosts before each join, of three before each kill.
 """
 
 import argparse

@@ -79,7 +79,7 @@ class Priorities:
 
 @dataclass(frozen=True)
 class Sequences:
-    """What a sampled sequence is: consecutive rows of one lane, from the beginning of a rollout on."""
+    """A sampled sequence: consecutive rows of one lane. The first of them is the first row of a rollout."""
 
     burn_in: int
     """Rows at the front that bring the memory up to date. Their ``weight`` is 0: nothing is learned from them."""
@@ -126,8 +126,8 @@ class AlgorithmSpec:
     """The row fields and target fields that ``gradients`` reads. Observations have the names of their fields."""
     schedule: Schedule | ReplaySchedule
     unit: Literal["row", "lane"] = "row"
-    """What a minibatch consists of and its schedule counts: rows, or lanes if time order matters: those of a rollout,
-    or sequences from a table."""
+    """What a minibatch consists of, and what its schedule counts. ``row``: single rows. ``lane``, if the time order
+    matters: lanes of a rollout, or sequences from a table."""
     table: TableSpec | None = None
     """Set with a `ReplaySchedule`. ``None``: experience comes by a stream and is used for one update."""
     explore: Explore = IN_FULL
@@ -285,10 +285,10 @@ class FusedUpdate(Protocol):
 
         Args:
             state: holds the running statistics.
-            rows: the fields of a minibatch, ``[rows, ...]``. Rows that are not valid may hold anything. If its unit is
-                a lane, also ``valid``.
+            rows: the fields of a minibatch, ``[rows, ...]``. Rows that are not valid may hold anything. If the unit is
+                a lane, ``valid`` is one of the fields.
             first: first flat row.
-            count: number of rows. If the unit is a lane, the rows behind the lanes are among them.
+            count: number of rows. If the unit is a lane, the row behind each lane is among them.
         """
         ...
 
@@ -431,11 +431,13 @@ class UpdaterSettings:
     compress: str = "none"
     """How gradients are compressed on their way to other learners: a name of the registry, with its argument."""
     pull_after: int = 0
-    """Gradient steps that a learner's parameters may be behind before it takes newer ones, if others apply them."""
+    """If another node applies the gradients: how many gradient steps a learner's parameters may be behind before it
+    takes newer ones."""
     waits: bool = False
-    """After each gradient the learner waits for newer parameters, if others apply them."""
+    """If another node applies the gradients: after each gradient the learner waits for newer parameters."""
     sharing: int = 1
-    """Learners whose shares a minibatch holds, one after the other. This one finds the gradient of its own share."""
+    """Number of learners that share a minibatch. It holds their shares one after the other. This learner finds the
+    gradient of its own share."""
     accumulate: int = 1
     """Parts of a minibatch whose gradients are averaged, by weight, before a phase steps. The schedule's
     ``mini_batch_size`` is the number of rows of one part."""

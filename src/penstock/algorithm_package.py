@@ -115,7 +115,7 @@ def find_algorithm(name: str) -> AlgorithmPackage:
 
 
 def ships(algorithm: AlgorithmPackage) -> bool:
-    """Whether penstock brings the algorithm. Its own tests have tried those; a user's is tried before each run."""
+    """Whether penstock brings the algorithm. Its tests try these algorithms. A user's is tried before each run."""
     return algorithm.package.startswith("penstock.algorithms.")
 
 
@@ -198,7 +198,11 @@ def load_functions(reference: str) -> Callable[..., Any]:
 
 
 def _package_named(name: str) -> str:
-    """The name of an unregistered package. For other names the registry raises an error that lists known algorithms."""
+    """The name of a package that is not registered.
+
+    Raises:
+        ConfigError: there is no such package. The text lists known algorithms.
+    """
     if not all(map(str.isidentifier, name.split("."))):
         raise ConfigError(
             f"unknown algorithm {name!r}; your own is named by its package, as in --algo my_package.my_algorithm; "
@@ -300,7 +304,7 @@ def _masks(name: str, module: ModuleType) -> bool:
 
 
 def _names_bound(node: ast.AST) -> tuple[str, ...]:
-    """Names that a statement binds. For ``import *``, ``build``: it may bind it."""
+    """Names that a statement binds. ``import *`` counts as binding ``build``, because it may do so."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return (node.name,)
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):

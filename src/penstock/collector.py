@@ -95,7 +95,8 @@ class ParallelEnvironmentCollector:
         self._left: list[Arrays] = []
         self._version = -1
         self._under_way: list[int] | None = None
-        """Slots taken so far of the rollout that is being collected, which may go on after an interrupt."""
+        """Slots taken so far for the next rollout; ``None``: it has not begun. After an interrupt, `collect` goes on
+        with them."""
 
     def start(self) -> None:
         """Start the environment processes with new episodes. Until ``publish`` the algorithm's initial policy acts."""

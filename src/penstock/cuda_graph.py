@@ -1,7 +1,7 @@
 """Captures a function over tensors of a GPU as a CUDA graph: one call starts all its kernels. Needs no compiler.
 
-A kernel takes less time than Python takes to start it, so an update or an answer of a small network is mostly starts.
-Knows no algorithm.
+A kernel of a small network runs for less time than Python takes to start it. So the time of its update or answer is
+mostly that of starts. Knows no algorithm.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,10 +32,13 @@ class _Replay:
 
 
 def captured(function: Callable[..., Any], inputs: Sequence[Tensor]) -> Callable[[], None]:
-    """A call that does to ``inputs``, always these tensors, what ``function`` does to them in place.
+    """Capture ``function(*inputs)``, which changes its inputs in place.
 
-    Nothing that the function computes may depend on the values of tensors by way of the CPU. The inputs have their
-    values of before once this returns. The call keeps the function and all that it refers to.
+    What the function computes must not depend on values of tensors that the CPU has read. The inputs are unchanged once
+    this returns.
+
+    Returns:
+        A call that runs the function on these same ``inputs``. It keeps the function and all that it refers to.
 
     Raises:
         DeviceError: the function waits for the GPU, or brings pageable arrays to it, so it cannot be captured. The text

@@ -148,8 +148,8 @@ def verify(
         processes: as in `penstock.train`.
 
     Raises:
-        UsageError: no such bundle or run, or one whose policy takes or gives other arrays; a setting of the run that is
-            compared, without a run.
+        UsageError: there is no such bundle or run; the run's policy takes or gives other arrays; ``checkpoint``,
+            ``observations`` or ``seed`` is given without ``against``.
     """
     of_run = {"checkpoint": checkpoint, "observations": observations, "seed": seed}
     useless = [f"--{name}" for name, value in of_run.items() if value is not None]
@@ -184,7 +184,7 @@ def _observed(processes: Processes, folder: RunFolder, trained: Trained, rows: i
     run, profile = prepared.config.run, prepared.profile
     env = prepared.env
     if profile.kind == "game":
-        # Games cannot be asked for episodes. Those that were kept hold observations of this policy's ancestors.
+        # Games cannot be asked for episodes. The kept ones hold what earlier versions of this policy observed.
         kept = {"agent": agent_name(env), "folder": str(folder.episodes)}
         env = EnvRecipe("penstock.envs.kept:KeptEpisodes", kept, ())
     settings = trained.play_settings(env, min(LANES, rows), seed)

@@ -58,6 +58,7 @@ def judge(processes: Processes, prepared: Prepared, published: Arrays, asked: As
         deaths: file for the tracebacks and stacks of processes that are restarted.
 
     Raises:
+        ConfigError: the environment is a game, which cannot be asked for episodes.
         EnvError: a step takes too long, no episode has ended for too long, or the environment cannot be made.
         BadDataError: an episode held NaN or infinity; with ``bad_numbers`` ``skip``: every episode did.
         NodeError: a process failed otherwise; also for an error of the environment.

@@ -15,7 +15,7 @@ from google.protobuf.message_factory import GetMessageClass
 __all__ = ["ONEOF", "Fields", "message_classes"]
 
 ONEOF = "one_of_them"
-"""Name of the fields of a message of which only one can be set, for ``WhichOneof``. It is on no wire."""
+"""Name for ``WhichOneof``: that of a message's fields of which only one can be set. This name is not sent."""
 
 Fields = Mapping[str, Mapping[str, tuple[int, str]]]
 """Message -> field -> number and type.

@@ -40,9 +40,9 @@ _STACKS = re.compile(r"^(?:Current thread|Thread) 0x", re.MULTILINE)
 """Where Python's ``faulthandler`` begins the stacks of a process."""
 
 _LARGE_TABLE = 256 << 20
-"""Bytes. Of a table in memory that is at least as large, the user is told."""
+"""Bytes. The user is told about a table in memory that is at least this large."""
 _MANY_STALE = 0.01
-"""Share of rows that are dropped for their age from which on the user is told."""
+"""The user is told if more than this share of all rows was dropped for its age."""
 _LESS = "a smaller --capacity needs less"
 
 
@@ -84,7 +84,7 @@ def failure(error: Exception) -> str:
 
 
 def _last_line(error: NodeError) -> str:
-    """The last line of a failed node's error. Of a hang, the line above its stacks."""
+    """The last line of a failed node's error. If the node hung: the line above its stacks."""
     said = error.line or error.detail
     if "(most recent call last)" not in said:
         said = _STACKS.split(said)[0]

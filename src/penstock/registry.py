@@ -145,7 +145,8 @@ def search_working_directory() -> None:
     try:
         here = str(Path.cwd())
     except FileNotFoundError:
-        # It was removed: where several machines of a cluster are one in truth, one that joins brings the code anew.
+        # The folder was removed. If the machines of a cluster are in truth one, a machine that joins replaces the
+        # folder of code in which the others work.
         return
     if here not in sys.path and "" not in sys.path:
         sys.path.insert(0, here)

@@ -69,7 +69,8 @@ class Result:
 
     run_folder: Path
     evaluation: Evaluation | None
-    """``None`` if the run was interrupted, or if its evaluation was given up. A note says why it was given up."""
+    """``None`` if ``eval_episodes`` is 0, the run was interrupted, or its evaluation was given up. A note says why it
+    was given up."""
     policy: Policy
     steps: int
     updates: int
@@ -99,7 +100,9 @@ def train(
     Raises:
         UsageError: the user can correct it. Raised before any process starts, where that is possible.
         NodeError: a node failed during the run.
-        KeyboardInterrupt: the run was interrupted before anything was learned; its folder is removed.
+        BadDataError: an episode of the final evaluation held NaN or infinity. The run itself is complete.
+        KeyboardInterrupt: the run was interrupted before anything was learned, and its folder is removed; or its final
+            evaluation was interrupted, and the run is complete.
     """
     if not isinstance(config, Config):
         settings, given = named(config, env)
@@ -141,7 +144,7 @@ def _train(processes: Processes, config: Config, given: Given, *, quiet: bool) -
                 # 5. The exported policy, the final evaluation, the card.
                 return _finish(processes, prepared, folder, outcome, quiet=quiet)
     except UsageError:
-        # A machine of the cluster was refused, say: there is nothing to go on with.
+        # For example, a machine of the cluster was refused. Nothing was learned, so there is nothing to resume.
         if made:
             remove_if_unbegun(folder)
         raise
@@ -293,7 +296,7 @@ def draw(config: Config, *, env: EnvFactory | None = None) -> str:
 
 @contextlib.contextmanager
 def _opened(processes: Processes | None, run: RunConfig) -> Iterator[Processes]:
-    """The processes of a call, which end with its ``with`` block; with a runtime that needs none, at once."""
+    """The processes of a call. They end with the ``with`` block, or at once if the runtime needs none."""
     with processes or Processes() as found:
         if not RUNTIMES[run.runtime].processes:
             found.close()
@@ -334,7 +337,10 @@ def _import_ahead(run: RunConfig) -> None:
 
 
 def _checked_on_machine(program: Program, prepared: Prepared) -> Program:
-    """The same program, once this machine is known to have the memory, disk, files and ports that it needs at least.
+    """Check that this machine has the memory, disk, files and ports that a program needs at least.
+
+    Returns:
+        The same program.
 
     Raises:
         ResourceError: the machine has too little of one of them, or a port is taken.
@@ -382,7 +388,7 @@ def _begin_table(program: Program, checkpoint: Checkpoint | None) -> tuple[Progr
 
 
 def _launch(processes: Processes, prepared: Prepared, folder: RunFolder, program: Program) -> Outcome:
-    """Run a program to its end. A run that fails gets a card that says so, also by an exception of the user's code."""
+    """Run a program to its end. A run that fails gets a card that says so, also if the user's own code has failed."""
     table = file_of_table(program)
     try:
         outcome: Outcome = load(RUNTIMES[prepared.config.run.runtime].launch)(program, processes)

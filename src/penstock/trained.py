@@ -127,9 +127,9 @@ def asking_for_objects(folder: RunFolder, run: RunConfig, given: Given, call: st
 
 @contextlib.contextmanager
 def pointing_to_line(folder: RunFolder) -> Iterator[None]:
-    """Let an error on a setting that nothing reads name its line in the config of the run, if it is there.
+    """Let a NoEffectError name the setting's line in the run's config, if there is one.
 
-    A version that did not refuse such a setting has written it.
+    An older version, which did not refuse such a setting, has written the line.
     """
     try:
         yield

@@ -37,7 +37,7 @@ void backwards(const Rollout& rollout, double gamma, double gae_lambda, const We
                float* target) {
     if (rollout.same_step) place_finals(rollout, target);
     const double decay = gamma * gae_lambda;
-    // By how much the target of each lane's next row differs from its value.
+    // The target less the value of each lane's next row.
     std::vector<double> corrections(static_cast<std::size_t>(rollout.lanes), 0.0);
     for (std::int64_t t = rollout.steps - 1; t >= 0; --t) {
         for (std::int64_t lane = 0; lane < rollout.lanes; ++lane) {

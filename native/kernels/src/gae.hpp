@@ -30,8 +30,8 @@ struct Importance {
     double rho, c;
 };
 
-// One row of the way back through a lane, of an error delta. `correction` is by how much the target of the next row differs
-// from its value; afterwards it is that of this row. Returns the row's advantage.
+// One row of the pass backwards through a lane. `delta` is the row's own error. `correction` is the target less the
+// value: at first of the next row, afterwards of this row. Returns the row's advantage.
 inline double trace_back(double delta, const Importance& weights, double decay, double& correction) {
     const double advantage = weights.rho * (delta + decay * correction);
     correction = weights.rho * delta + decay * weights.c * correction;

@@ -56,7 +56,7 @@ public:
     void follow(int side, double tau);
     // Copies that half of the parameters to the target.
     void copy_to_target(int side);
-    // Transposes every second layer. All of the parameters must be changed before.
+    // Transposes every second layer. Call it after both sides have changed the parameters.
     void transpose(int side);
 
     std::int64_t steps = 0;  // of the optimizer

@@ -94,8 +94,10 @@ Ran ReplayUpdate::run(const Steps& steps, const Minibatches& minibatches) {
             sides.once([&] {
                 ran.no_rows = minibatches.sample(minibatches.self, steps.seed, steps.number + static_cast<std::uint64_t>(i), steps.beta);
             });
-            // Each of these two is read before the other thread can come to where it is written again. Both together
-            // would not be: this thread may be late, and the other one is sampling already.
+            // Why each of the two tests below reads one pointer only. Thread 0 writes both pointers:
+            //   1. `no_rows` again only after the meetings of step_on(). So the other thread has passed this test.
+            //   2. `bad_priority` again only after the meetings of the next step. So it has passed the second test.
+            //   3. A late thread that read `no_rows` in the second test would do so while thread 0 already samples.
             if (ran.no_rows != nullptr) return;
             step_on(sides);
             sides.once([&] {

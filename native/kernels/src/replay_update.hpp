@@ -30,7 +30,7 @@ struct MetricSpec {
 // What is the same for all gradient steps of a call.
 struct Steps {
     std::int64_t count;
-    std::uint64_t seed, number;  // the sampling key of the first step; the number of each next one is one higher
+    std::uint64_t seed, number;  // the sampling key of the first step; `number` rises by one with each step
     double beta;
     std::vector<double> lr;  // of each vector with an optimizer
     int threads;
@@ -46,7 +46,7 @@ struct Ran {
 // Identity of the noise of a run.
 struct NoiseKeys {
     std::vector<std::uint64_t> seeds;  // of each noise input, over all phases in order
-    std::int64_t first_row;            // rows are numbered through all learners
+    std::int64_t first_row;            // number of this learner's first row; rows are numbered over all learners
 };
 
 class ReplayUpdate {

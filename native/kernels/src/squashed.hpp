@@ -20,8 +20,8 @@ public:
     const float* action() const { return action_.data(); }      // [rows, size]
     float log_prob(std::int32_t row) const { return log_prob_.data()[row]; }
 
-    // Adds up the gradient d [rows, stride] of the outputs, which is zero at first, from a loss's slopes with respect to
-    // the action of a row, [size], and to its log-probability.
+    // Writes one row of d [rows, stride], the gradient of the outputs. `of_action` [size] and `of_log_prob` are the
+    // loss's slopes with respect to the row's action and to its log-probability.
     void gradient(std::int32_t row, const float* outputs, const float* noise, const float* of_action, float of_log_prob,
                   float* d) const;
 

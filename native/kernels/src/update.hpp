@@ -1,4 +1,4 @@
-// The minibatch update of an actor-critic with two networks: gather, losses, gradients, clip, Adam, metrics.
+// The minibatch update of an actor-critic with two networks: gather, losses, gradients, clip, optimizer, metrics.
 // Computes no targets and has no schedule: it is given the rows of each minibatch. See penstock.kernels.update.
 #pragma once
 
@@ -13,8 +13,8 @@
 
 namespace penstock::kernels {
 
-// The part of a state that belongs to one network, as flat vectors that are read and written. `m` is null for RMSprop, and
-// both moments are where no step is taken.
+// The part of a state that belongs to one network, as flat vectors that are read and written. `m` is null for RMSprop,
+// `v` for SGD, and both where no step is taken.
 struct Vectors {
     float* parameters;
     float* m;
@@ -46,8 +46,9 @@ public:
     void store(const Vectors& actor, const Vectors& critic) const;
     // Runs all minibatches. `step` is Adam's count before the first one. Returns the count after the last one.
     std::int64_t run(const Minibatches& minibatches, std::int64_t step, double lr, int threads);
-    // Finds both gradients of one minibatch, or of a part of it whose advantages have the moments `whole` together with the
-    // other parts. Returns the sum of the weights of its rows: 0 if there are none, and then the gradients are zero.
+    // Finds both gradients of one minibatch, or of a part of it. For a part, `whole` holds the moments of the
+    // advantages of all parts. Returns the sum of the weights of its rows. Without rows it is 0, and the gradients are
+    // zero.
     double find(const Minibatches& one, const std::optional<AdvantageMoments>& whole, int threads);
     // The gradients that were found last, as flat vectors.
     void store_gradients(float* actor, float* critic) const;
@@ -56,11 +57,11 @@ public:
     Metrics take_metrics();
 
 protected:
-    // How many rows behind the one that a minibatch names the last one lies that belongs to it.
+    // Index of the last row that is read for a row named by a minibatch, less the index of the named row.
     virtual std::int64_t behind() const { return 0; }
-    // The gradients of one minibatch on one thread, and the weight of its rows; nothing if it has none.
+    // Computes both gradients of one minibatch on one thread. Nothing if the minibatch has no rows.
     virtual std::optional<Squares> gradients(const Minibatches& minibatches, std::int64_t number);
-    // The gradient of one side, 0 the actor's or 1 the critic's, while another thread has the other.
+    // Computes one gradient: side 0 is the actor's, side 1 the critic's. Another thread computes the other one.
     virtual std::optional<Squares> side_gradient(const Minibatches& minibatches, std::int64_t number, Seat& seat);
     // Each returns the sum of the gradient's squares. `whole`: as in PolicyLoss::begin.
     double actor_gradient(const Sample& rows, const std::optional<AdvantageMoments>& whole);
@@ -74,7 +75,7 @@ protected:
     PolicyLoss policy_loss_;
     Floats actor_features_, critic_features_;
     Sample actor_rows_, critic_rows_;
-    std::optional<AdvantageMoments> whole_;  // of the minibatch of which a part is being learned from
+    std::optional<AdvantageMoments> whole_;  // of all parts, while find() learns from a part of a minibatch
 
 private:
     void check(const Minibatches& minibatches) const;

@@ -1,6 +1,5 @@
-// The update on one thread and on two gives the same bits, also when its minibatches are spread over several calls; and
-// learning from a constant target reaches it. One thread and two also give the same bits for
-// lanes of older policies.
+// The update on one thread and on two gives the same bits, also when its minibatches are spread over several calls, and
+// for lanes of older policies. Learning from a constant target reaches it.
 
 #include "corrected_update.hpp"
 #include "update.hpp"

@@ -256,7 +256,8 @@ class PySampler {
         offered_[name] = {Kind::lane, &column, shape, view.dtype(), true};
     }
 
-    // True if a batch may hold this array: rows by themselves have no carry, sequences only what is theirs.
+    // True if a batch may hold this array. Single rows have no carry. Sequences have rows, rewards, and arrays with one
+    // element for each sequence.
     [[nodiscard]] static bool holds(const Offered& offered, std::size_t leading) {
         if (leading == 1) return offered.kind != Kind::lane;
         const Kind kind = offered.kind;

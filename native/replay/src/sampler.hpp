@@ -55,8 +55,8 @@ class Sampler {
 
     // Fills m sequences of `length` rows of one lane, and the observation behind each: `rows` are [m, length + 1, ...],
     // `once` are [m, ...]. A sequence begins with row 0 of a slot. With a tree, that row's priority is the sequence's.
-    // A row's reward is that of one step. An observation is a `next`: that of the row itself, or the last one of an
-    // episode that was truncated, which has a row of its own here. Throws Nothing if no sequence can be sampled.
+    // A row's reward is that of one step. The last observation of a truncated episode has a row of its own here, so
+    // observations are gathered as `next`. Throws Nothing if no sequence can be sampled.
     void sample_sequences(const SampleKey& key, std::span<const Item> rows, std::span<const Item> once, std::size_t m,
                           std::size_t length, std::span<const std::uint64_t> before, double beta);
 

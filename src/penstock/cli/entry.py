@@ -19,7 +19,7 @@ _HELP = frozenset({"-h", "--help"})
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line. Returns the exit code: 0, 1 for a failure, 2 for a mistake of the user, 130 for Ctrl-C."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    # Python ends by the signal if one comes while it shuts down, whatever the exit code is.
+    # A SIGINT that comes while Python shuts down would replace the exit code. So it is ignored from then on.
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     for stream in (sys.stdout, sys.stderr):
         # A character that the locale cannot show must not end a run.

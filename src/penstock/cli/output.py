@@ -105,9 +105,9 @@ def complain(text: str, code: int) -> int:
 
 @contextlib.contextmanager
 def output_to_error() -> Iterator[None]:
-    """Send standard output to standard error meanwhile, also that of the processes started here.
+    """Send standard output to standard error within the ``with`` block, also that of processes started in it.
 
-    What environments print and the progress of an evaluation are not a part of the answer, which may be JSON.
+    The answer of a command may be JSON. What environments print and the progress of an evaluation are no part of it.
     """
     with contextlib.ExitStack() as stack:
         # Standard output or standard error may be closed.

@@ -50,8 +50,8 @@ class AgentsClient:
             token: for a server that wants one.
             timeout: longest time for the replies to one call, in seconds.
             patience: how long `start` tries, in seconds.
-            ca_file: with TLS: certificates in PEM that the server's is to be signed by. ``None``: those that this
-                machine trusts.
+            ca_file: with TLS: certificates in PEM; one of them must have signed the server's. ``None``: those that
+                this machine trusts.
         """
         self._reach = Reach.read(url, ca_file, policy=policy, token=token, timeout=timeout, patience=patience)
         if self._reach.address.scheme != "tcp":
@@ -86,7 +86,7 @@ class AgentsClient:
                 errors.append(error)
             else:
                 refused = {agent: reply for agent, reply in replies.items() if isinstance(reply, RefusedError)}
-                # Of some that were refused, the server still has an episode that a lost connection left.
+                # ``has_begun``: the server still has an episode that a lost connection left. The next try stops it.
                 self._open.update(agent for agent in left if agent not in refused or refused[agent].has_begun)
                 left = list(refused)
                 errors += refused.values()

@@ -70,7 +70,7 @@ class AsyncGameClient(GameSession):
             await self.close()
             raise
         except OSError as error:
-            # A TimeoutError is one, too.
+            # A TimeoutError is an OSError, too.
             await self.close()
             raise EpisodeLostError(f"no reply to {kind}: {str(error) or type(error).__name__}") from None
 
@@ -81,7 +81,7 @@ class AsyncGameClient(GameSession):
             self._line = None
 
     def __del__(self) -> None:
-        # Otherwise the event loop would keep the connection, and the server the session, of a client that is gone.
+        # Otherwise the event loop would keep the connection of a client that is gone, and the server its session.
         if self._line is not None:
             self._line.forget()
 

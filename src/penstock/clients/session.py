@@ -32,7 +32,7 @@ class Reach:
         """From the arguments of a client, see `GameSession`.
 
         Raises:
-            ConfigError: the address is none, or the file cannot be used.
+            ConfigError: ``url`` is no address of a server, or the file cannot be used.
         """
         address = Address.read(url)
         return cls(address, policy, token, timeout, patience, trust(address, ca_file))
@@ -65,8 +65,8 @@ class GameSession:
             patience: how long `start` tries, in seconds.
             version: of Gamecore over TCP. ``None``: 2 if the server speaks it, else 1.
             delta: send of each tick only what changed since the one before. For large bodies; needs version 2.
-            ca_file: with TLS: certificates in PEM that the server's is to be signed by. ``None``: those that this
-                machine trusts.
+            ca_file: with TLS: certificates in PEM; one of them must have signed the server's. ``None``: those that
+                this machine trusts.
         """
         self._reach = Reach.read(url, ca_file, policy=policy, token=token, timeout=timeout, patience=patience)
         self._session = session
@@ -76,13 +76,13 @@ class GameSession:
 
     def _pause_after(self, error: RefusedError | EpisodeLostError, tries: int, *, is_late: bool) -> float:
         """Seconds until `start` is tried again. Arguments and errors are those of `pause_after`."""
-        # The episode before was lost with its connection, and the server still has it.
+        # If the start was refused because the server still has the episode before: `start` stops that one first.
         self._is_open = isinstance(error, RefusedError) and error.has_begun
         return pause_after(error, tries, is_late=is_late)
 
 
 def pause_after(error: RefusedError | EpisodeLostError, tries: int, *, is_late: bool) -> float:
-    """Seconds until an episode is tried to begin again.
+    """Seconds until the next try to begin an episode.
 
     Args:
         error: of the last try.
@@ -90,7 +90,7 @@ def pause_after(error: RefusedError | EpisodeLostError, tries: int, *, is_late: 
         is_late: there is no time for another.
 
     Raises:
-        RefusedError, EpisodeLostError: the given one: it is too late, or another try would fail as well.
+        RefusedError, EpisodeLostError: ``error`` itself, because it is too late or another try would fail as well.
     """
     has_begun = isinstance(error, RefusedError) and error.has_begun
     may_pass = not isinstance(error, RefusedError) or error.may_retry or has_begun or error.status == _NO_SESSION
@@ -111,7 +111,7 @@ def trust(address: Address, ca_file: str | None) -> ssl.SSLContext | None:
     """How to verify the server; ``None`` without TLS.
 
     Raises:
-        ConfigError: the file cannot be used, or nothing reads it.
+        ConfigError: the file cannot be used, or it is given for an address without TLS.
     """
     if not address.is_secure:
         if ca_file is not None:

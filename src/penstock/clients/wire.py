@@ -39,7 +39,7 @@ class RefusedError(PenstockError):
     """The server refused a request.
 
     Attributes:
-        status: what kind of refusal it is, as HTTP counts.
+        status: what kind of refusal it is, in the numbers of HTTP.
     """
 
     def __init__(self, status: int, text: str) -> None:
@@ -76,7 +76,7 @@ class Address(NamedTuple):
         """The address in ``tcp://localhost:8001`` or ``http://localhost:8000``; with TLS, ``tcps://`` or ``https://``.
 
         Raises:
-            ConfigError: it is none.
+            ConfigError: ``url`` is no such address.
         """
         found = urlsplit(url)
         try:
@@ -184,7 +184,7 @@ class HttpWire:
 
 
 def first_wire(address: Address, token: str, policy: str) -> Wire:
-    """What speaks HTTP, or version 1 over TCP."""
+    """The wire for HTTP, or for version 1 over TCP."""
     return TcpWire(token, policy) if address.scheme == "tcp" else HttpWire(address, token, policy)
 
 
@@ -194,7 +194,7 @@ def key_of(policy: str) -> bytes:
 
 
 def checked_version(address: Address, version: int | None, *, delta: bool) -> int | None:
-    """The same version.
+    """Check a version of Gamecore over TCP, and return it.
 
     Raises:
         ConfigError: nobody speaks it, or it has no deltas.

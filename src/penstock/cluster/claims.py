@@ -1,4 +1,4 @@
-"""What Ray keeps for nodes of a run, so that no other program gets it: a placement group of Ray for each of them."""
+"""Claims: resources that Ray keeps for the nodes of a run and gives to no other program. Each is a placement group."""
 
 import contextlib
 import secrets
@@ -22,7 +22,7 @@ from penstock.errors import ConfigError
 __all__ = ["Claims", "release_claims"]
 
 WAIT_S = 30
-"""So long other programs may hold what the nodes of a beginning run ask for."""
+"""Seconds for which a run that begins waits for resources that other programs hold."""
 
 
 class Claims:
@@ -64,7 +64,7 @@ class Claims:
     def ask(self, group: str, asked: Mapping[str, float]) -> None:
         """Ask for a group's resources on any machine, in place of its earlier claim. Does not wait.
 
-        Ray's autoscaler starts machines for what is asked for and is not there.
+        Ray's autoscaler starts machines for resources that the cluster lacks.
         """
         self._release(group)
         self._open[group] = placement_group([ray_names(asked)], name=f"{self.run}-{group}-{secrets.token_hex(4)}")

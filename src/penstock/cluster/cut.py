@@ -49,7 +49,7 @@ RELAY = "relay"
 """Name of the relay, and of its placement group."""
 _RELAY = NodeSpec(RELAY, "penstock.cluster.relay:Relay", None, RELAY, silence_limit_s=120.0)
 _AHEAD = 2
-"""Slots of an environment node on a host, where nothing waits for a version: one is filled, one travels."""
+"""Slots of a node on a host, unless it waits for each version: one is filled, one travels."""
 GOALS = "goals"
 """The board whose field ``slots`` says into which slots of a stream its readers look."""
 _HANDING_ON = {"batch_follower", "stream_follower", "follower"}
@@ -138,7 +138,7 @@ def apart(program: Program, address: str) -> Program:
 
 
 def _device(keeper: NodeSpec) -> str:
-    """On which the learners compute that meet this one."""
+    """The device of this learner, and so of those that meet it."""
     settings = keeper.settings
     if not isinstance(settings, LearnerSettings | ReplayLearnerSettings):
         raise PenstockError(f"{keeper.name} keeps no state")
@@ -146,7 +146,7 @@ def _device(keeper: NodeSpec) -> str:
 
 
 def _at_home(node: NodeSpec) -> bool:
-    """Whether a learner needs what lies at home."""
+    """Whether a learner needs demonstrations, which lie at home."""
     return isinstance(node.settings, ReplicaSettings) and node.settings.steps.demonstrations is not None
 
 
@@ -211,7 +211,7 @@ def with_relay(program: Program) -> Program:
     def joined(edge: Edge) -> Edge:
         if isinstance(edge, Board) and edge.name in boards:
             return replace(edge, readers=(*edge.readers, RELAY))
-        # Each writer of a table has a ring of slots there, and the relay is none: it writes in the name of others.
+        # Not in a table: each of its writers has a ring of slots, and the relay writes in the name of these.
         if isinstance(edge, Stream) and nodes & set(edge.writers):
             edge = replace(edge, writers=(*edge.writers, RELAY))
         if isinstance(edge, Stream) and nodes & set(edge.woken):

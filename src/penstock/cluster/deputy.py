@@ -28,18 +28,18 @@ log = logging.getLogger("penstock.cluster")
 SILENCE_S = 12.0
 """After so long without a word from the launcher, the deputy looks whether the launcher's machine is there.
 
-The launcher gives up a deputy that does not answer sooner than that, and has Ray end it. So where both still reach
-Ray's head, only one of them goes on.
+If a deputy does not answer, the launcher gives it up before that, and has Ray end it. So where both still reach Ray's
+head, only one of them goes on.
 """
 ENDED_S = 20.0
-"""A launcher that is silent for so long on a machine that is there has ended."""
+"""After so long without a word, a launcher whose machine is there has ended."""
 LOOK_S = 0.5
 LOG = "deputy.log"
 """File of the run folder with what the resumed run says."""
 ELSEWHERE = "penstock-logs"
 """Folder of the user's home for run folders, where ``--log_dir`` cannot be made."""
 REFUSED = 2
-"""Exit code of a resume that was refused, as long as Ray keeps for a lost machine what nodes ask for."""
+"""Exit code of a resume that was refused. Ray may still keep resources for nodes of the lost launcher's run."""
 TRIES = 4
 PAUSE_S = 10.0
 
@@ -70,10 +70,12 @@ class Deputy:
     """Watches a launcher from another machine.
 
     1. The launcher delivers what the copy lacks, or nothing, every second.
-    2. It ends: it says so, and the copy is removed. If it was killed, it is silent, and its machine is there: the same.
-    3. Its machine is lost: it is silent, and Ray does not answer there. The copy becomes a run folder, and is resumed.
-    4. Its machine was cut off for a short time, so the launcher has ended the run: it says so, and the copy is resumed,
-       although the machine is there.
+    2. If the launcher ends, it says so, and the copy is removed. If it was killed, it is silent, but its machine is
+       there: the copy is removed, too.
+    3. If its machine is lost, it is silent, and Ray does not answer there. The copy becomes a run folder, and is
+       resumed.
+    4. If its machine was cut off for a short time, the launcher has ended the run. It says so, and the copy is resumed,
+       although the launcher's machine is there.
 
     Args:
         charge: what it is entrusted with.

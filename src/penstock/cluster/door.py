@@ -1,4 +1,4 @@
-"""Whether a machine of a cluster is there, found without Ray, which notices a lost machine only after a minute."""
+"""Finds out whether a machine of a cluster is there. Does not ask Ray, which notices a loss only after a minute."""
 
 import contextlib
 import socket

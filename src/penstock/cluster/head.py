@@ -17,8 +17,8 @@ LOOK_S = 1.0
 ALARM_S = 10.0
 """After so much silence a checkpoint is asked for."""
 SILENCE_S = 40.0
-"""After so much silence the run ends. A head with storage outside the cluster may be back by then; and of Ray's minute
-enough is left for the last checkpoint."""
+"""After so much silence the run ends. A head with storage outside the cluster may be back by then. Enough is left of
+Ray's minute for the last checkpoint."""
 LATE_S = 5.0
 """If the watch looks so much later than the last time, its own process stood still meanwhile."""
 

@@ -1,7 +1,8 @@
 """A host: runs processes of a run on another machine, over shared memory of its own.
 
-It is the class of a Ray actor. It collects finished rollouts for home and publishes what home sends. Home says which
-nodes run here, and what becomes of one that dies. Of itself a host only ends its processes if home is silent.
+It is the class of a Ray actor. It collects finished rollouts and gradients for home, and publishes what home sends.
+Home says which nodes run here, and what becomes of one that dies. On its own, a host only ends its processes if home is
+silent.
 """
 
 import asyncio
@@ -43,7 +44,7 @@ LOOK_S = 0.1
 OWNER = (1 << 20) - 1
 """The relay's number as the reader of streams. Lives of nodes are numbered from 1 on."""
 END_S = 2.0
-"""Processes have so long to close their environments."""
+"""Seconds that processes have to close their environments."""
 SILENCE_S = 10.0
 """If home asks for nothing for so long, the processes end: home may be lost, and the run then goes on elsewhere."""
 LATE_S = 1.0
@@ -53,7 +54,7 @@ TOLD = ("busy_ns", "idle_ns", "skipped", "not_restored")
 
 
 class Host:
-    """Environment processes of one run on this machine.
+    """The environment nodes and learners of one run on this machine, each in a process of its own.
 
     Args:
         program: see `host_program`.
@@ -120,7 +121,7 @@ class Host:
         part = placement(self._program.with_node(self._here(node)), group)
         self._tasks[group] = task
         parameters = dict(self._here(node).edges).get("parameters", "parameters")
-        # Before, a learner would go on with a batch that is over, and look for rollouts that are freed.
+        # A learner that started before would go on with a batch that is over, and look for rollouts that are freed.
         while self._published.get(parameters, 0) < task.publication:
             self._publishes.clear()
             await self._publishes.wait()

@@ -129,11 +129,11 @@ def end_all(machines: Sequence[Machine]) -> None:
 
 @contextlib.contextmanager
 def joined(address: str | None, modules: Sequence[str] = ()) -> Iterator[None]:
-    """Connect to a cluster within the ``with`` block, or start one on this machine; as the process is, if it is joined.
+    """Connect to a cluster within the ``with`` block, or start one on this machine. No effect if already connected.
 
     Args:
         address: of the cluster, as ``--address`` takes it.
-        modules: top-level modules of the user. What of them is not installed is sent to the machines of the cluster.
+        modules: top-level modules of the user. Those that are not installed are sent to the machines of the cluster.
 
     Raises:
         ConfigError: there is no cluster at this address, or the user's own code cannot be sent to its machines.

@@ -1,6 +1,6 @@
 """The user's own code, which Ray's runtime environment brings to the other machines of a cluster.
 
-What is installed with Python is expected to be there. What is not goes along: the modules that a run names, and those
+Modules that are installed with Python are expected to be there. Other modules that a run names are brought, with those
 beside them in their folder, which they may import.
 """
 
@@ -79,7 +79,7 @@ def _places(module: str) -> Iterator[Path]:
 def _link_code(source: Path, target: Path) -> None:
     """Link the modules and packages of a folder, but not penstock, which each machine has.
 
-    Python also imports a folder without an ``__init__.py``. Such a one may hold data, so only its code is linked.
+    Python also imports a folder without an ``__init__.py``. Such a folder may hold data, so only its code is linked.
     """
     for path in source.iterdir():
         link = target / path.name

@@ -16,7 +16,7 @@ HOME = 0
 """Index of the launcher's machine among the offers."""
 _ROUNDING = 1e-9
 _NAMED = 4
-"""So many machines are named in an error."""
+"""Most machines that an error names."""
 
 
 class FewMachinesError(ConfigError):
@@ -39,7 +39,7 @@ def asked_by(program: Program, group: str) -> Mapping[str, float]:
 
 
 def rooms(free: Mapping[str, float], asked: Mapping[str, float]) -> float:
-    """How many nodes that ask for so much have room; infinite if they ask for nothing."""
+    """How many nodes that ask for these amounts have room; infinite if they ask for nothing."""
     counts = (math.floor(free.get(name, 0.0) / amount + _ROUNDING) for name, amount in asked.items())
     return min(counts, default=math.inf)
 
@@ -104,8 +104,8 @@ def env_shares(program: Program, free: Sequence[Mapping[str, float]]) -> list[in
         free: resources of each machine, without what learners hold.
 
     Returns:
-        One number for each machine. If fewer have room than must have (`Program.min_workers`), the room of each; else
-        their sum is the number of processes, of which some may share the room of others.
+        One number for each machine. Their sum is the number of processes; some may share the room of others. If fewer
+        processes have room than must have it (`Program.min_workers`), the numbers are the room of each machine.
     """
     count, asked = len(movable(program)), program.demands.get("env")
     if asked is None:

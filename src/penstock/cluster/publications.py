@@ -1,7 +1,7 @@
 """What home publishes for hosts: the boards that their nodes read, each publication as one object of the cluster.
 
 A version that is published again counts as a publication of its own: what it settles may have changed.
-With the first version that names a batch go its rollouts, with a goal new slots of the shards of a table.
+The rollouts of a batch go with the first version that names it. New slots of the shards of a table go with a goal.
 Knows no thread and no clock.
 """
 
@@ -145,7 +145,7 @@ class Publications:
 
     def _read(self, edge: Board, board: BoardMemory) -> _Latest | None:
         latest = self._latest.get(edge.name)
-        # Looked at first: what is read may be newer, and then is read again.
+        # Race: the board may be published between this look and the read. Then the next call reads it again.
         number = board.publication()
         if number == 0:
             return None

@@ -33,11 +33,11 @@ SILENCE_S = 20.0
 START_SILENCE_S = 120.0
 """The same for a machine that has told nothing yet: its Python has to start."""
 QUIET_S = 1.0
-"""A machine answers at least every half second. What its nodes do is not known once it has told nothing for so long."""
+"""A machine answers at least every half second. If it is silent for longer than this, its nodes' state is unknown."""
 LATE_S = 5.0
 """If the relay looks at its machines so much later than the last time, its own process stood still meanwhile."""
 RETRY_S = 0.002
-"""How soon a rollout is tried again that found no free slot."""
+"""Seconds until a rollout that found no free slot is tried again."""
 LOST = -9
 """Exit status of a node whose machine was lost: as if killed from outside, which is not its own fault."""
 

@@ -28,14 +28,14 @@ __all__ = ["Safekeeping", "first_choice"]
 WORD_S = 1.0
 """A deputy hears from the launcher at least this often."""
 GIVEN_UP_S = SILENCE_S - 4.0
-"""A deputy that does not answer for so long is given up. Ray has the rest to end it, before it would take over."""
+"""A deputy that does not answer for so long is given up. Ray then has 4 s to end it, before it would take over."""
 START_S = 120.0
 """The same for one that has not answered yet: its Python has to start."""
 FRESH_S, FRESH_BYTES = 2.0, 5e6
 """Besides the checkpoints that are due, a copy gets one every two seconds, but no more bytes a second than these."""
 END_S = 5.0
 PAUSE_S = 3.0
-"""So long after a deputy was given up, the next one is appointed."""
+"""Seconds after a deputy was given up until the next one is appointed."""
 NAMESPACE = "penstock"
 
 
@@ -59,8 +59,8 @@ class Safekeeping:
         folder: of the run.
         machines: the machines, besides the launcher's, that take part at the time of the call.
         want_checkpoint: ask the run for a checkpoint.
-        cut_off: called with the reason if the run must end here: neither the deputy nor Ray's head answers, so that the
-            deputy takes over.
+        cut_off: called with the reason if the run must end here: neither the deputy nor Ray's head answers, so the
+            deputy may take over.
         claims: names the claims of the run.
     """
 

@@ -1,7 +1,7 @@
 """Spreads a program over all machines of a Ray cluster: environment nodes by cores, learners in turn.
 
-The launcher's machine is *home*. It runs the first learner and all nodes that do not move, with its share of those that
-do, exactly as the local runtime does.
+The launcher's machine is *home*. It runs the first learner, all nodes that do not move, and its share of those that do,
+exactly as the local runtime does.
 """
 
 import contextlib
@@ -54,7 +54,7 @@ from penstock.wiring.edges import Wiring
 __all__ = ["run", "with_room"]
 
 MACHINES_S = 600.0
-"""So long a run with ``--min_workers`` waits for machines. Those of a cloud start within minutes."""
+"""Seconds that a run with ``--min_workers`` waits for machines. Those of a cloud start within minutes."""
 LOOK_S = 1.0
 
 
@@ -192,7 +192,7 @@ class _Spread:
                 self._kept.discard(group)
 
     def _ask(self) -> None:
-        """Ask for machines for the groups that have no room. Behind all claims, whose room it would take."""
+        """Ask for machines for the groups that have no room. Call it after all claims: it would take their room."""
         for group in self._wanted.keys() - self._kept:
             self._claims.ask(group, asked_by(self._program, group))
 
@@ -205,7 +205,7 @@ class _Spread:
         return (self._cluster.home if place is None else place.offer).resources
 
     def _free(self, place: Machine | None, without: Sequence[str] = ()) -> Mapping[str, float]:
-        """What a machine has, but for what the nodes that are to run there ask for. ``without``: nodes not to count."""
+        """What a machine has left besides the groups that are to run there. ``without``: groups that do not count."""
         there = [group for group, where in self._wanted.items() if where is place and group not in without]
         return left_over(self._resources(place), [asked_by(self._program, group) for group in there])
 
@@ -228,10 +228,13 @@ class _Spread:
             self._relay.start(machine, spec, threads, imports)
 
     def _place(self, group: str) -> Machine | None:
-        """The machine for a group.
+        """The machine for a group; ``None``: home.
 
-        Where its own was lost: one with room for what it asks for, of these the one with the fewest groups for its
-        cores; home only if there is no other. If none has room: the same among those that would have it without others.
+        If its own machine was lost:
+
+        1. Take the machines with room for what it asks for. If there is none, those that would have room if they ran
+           nothing else.
+        2. Of these choose the one with the fewest groups for its cores, and home only if there is no other.
 
         Raises:
             PenstockError: no machine that is left has what the group asks for.

@@ -34,7 +34,7 @@ def sync_mode_of(run: RunConfig, natural: str) -> str:
     """The sync mode that ``auto`` stands for.
 
     Args:
-        run: of the run.
+        run: settings of the run.
         natural: the mode that suits the algorithm.
     """
     apart = run.exchange == HOGWILD or (run.exchange == SERVED and run.pace != "sync")
@@ -54,7 +54,7 @@ def agreement(run: RunConfig, *, from_table: bool) -> Agreement:
     """What ``--exchange``, ``--pace`` and ``--compress`` mean for this run, whose ``sync_mode`` is settled.
 
     Args:
-        run: of the run.
+        run: settings of the run.
         from_table: the algorithm learns from a table.
 
     Raises:

@@ -80,8 +80,9 @@ class RetrainOptions:
     )
     drift: float = _option(
         0.0,
-        "learn only if new episodes differ so much from those learned from before: largest Kolmogorov-Smirnov "
-        "distance of a reward or of a number of the observation, such as 0.1; 0: whenever there is a new episode",
+        "learn only if new episodes differ at least this much from those already learned from: the largest "
+        "Kolmogorov-Smirnov distance of the reward or of a number of the observation, such as 0.1; 0: whenever there "
+        "is a new episode",
         min=0.0,
         max=1.0,
     )
@@ -339,8 +340,8 @@ class ServeOptions:
     )
     balance: Literal["shortest", "round_robin", "sticky"] = _option(
         "shortest",
-        "with --workers: who answers a batch; shortest: the worker with the fewest rows to answer; round_robin: one "
-        "after the other; sticky: each session stays with one worker, so a batch is cut into one for each",
+        "with --workers: which worker answers a batch; shortest: the one with the fewest rows to answer; round_robin: "
+        "one after the other; sticky: each session stays with one worker, so a batch is cut into one for each",
     )
     max_batch: int = _option(64, "rows that the policy answers in one call", min=1, max=65536)
     max_wait: float = _option(
@@ -372,8 +373,8 @@ class ServeOptions:
     )
     explore: float = _option(
         0.0,
-        "with --collect: share of ticks that are answered by a uniformly random action, so that the episodes tell "
-        "more than what the policy does already",
+        "with --collect: share of ticks that are answered by a uniformly random action, so that the episodes also "
+        "show what the policy would not do",
         min=0.0,
         max=1.0,
     )
@@ -391,7 +392,7 @@ class ServeOptions:
     max_sessions: int = _option(1024, "sessions that live at once", min=1, max=1_000_000)
     max_queue: int = _option(4096, "rows that wait for an answer; more are refused with 503", min=1)
     max_connections: int = _option(4096, "open connections of HTTP and TCP", min=1)
-    max_seconds: float = _option(30.0, "seconds until a request is refused that has no answer", min=0.1)
+    max_seconds: float = _option(30.0, "seconds after which a request without an answer is refused", min=0.1)
     idle_seconds: float = _option(300.0, "seconds without a request after which a session ends", min=0.1)
     grace_seconds: float = _option(10.0, "seconds to answer accepted requests after SIGTERM", min=0.0)
     log_dir: str = _option(RunConfig.log_dir, "folder that holds the run folders", form="a folder")
@@ -417,6 +418,7 @@ class BenchServeOptions:
     token_file: str | None = _option(None, "file whose first line is the token", form="a file")
     ca_file: str | None = _option(
         None,
-        "with https: certificates (PEM) that the server's is to be signed by; left out: those that this machine trusts",
+        "with https: certificates (PEM), one of which must have signed the server's; left out: those that this machine "
+        "trusts",
         form="a file",
     )

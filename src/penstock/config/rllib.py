@@ -34,7 +34,7 @@ _LEAST = {
     **dict.fromkeys((their for their, own in _SAME.items() if own in _AT_LEAST_ONE), 0),
     **dict.fromkeys((*_LANES, *_BATCH, _MINIBATCH_OF_A_LEARNER), 1),
 }
-"""Name -> the least of the whole numbers that it takes, of settings that are counted with."""
+"""Name -> the smallest whole number that it takes, for settings from which others are computed."""
 _GPUS = "--device cuda puts a learner on a GPU, and --resources says what it asks a Ray cluster for"
 _PROCESSES = "the environments are split over num_workers processes"
 _NOT_USED = {
@@ -75,17 +75,17 @@ class Renamed(NamedTuple):
 def renamed(
     given: Mapping[str, Any], known: Collection[str], flags: Mapping[str, Any], labels: Mapping[str, str]
 ) -> Renamed:
-    """What RLlib's settings among ``given`` are here.
+    """Translate RLlib's settings among ``given`` into settings of this library.
 
     Args:
         given: all settings of the file, by name.
         known: names of the settings of the run and of its algorithm. A name that is known here keeps its meaning.
-        flags: processes, lanes and learners (`COUNTS`) that the command line says. They win over those of the file.
+        flags: processes, lanes and learners (`COUNTS`) from the command line. They win over those of the file.
         labels: what all of these are called in error texts.
 
     Raises:
-        ConfigError: a setting has no counterpart, both names of one setting are given, or a number that others follow
-            from is none.
+        ConfigError: a setting has no counterpart; both names of one setting are given; or a setting from which others
+            are computed is no whole number.
     """
     theirs = {name: value for name, value in given.items() if name in NAMES and name not in known}
     if not theirs:
@@ -170,7 +170,11 @@ def _lanes(theirs: Mapping[str, Any], so_far: _Counts, put: _Put) -> None:
 
 
 def _rollouts(theirs: Mapping[str, Any], so_far: _Counts, known: Collection[str], put: _Put, said: list[str]) -> None:
-    """Steps of a rollout, and rows of a batch or of a minibatch. Which of them decides depends on the algorithm."""
+    """Translate the sizes of batches and fragments.
+
+    For an algorithm with ``gae_lambda`` the size of a batch gives the steps of a rollout. For others it is the size of
+    a minibatch.
+    """
     fragment = theirs.get("rollout_fragment_length", "auto")
     given = [name for name in _BATCH if name in theirs]
     if len(given) > 1:

@@ -50,7 +50,7 @@ def from_value(field: Field, value: object, label: str) -> Value:
     if field.optional and isinstance(value, list | tuple) and not value:
         return None
     if field.base == "wrapping" and isinstance(value, str | Mapping):
-        # One that begins with a bracket is refused whole.
+        # A text that begins with a bracket is refused as a whole, so it is not split.
         whole = not isinstance(value, str) or value.lstrip().startswith(("{", "["))
         value = [value] if whole else str(value).split(",")
     if getattr(value, "shape", None):

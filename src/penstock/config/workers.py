@@ -39,10 +39,10 @@ def largest_divisor(number: int, most: int) -> int:
 
 
 def check_sharing(num_workers: int, sharing: int) -> None:
-    """Check that each of the learners that share a stream can own as many environment processes.
+    """Check that the environment processes can be split evenly over the learners that share the lanes.
 
     Raises:
-        ConfigError: it cannot.
+        ConfigError: they cannot.
     """
     if num_workers % sharing:
         raise ConfigError(

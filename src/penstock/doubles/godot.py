@@ -1,4 +1,4 @@
-"""FakeGodot: a headless game that speaks the protocol of Godot RL Agents. It shows a symbol, which is to be named."""
+"""FakeGodot: a headless game that speaks the protocol of Godot RL Agents. It shows a symbol, which agents must name."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""FakeUnity: a headless game that speaks the protocol of ML-Agents. It shows a symbol, which is to be named."""
+"""FakeUnity: a headless game that speaks the protocol of ML-Agents. It shows a symbol, which agents must name."""
 
 import io
 import threading
@@ -29,8 +29,8 @@ class FakeUnity:
     """Plays in a thread while its ``with`` block lasts. After each end it connects again, as a game that is restarted.
 
     An agent sees ``shown``, one-hot, and ``camera``, a picture whose channels are the same. It acts by a choice of 3,
-    and is paid 1 for the right one. Agents belong to two teams in turn. Every second time the game says that episodes
-    have ended before agents ask again, else in the same message.
+    and is paid 1 for the right one. Agents belong to two teams in turn. Every second time, the game says in a message
+    of its own that episodes have ended. Otherwise it says so in the message in which agents ask again.
 
     Args:
         port: of the trainer.
@@ -87,7 +87,7 @@ class FakeUnity:
             described = first.unity_output.rl_initialization_output
             described.name, described.communication_version = "FakeUnity", self._version
             described.capabilities.baseRLCapabilities = True
-            # With a limit: a trainer that closes at this moment may never answer, and then the next one is to be asked.
+            # With a time limit: a trainer that closes at this moment may never answer. The next trainer is then asked.
             answer = exchange(first, timeout=_GREETING_S)
             # A trainer that is closing ends every call, also that of a game which has just come back.
             if answer.header.status != CONTINUES:

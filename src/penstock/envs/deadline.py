@@ -14,7 +14,7 @@ __all__ = ["deadline"]
 def deadline(seconds: float, what: str) -> Iterator[None]:
     """Break off the ``with`` block after ``seconds``, by a signal.
 
-    There is no limit in other threads than the main one, while someone else has set the alarm, and in native code that
+    There is no limit in a thread that is not the main one, while other code has set the alarm, or in native code that
     does not return.
 
     Raises:

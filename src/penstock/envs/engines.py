@@ -1,4 +1,4 @@
-"""What sources share whose games name the parts of an observation or an action. Knows no protocol."""
+"""For all sources of games that give names to the parts of an observation or an action. Knows no protocol."""
 
 from collections.abc import Mapping
 from typing import Any

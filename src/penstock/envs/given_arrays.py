@@ -37,9 +37,9 @@ def array_given(given: Any) -> Array:
 
 
 def _adds_up(given: Any) -> bool:
-    """Whether lists hold nothing but numbers, as far as their sum tells: the fastest way to find that there is no text.
+    """True if the lists have a sum, so they hold numbers only. This is the fastest way to find that there is no text.
 
-    False: perhaps not.
+    False: they may hold text.
     """
     try:
         while given and type(given[0]) is list:

@@ -308,7 +308,7 @@ def _seen(name: str, described: Mapping[str, Any]) -> Any:
     shape = tuple(int(size) for size in described["size"])
     if "2d" in name:
         return Box(0, 255, shape, np.uint8)
-    # Many games leave the range -1 to 1, which the protocol says where they give no other.
+    # Without `low` and `high`, the protocol's range is -1 to 1. Many games exceed it, so it is not taken as a bound.
     return Box(described.get("low", -np.inf), described.get("high", np.inf), shape, np.float32)
 
 

@@ -17,7 +17,7 @@ __all__ = ["KeptEpisodes"]
 
 
 class KeptEpisodes:
-    """One episode after the other, beginning with one that the seed names.
+    """One kept episode after the other. The seed of each reset chooses the episode.
 
     Args:
         agent: ``module:Agent``.
@@ -86,7 +86,7 @@ def _rows_of(path: Path) -> Arrays:
 
 
 def _structured(fields: dict[str, Any]) -> Any:
-    """The observation whose fields have these names; a Dict or Tuple is a mapping, a Tuple by its places."""
+    """The observation whose fields have these names. A Dict becomes a dict by keys, a Tuple a dict by places."""
     if "" in fields:
         return fields[""]
     below: dict[Any, dict[str, Any]] = {}

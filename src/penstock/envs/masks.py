@@ -81,7 +81,7 @@ def check_mask(name: str, spaces: Spaces, mask: str | None, info: Any) -> None:
 
 
 def late_mask(lane_name: str) -> BadDataError:
-    """The error for an info with a mask, after the first reset before the run has given none."""
+    """The error for an info with a mask, if the first reset before the run gave no mask."""
     return BadDataError(
         f"info of {lane_name} has an {KEY}, but that of the first reset had none, or None, so it is not used: give it "
         "in every info from the first reset on, with 1 for each choice where all are possible"

@@ -94,7 +94,7 @@ def _named(name: str, vector: bool) -> EnvFactory:
 
 
 def _registered(name: str, vector: bool, module: str = "") -> EnvFactory:
-    """The factory of a Gymnasium id. ``module`` stands before it if the user has named one, and is imported."""
+    """The factory of a Gymnasium id. ``module``: what the user wrote before the id; it is imported already."""
     import gymnasium  # noqa: PLC0415  # takes 70 ms, and a user's own environment may not need it
 
     emulator = importlib.util.find_spec("ale_py")

@@ -42,7 +42,7 @@ def _rendered(env: Any) -> Array | None:
     render = getattr(env, "render", None)
     found = render() if callable(render) else None
     if isinstance(found, list | tuple):
-        # All frames since the last call, or one frame of each lane. The first lane's, or the newest.
+        # One frame of each lane, of which the first counts; or all frames since the last call: the newest counts.
         found = None if not found else found[0] if hasattr(env, "num_envs") else found[-1]
     if not isinstance(found, np.ndarray) or found.ndim != 3 or found.shape[-1] not in {3, 4} or not found.size:
         return None

@@ -52,7 +52,7 @@ def made_by(recipe: EnvRecipe, plain: EnvFactory, name: str) -> EnvFactory:
 
 
 def refusal(name: str, arguments: Mapping[str, Any], error: Exception) -> EnvError:
-    """The error for an environment that was called and not made.
+    """The error for an environment whose factory has failed.
 
     Args:
         name: of the environment.
@@ -72,7 +72,7 @@ def refusal(name: str, arguments: Mapping[str, Any], error: Exception) -> EnvErr
 
 
 def _argument(error: Exception) -> re.Match[str] | None:
-    """The argument that a call had too much or too little; ``None`` for other errors."""
+    """The argument that a call gave in excess or lacked; ``None`` for other errors."""
     return _ARGUMENT.search(str(error)) if isinstance(error, TypeError) else None
 
 

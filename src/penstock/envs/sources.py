@@ -39,7 +39,7 @@ class EnvProfile:
     """``scalar``: each call steps one lane. ``vector``: one call steps all lanes. ``game``: a game that connects drives
     the lane; nobody makes or resets it."""
     unused_mask: str | None = None
-    """The field of an action mask that the environment gives, of no use to the algorithm or to the actions."""
+    """The field of an action mask that is not used: the algorithm uses no masks, or the actions have no choices."""
 
 
 def probe(

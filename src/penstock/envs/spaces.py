@@ -148,7 +148,7 @@ def _box(space: Any) -> Box:
     shape = tuple(map(int, space.shape))
     if dtype.kind not in "biuf" or 0 in shape:
         raise SpaceError(f"space {one_line(space)} is not supported: a Box holds at least one number")
-    # Rows are float32 or float64: no kernel reads others, and each half or long number is near one of those.
+    # No kernel reads other floats than float32 and float64. So half becomes float32, and long double float64.
     name = {"e": "float32", "g": "float64"}.get(dtype.char, dtype.name)
     return Box(shape, name, _bounds(space.low), _bounds(space.high))
 

@@ -1,4 +1,7 @@
-"""Suggests what to type instead of an unknown environment id or module. Looks for installed modules; imports none."""
+"""Suggests what to type instead of an unknown environment id or module.
+
+Looks for installed modules. Imports only the packages above a module with a dotted name.
+"""
 
 import contextlib
 import importlib.util
@@ -60,7 +63,7 @@ _PIP = {
 _ALIKE = 0.85
 """From here on the first word of an id is a misspelt one of a package (by ``difflib``)."""
 _SHORT = 4
-"""A name of fewer letters is like too many others."""
+"""For a name of fewer letters nothing is suggested: it resembles too many others."""
 
 
 def hint(name: str, known: Iterable[str]) -> str:

@@ -11,12 +11,12 @@ class DeltaError(PenstockError):
 
 
 def encode(base: bytes, body: bytes) -> bytes | None:
-    """What has to be known of ``body`` by somebody who has ``base``; ``None``: that is no less than ``body`` itself."""
+    """The delta that makes ``body`` from ``base``; ``None``: it would not be smaller than ``body`` itself."""
     return _native.encode(base, body)
 
 
 def decode(base: bytes, delta: bytes, limit: int) -> bytes:
-    """The body.
+    """The body that a delta makes from its base.
 
     Args:
         base: the same bytes that the delta was made with.

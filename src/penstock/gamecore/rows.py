@@ -13,8 +13,10 @@ def read_row(body: bytes, size: int) -> tuple[bytes, float | None] | None:
         size: numbers of an observation.
 
     Returns:
-        Finite numbers of float32 in the machine's byte order, with the bits of a JSON reader's doubles that are rounded
-        to float32; and the reward, which fits a float32, or ``None`` for it. ``None`` alone: the body says more, says
-        something else, or is wrong; a JSON reader tells which.
+        1. The numbers as float32, finite, in the machine's byte order. They have the same bits as doubles of a JSON
+           reader that are rounded to float32.
+        2. The reward, which fits a float32; ``None``: the body holds none.
+
+        ``None`` instead of the pair: the body says more, says something else, or is wrong. A JSON reader tells which.
     """
     return _native.read_row(body, size)

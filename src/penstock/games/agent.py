@@ -108,7 +108,7 @@ class Game:
         self._round: asyncio.Future[dict[str, Any]] | None = None
 
     async def exchange(self, agent: "Agent", value: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever agents share
-        """Give a value, and get those of all agents of the game, once each that is there has given one.
+        """Give a value, wait until every agent of the game has given one, and get them all.
 
         Returns:
             Agent's name -> its value.
@@ -164,7 +164,7 @@ class Agent:
         """
         if not body:
             return Told()
-        # Not above: a user's module derives from this class before planning can say which extra is missing.
+        # Imported on use: without the extra, a user's module must still load, so that planning can name the extra.
         import orjson  # noqa: PLC0415 - as above
 
         try:

@@ -78,5 +78,5 @@ class KeptRows:
 
 
 def _copied(fields: Arrays) -> Arrays:
-    """Of its own: an agent may change its arrays for the next tick."""
+    """Copies of the arrays: an agent may change its own ones for the next tick."""
     return {name: values.copy() for name, values in fields.items()}

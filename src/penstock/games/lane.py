@@ -1,6 +1,6 @@
 """Lane: writes what one session experiences into rollouts. It fills the same slots that an `EnvNode` fills.
 
-A lane is like one of a source that resets in a step of its own: after an episode's end, one row holds its last
+A lane resets in a step of its own, as the lanes of some sources do: after the end of an episode, one row holds its last
 observation and is not valid. Knows no sockets and no agents.
 """
 
@@ -24,7 +24,7 @@ __all__ = ["Lane", "RunEndedError"]
 LOOK_S = 0.001
 """How often a lane that waits looks for a free slot, a new policy or an answer."""
 BOUND_SLOTS = 64
-"""So many slots of a table stay bound for each lane."""
+"""Most slots of a table that stay bound for each lane."""
 
 
 class RunEndedError(PenstockError):
@@ -154,8 +154,8 @@ class Lane:
 
         - The episode has rows in this rollout: row t - 1 was stored as if the episode went on, and is marked as
           truncated. Row t becomes the row between two episodes.
-        - It has none: the next episode writes row t anew. Rows in earlier rollouts have the value of the last
-          observation behind them, as any unfinished rollout has. Such an episode is not among the reported ones.
+        - It has none: the next episode writes row t anew. The rows in earlier rollouts are followed by the value of the
+          last observation, as in any unfinished rollout. Such an episode is not reported.
         """
         if self._slot is None:
             return

@@ -150,7 +150,7 @@ class GamesNode:
     def _look_for_games(self, now: float) -> None:
         """End the run if it waits in vain for games, or for requests that fit.
 
-        Its supervisor would end it soon, with the stacks of all nodes.
+        Otherwise the supervisor would end it a little later, and only show the stacks of all nodes.
         """
         if self._steps.refusal and now - self._steps.taken > self._settings.patience:
             silence = f"no request of a game has fitted for {now - self._steps.taken:.0f} s"

@@ -34,7 +34,7 @@ __all__ = ["GameSteps"]
 log = logging.getLogger("penstock.games")
 
 _TICKS = ("decode", "encode", "on_tick", "on_episode")
-"""Methods of `Agent` that a tick meets."""
+"""Methods of `Agent` that a class may override. If it overrides none, nothing of the user runs at its ticks."""
 _RECONNECT_S = 10.0
 """Seconds after which a session whose connection is gone has vanished."""
 _SAY_S = 10.0
@@ -49,8 +49,8 @@ class _Request(NamedTuple):
     """A request of one session."""
 
     kind: str
-    """``tick``, ``stop``; ``restart``, a start after the connection was lost; or ``vanish``, which the server asks for
-    itself."""
+    """``tick`` or ``stop``; ``restart``: a start after the connection was lost; ``vanish``: the server's own request to
+    end the session."""
     body: bytes = b""
     reply: StepReply | None = None
 
@@ -74,7 +74,7 @@ class _Session:
         # Otherwise an episode without an end would fill the memory for nothing.
         self.wants_episode = own.on_episode is not Agent.on_episode
         self.is_plain = all(getattr(own, name) is getattr(Agent, name) for name in _TICKS)
-        """The user's class has no say in what becomes of a tick."""
+        """The user's class overrides none of `_TICKS`."""
         self.episode: list[State] = []
         self.rows = rows
         self.last: Any = None
@@ -179,7 +179,7 @@ class GameSteps:
         self._queue(self._asked_by(key), _Request("stop", body, reply))
 
     def asked(self) -> float:
-        """When a game has asked last, as far as its session lives; now, if one waits for a reply."""
+        """When a session that lives has asked last. If one waits for a reply: now."""
         now = self._loop.time()
         if any(session.came is None or session.requests for session in self._live.values()):
             return now
@@ -195,7 +195,7 @@ class GameSteps:
         """End the sessions that have vanished. Called several times a second."""
         now = self._loop.time()
         for session in list(self._live.values()):
-            # Who waits for a reply has not vanished.
+            # A client that waits for a reply has not vanished.
             if session.came is None or session.requests:
                 continue
             gone = session.parted is not None and now - session.parted > _RECONNECT_S
@@ -228,7 +228,7 @@ class GameSteps:
                 if request.reply is not None:
                     self._note_refusal(session, str(error))
                 _refuse(request, Refusal(HTTPStatus.BAD_REQUEST, str(error)))
-                # Nobody is there to ask again. What of the episode is known is kept.
+                # Nobody is there to ask again. The episode's rows before its last action are kept.
                 is_on = request.kind not in _VANISHED
             except asyncio.CancelledError:
                 _refuse(request, _ENDED)
@@ -262,9 +262,11 @@ class GameSteps:
     def _hand_on(self, session: _Session) -> None:
         """A session has ended: begin the next one if its client has started it again meanwhile.
 
-        Race: 1. A connection is lost while its session waits. The client starts the session again over another one.
+        Race:
+
+        1. A connection is lost while its session waits. The client starts the session again over another one.
         2. That connection is lost as well, or the client asks on without waiting for the reply.
-        3. The session ends. What has happened since the start concerns the session that the start begins.
+        3. The session ends, and the start begins the next one. All that has happened since the start belongs to it.
         """
         self._release(session)
         while session.requests:
@@ -283,10 +285,10 @@ class GameSteps:
             session.requests.clear()
 
     def _at_once(self, session: _Session, request: _Request) -> bool:
-        """Answer a tick for which neither the user's class nor anything else is waited for: the usual case.
+        """Answer a tick in this call, if it runs no code of the user and waits for nothing: the usual case.
 
         Returns:
-            False: it is none, and nothing has changed.
+            False: the tick is no such one, and nothing has changed.
         """
         size = self._row
         is_idle = session.came is not None and not session.requests
@@ -375,7 +377,7 @@ class GameSteps:
     # Bookkeeping.
 
     def _note_refusal(self, session: _Session, text: str) -> None:
-        """Say why a request does not fit: its client may not show the reason. Not each time, as games may ask fast."""
+        """Log why a request does not fit, because its client may not show it: at most once in `_SAY_S` seconds."""
         self.refusal, now = text, self._loop.time()
         if now - self._said > _SAY_S:
             self._said = now

@@ -13,7 +13,7 @@ PORT_FLAGS = {"http": "--port", "tcp": "--tcp_port"}
 
 @dataclass(frozen=True)
 class GamesSettings:
-    """Where a `GamesNode` listens, and who its sessions are."""
+    """Where a `GamesNode` listens, and what its sessions play."""
 
     env: EnvReference
     """``gamecore://module:Agent``, or a recipe with the agent's arguments."""

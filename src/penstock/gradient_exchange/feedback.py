@@ -2,9 +2,9 @@
 
     sent_t = C(x_t + e_t),   e_t+1 = x_t + e_t - sent_t,   e_0 = 0
 
-So the sum of what is sent follows the sum of the vectors. What becomes of it later is not fed back: a receiver that
-clips, or drops a vector for its age, loses that for good. Source: Seide et al. 2014 (1-bit SGD); Karimireddy et al.
-2019, https://arxiv.org/abs/1901.09847. Sends nothing itself.
+So the sum of what is sent follows the sum of the vectors. Later losses are not fed back: what a receiver clips, or
+drops for its age, is lost for good. Source: Seide et al. 2014 (1-bit SGD); Karimireddy et al. 2019,
+https://arxiv.org/abs/1901.09847. Sends nothing itself.
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ class ErrorFeedback:
         Args:
             key: vectors with the same key share an error.
             vector: float32 ``[n]``.
-            weight: what the vector will count. With 0, zeros are written in its place, and the error stays.
+            weight: how much the vector will count. With 0, zeros are written in its place, and the error stays.
             into: where it is written.
         """
         part = into[: self._compression.nbytes(vector.size)]

@@ -2,9 +2,9 @@
 
     x_k <- (x_k-1 + x_k + x_k+1) / 3      over the ring of the learners that are there
 
-Source: Lian et al. 2017 (D-PSGD), https://arxiv.org/abs/1705.09056; here a batch is one of its steps. Up to three
-learners all are neighbours, and agree after each batch. More of them differ a little, and the keeper's state is the one
-that is committed and published. Knows no algorithm.
+Source: Lian et al. 2017 (D-PSGD), https://arxiv.org/abs/1705.09056; a batch here is one step there. Up to three
+learners are all neighbours, and have the same state after each batch. More learners differ a little; the keeper's state
+is committed and published. Knows no algorithm.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class Gossip(Meeting):
     def __call__(self, phase: str, gradients: Mapping[str, Array], weight: float) -> Mapping[str, Array]:
         """This learner's own gradients. See `penstock.updates.contract.Exchange`.
 
-        Zeros, if it has no row of the minibatch: then the given ones come of padding.
+        Zeros, if this learner has no row of the minibatch: then the given gradients come from padding.
         """
         del phase
         return gradients if weight else {name: np.zeros_like(values) for name, values in gradients.items()}

@@ -5,7 +5,7 @@ parameters, which it took when the step began. It does not apply them. Its pace 
 
 - sync: it waits for newer ones after each gradient.
 - async: it takes the latest ones before each gradient.
-- lag: only if its own are more than some gradient steps behind.
+- lag: it takes the latest ones only if its own are more than some gradient steps behind.
 
 Knows no algorithm.
 """

@@ -6,10 +6,10 @@ Source: Recht et al. 2011, https://arxiv.org/abs/1106.5730; with one optimizer f
 
 - If two learners add to one number at the same moment, one addition may be lost. A learner that dies may leave half of
   its step. So a step does not count exactly once. All other rules keep that promise.
-- The optimizer's arrays are overwritten, not added to: two changes of a second moment may together be below 0. So of
-  steps that are taken at the same moment, Adam counts one.
-- A target network ``target.X`` that a step has made a copy of X is overwritten too: the sum of two copies is a copy of
-  nothing.
+- The optimizer's arrays are overwritten, not added to: two changes of a second moment could add up to a value below 0.
+  So Adam counts only one of the steps that are taken at the same moment.
+- If a step copies a network X to its target network ``target.X``, the target is overwritten too: the sum of two copies
+  is a copy of nothing.
 - A step that is infinite or NaN anywhere is not added.
 - If values are normalised, their last layer changes with their statistics. A learner may read one before and the other
   after that: its step then has values in wrong units. After the first few batches both hardly change.

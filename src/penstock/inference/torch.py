@@ -46,7 +46,7 @@ class TorchPolicy:
 
 @dataclass(frozen=True)
 class _Batch:
-    """``act`` for up to so many rows, as one CUDA graph."""
+    """``act`` for up to ``rows`` rows, as one CUDA graph if it can be captured."""
 
     inputs: Arrays
     """name -> ``[rows, ...]`` in pinned memory: what `run` reads."""
@@ -103,7 +103,7 @@ class CapturedPolicy:
         return self._batches[key]
 
     def _made(self, rows: int, like: Mapping[str, Array]) -> _Batch:
-        """For ``rows`` rows of inputs like these. Those that a batch lacks are zeros, or left from an earlier one."""
+        """The batch of ``rows`` rows of inputs like these. Rows that a call leaves out keep zeros or earlier inputs."""
         given = {
             name: torch.as_tensor(np.zeros((rows, *array.shape[1:]), array.dtype)).pin_memory()
             for name, array in like.items()

@@ -141,7 +141,7 @@ class PolicyKernel:
 
         Args:
             rows: the observation fields ``[n, ...]`` as in `act`, and ``action``: float32 ``[n, k]``, or int64 ``[n]``.
-            log_prob: float32 ``[n]``, written: of the action. It means nothing for an action that there is not.
+            log_prob: float32 ``[n]``, written: of the action. It means nothing where the head has no such action.
             value: float32 ``[n]``, written: of the observation.
 
         Raises:

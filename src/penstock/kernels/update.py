@@ -37,8 +37,8 @@ class ActorCriticLoss(NamedTuple):
     clip_apart: bool
     """Whether that is the norm of each network by itself, and not of both together."""
     normalize_advantage: bool
-    """Shift and scale the advantages of each minibatch by their mean and deviation (plus 1e-8); those of lanes only
-    scale, by the root mean square of the rows' ``size``."""
+    """Shift and scale the advantages of each minibatch by their mean and deviation (plus 1e-8). Advantages of lanes are
+    only scaled, by the root mean square of the rows' ``size`` (plus 1e-8)."""
     optimizer: Optimizer
 
 

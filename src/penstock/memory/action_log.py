@@ -144,7 +144,7 @@ class ActionLog:
     def snapshot_every(self) -> int:
         """Actions of an episode after which a snapshot is due.
 
-        Half the ring: so the ring has all actions from the snapshot before the latest one on.
+        It is half the ring. So the ring has all actions since the snapshot before the latest one.
         """
         return max(1, self.capacity // 2)
 
@@ -179,7 +179,7 @@ class ActionLog:
         self._log.rewind(lane, base.position)
 
     def forget_snapshots(self, lane: int, position: Position) -> None:
-        """Let no snapshot from after ``position`` be a base: the lane goes on from there, as by its new writer."""
+        """Forget the snapshots from after ``position``, as the lane's new writer. The lane goes on from there."""
         if self._snapshots is not None:
             self._snapshots.forget_after(lane, position)
 

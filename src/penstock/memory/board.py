@@ -1,6 +1,6 @@
 """A board: the latest value wins. A reader never waits for the writer and never sees half a record. Rings no bell.
 
-Each version has a checksum. By it a reader detects that something else has written into the memory.
+Each version has a checksum. It tells a reader if something else has written into the memory.
 """
 
 from collections.abc import Mapping, Sequence

@@ -65,7 +65,7 @@ class Counters:
         self.cell(line, name).set(value)
 
     def get(self, line: str, name: str) -> int:
-        """One counter. Of a chain, read the later counter first: then no more rows seem to arrive than have left."""
+        """One counter. Of two that rows pass, read the later one first: then no more seem to arrive than have left."""
         return self._grid.get(self._line[line], self._name[name])
 
     def total(self, name: str) -> int:

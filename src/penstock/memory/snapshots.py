@@ -68,7 +68,7 @@ class Snapshots:
             self._write(lane, snapshot)
 
     def forget_after(self, lane: int, position: Position) -> None:
-        """Let no snapshot be found that was taken after this position: the lane goes on from there in another way."""
+        """Forget the snapshots that were taken after this position. The lane goes on from there in another way."""
         if any(_number(found.position) > _number(position) for found in self._valid(lane)):
             # An entry without content voids those before it.
             self._write(lane, Snapshot(position, 0.0, np.empty(0, np.uint8)))

@@ -32,7 +32,7 @@ _ROW = np.dtype([("begin", "<i8"), ("end", "<i8"), ("node", "<i4"), ("name", "<i
 
 
 class SpanRing:
-    """The writer's end of a ring. The successor of a dead writer continues where that stopped."""
+    """The writer's end of a ring. The successor of a dead writer continues where the dead one stopped."""
 
     def __init__(self, segment: Segment) -> None:
         """Attach to a whole segment. A segment of zeros becomes an empty ring.

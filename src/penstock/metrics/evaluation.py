@@ -54,7 +54,7 @@ def progress_text(progress: Progress, episodes: int) -> str:
     mean = "" if progress.mean_return is None else f", return {progress.mean_return:,.1f}"
     ends = "" if progress.left is None else f"; --eval_seconds are over, {progress.left:,} still to end"
     if ends and not progress.played:
-        # The user sees no end yet, and a run whose environment ends no episode need not be waited for.
+        # No episode has ended yet. If the environment ends none, the user would wait for nothing.
         ends += " (the run is complete: Ctrl-C leaves it)"
     return f"evaluation: {progress.played:,} of {episodes:,} episodes{mean}, {clock(progress.time_s)}{ends}"
 

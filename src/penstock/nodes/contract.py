@@ -55,10 +55,10 @@ class Node(Protocol):
 
 @runtime_checkable
 class Timed(Protocol):
-    """What a `Node` has besides if ``ready`` may become true by the passing of time alone, without a ring."""
+    """A `Node` that may become ready with time alone, without a ring of the bell."""
 
     def due(self) -> float:
-        """When that is at the latest, in seconds of ``time.monotonic``; infinity while only a ring makes it ready."""
+        """When it becomes ready at the latest, in seconds of ``time.monotonic``. Infinity: only by a ring."""
         ...
 
 

@@ -134,7 +134,7 @@ class PolicyNode:
     def _renew(self, asker: int) -> None:
         """Answer this asker with the latest published parameters from now on."""
         self._answering.pop(asker, None)
-        # Looked at first: what is read may be newer, and then is read again.
+        # Read the number before the board. If the board is newer by then, the next refresh reads it again.
         publication = self._board.publication()
         if self._latest.publication != publication:
             used = self._answering.values()

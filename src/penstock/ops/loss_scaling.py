@@ -4,8 +4,8 @@
     a number of g is infinite or NaN: no step, s <- s / 2; after ``GROWTH_STEPS`` steps in a row: s <- 2 s
 
 Source: Micikevicius et al. 2018, https://arxiv.org/abs/1710.03740, section 3.2. The constants are those of
-`torch.amp.GradScaler`, with which the tests compare. That one keeps its scale and steps an optimizer of torch; here the
-scale is a part of the state.
+`torch.amp.GradScaler`, with which the tests compare. The `GradScaler` keeps its scale and steps an optimizer of torch;
+here the scale is a part of the state.
 """
 
 from collections.abc import Iterable

@@ -16,7 +16,7 @@ __all__ = ["Transitions", "fitted_values", "largest_shift", "random_features"]
 _RIDGE = 1e-3
 """Weight of the penalty for each row. It decides about actions that were hardly ever tried."""
 _REST = 0.01
-"""Iterations go on until so small a share of the value lies behind them."""
+"""Iterations stop once later rewards make up only this share of the value."""
 _MOST_ITERATIONS = 2000
 
 
@@ -93,7 +93,7 @@ def largest_shift(before: Array, after: Array) -> float:
         after: ``[m, d]``, m at least 1.
 
     Returns:
-        In [0, 1]: the largest difference of two shares of values that are at most so large.
+        In [0, 1]: the largest difference, over all x, between the two samples' shares of values that are at most x.
     """
     largest = 0.0
     for first, second in zip(before.T, after.T, strict=True):

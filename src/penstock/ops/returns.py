@@ -19,8 +19,8 @@ def advantages(
     A terminated row bootstraps from 0, a truncated row from its episode's last observation. Both end the sum.
 
     Sources that reset in the same step list truncated rows in the side area, with ``final_value``. Other sources write
-    the last observation into the next row. So an empty side area needs no distinction: no row is truncated, or the
-    source is of the second kind.
+    the last observation into the next row. If the side area is empty, the kind of source makes no difference: either no
+    row is truncated, or the source is of the second kind.
 
     With a ``correction`` both are V-trace's: see `penstock.kernels.returns.gae`.
 

@@ -115,14 +115,14 @@ def same_values(graph: PolicyGraph, before: Mapping[str, Array], after: Mapping[
     Source: van Hasselt et al. 2016, https://arxiv.org/abs/1602.07714, section 2.2.
 
     Args:
-        graph: if it normalises no values, the result is empty; also with a module of the user's own, which keeps its
-            layers.
+        graph: the result is empty if it normalises no values, or if a module of the user's own gives the value: its
+            layers stay as they are.
         before: ``value_mean`` and ``value_var`` as they were.
         after: as they are, and the networks.
 
     Returns:
-        The network with the value, changed. Once for all rollouts that are merged: rounded after each of them, its bits
-        would depend on how lanes are split over slots.
+        The network with the value, changed once for all rollouts that are merged. If it were rounded after each
+        rollout, its bits would depend on how lanes are split over slots.
     """
     head = graph.value_head() if graph.normalize_value else None
     if head is None:

@@ -65,7 +65,7 @@ def vtrace(
         value: ``V(x)`` of the current critic, ``[m, T + 1]``.
         gamma: discount.
         gae_lambda: lambda; less than 1: less variance, more bias.
-        rho_bar: largest weight of a row's error. It decides which policy the values are of.
+        rho_bar: largest weight of a row's error. It decides which policy's values are learned.
         c_bar: largest weight of later errors. It decides how fast the values are learned.
 
     Raises:

@@ -103,7 +103,7 @@ def _fused_serves(
 
 
 def _too_much(settings: Any, algorithm: AlgorithmPackage, spaces: Spaces, ask: Ask) -> str:  # noqa: ANN401
-    """The one setting that the native update cannot run, as the user types it; empty if it is not one alone."""
+    """The setting that the native update cannot run, as the user types it; empty if no single one is the reason."""
     for field in fields_of(type(settings)):
         value = getattr(settings, field.name)
         if value != field.default:

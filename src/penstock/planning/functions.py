@@ -1,4 +1,4 @@
-"""Has the functions of a user's algorithm tried in a dry run, before anything of a run is started."""
+"""Tries the functions of a user's algorithm in a dry run, before the run itself starts anything."""
 
 from penstock.algorithm import UpdaterSettings
 from penstock.algorithm_package import ships
@@ -21,8 +21,8 @@ LIMIT_S = 300.0
 def check_functions(prepared: Prepared, processes: Processes) -> None:
     """Check what a user's algorithm gives for the update, by calling each of its functions on made-up rows.
 
-    They are the functions of its ``fused.py`` if the native update runs the algorithm: torch is not imported then. If
-    not, they are those of its ``learn.py``.
+    If the native update runs the algorithm, they are the functions of its ``fused.py``, and torch is not imported.
+    Otherwise they are those of its ``learn.py``.
 
     Args:
         prepared: the run.

@@ -58,9 +58,10 @@ def placed_on_gpu(*, one_process: bool, sync_mode: str) -> Place:
     """Where a policy acts that torch computes on a GPU.
 
     Processes that use one GPU take turns on it, and each holds a context of some 500 MB there. With 16 of them, 64
-    lanes of Pong and IMPALA, a policy node was 1.4 times as fast (``docs/performance/gpu.md``). In lock step a policy
-    acts in place all the same: in which batch a question is answered depends on time, and the bits of a row on its
-    batch.
+    lanes of Pong and IMPALA, a policy node was 1.4 times as fast (``docs/performance/gpu.md``).
+
+    In lock step a policy acts in place all the same, so that a seed gives the same bits. In a policy node the batch of
+    a row depends on time, and the bits of a row depend on its batch.
 
     Args:
         one_process: whether a single process has all environments.

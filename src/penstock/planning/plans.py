@@ -59,7 +59,8 @@ def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | N
     """The plan of a run in ``folder``, from the beginning or from a checkpoint.
 
     Raises:
-        ConfigError: nothing can learn so here, although a policy that has learned so can act here.
+        UsageError: float16 cannot learn on this device or with these settings, although such a policy can act here; or
+            the user's own reward or the demonstrations cannot be used.
     """
     config, profile = prepared.config, prepared.profile
     run = config.run
@@ -81,9 +82,9 @@ def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | N
         spaces=profile.spaces,
         kind=profile.kind,
         same_step=profile.same_step,
-        # EnvPool and ale-py step a batch in a thread of their own, and the caller waits for it. Without cores of its
-        # own, a process has this thread woken on the core of another process: then one step of EnvPool's took 150 us
-        # in each of two processes, instead of 75.
+        # EnvPool and ale-py step a batch in a thread of their own, and the caller waits for it. If processes are not
+        # pinned to cores, the system wakes this thread on the core of another process. Then one step of EnvPool took
+        # 150 us in each of two processes, instead of 75.
         own_cores=profile.kind == "vector" and run.num_workers >= available_cores(),
         num_steps=config.algorithm.num_steps,
         num_workers=run.num_workers,
@@ -114,10 +115,10 @@ def _modules(prepared: Prepared) -> tuple[str, ...]:
 
 
 def _checked_reward(prepared: Prepared) -> str | bytes | None:
-    """The user's own reward, once it is known to be callable.
+    """The user's own reward, once it is known to fit this environment; ``None`` if there is none.
 
     Raises:
-        EnvError: it is not.
+        EnvError: as `find_reward`; also if it takes ``info`` and the environment steps many lanes in one call.
     """
     if prepared.reward is not None:
         found = find_reward(prepared.reward)

@@ -98,7 +98,7 @@ def prepare(config: Config, processes: Processes, given: Given | None = None) ->
 
     Args:
         config: what to run.
-        processes: one of them probes the environment; of a user's algorithm, one asks what its native update runs.
+        processes: one of them probes the environment. Of a user's algorithm, another one asks ``supports``.
         given: environment, wrappers and reward that were passed as objects and have no names.
 
     Raises:
@@ -152,10 +152,10 @@ def prepare(config: Config, processes: Processes, given: Given | None = None) ->
 
 
 def _check_own_rule(run: RunConfig, spec: AlgorithmSpec) -> None:
-    """Check that nothing says how learners agree if the algorithm says that itself.
+    """Refuse flags on how learners agree, if the algorithm itself decides that.
 
     Raises:
-        ConfigError: a flag says it all the same.
+        ConfigError: such a flag was given.
     """
     given = agreement_flags(run)
     if spec.topology == EACH_COMPILES and given:

@@ -120,7 +120,7 @@ class LocalPolicy:
 
     def refresh(self) -> None:
         """From now on, answer with the latest published parameters."""
-        # Looked at first: what is read may be newer, and then is read again.
+        # The number is read before the record. If the record is newer than the number, the next call reads it again.
         publication = self._board.publication()
         if publication != self._publication:
             self._publication = publication
@@ -158,11 +158,11 @@ def bound_rows(
     """Bind the policy to the arrays of one slot. All checks of the arrays are done here, once.
 
     Args:
-        backend: with the parameters that each answer shall use when it is given.
-        session: of the lanes whose rows these are.
+        backend: an answer uses the parameters that are loaded when it is given.
+        session: of these lanes.
         settings: of the policy.
         rows: field -> ``[T + 1, lanes, ...]``.
-        stacks: the observations of the fields of which rows keep one frame only: field -> ``[lanes, ...]``.
+        stacks: whole observations ``[lanes, ...]`` of the fields whose rows keep only the newest frame.
     """
     given = {name: rows[name] for name in settings.given if name not in stacks}
     out = {name: rows[name] for name in settings.outputs}

@@ -43,7 +43,7 @@ __all__ = [
 
 PrecisionName: TypeAlias = Literal["float32", "bfloat16", "float16"]
 MemoryUse: TypeAlias = Literal["none", "optional", "required"]
-"""Whether an algorithm learns networks without a memory, with or without, or with one only."""
+"""The networks that an algorithm learns: only those without a memory, all, or only those with one."""
 
 
 def actor_critic(
@@ -179,7 +179,7 @@ def _actor(
 ) -> PolicyGraph:
     """One network for one head, and no value. ``gain`` scales the initial weights of the last linear layer."""
     if _is_own(body):
-        # First the memory: a module for another kind of algorithm also returns other things.
+        # The memory is checked before the outputs. A module for another kind of algorithm has other outputs as well.
         carry = load("penstock.torch_networks.own_trial:carry_of")(body.model, _without_mask(spaces), head.outputs)
         _check_memory(body, algorithm, memory, has=bool(carry))
         encoding, network = _raw(spaces), Network("actor", (_own(spaces, body, head.outputs, gives_value=False),))

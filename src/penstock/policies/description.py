@@ -34,7 +34,7 @@ def inlined(model: str) -> str:
     """The table of a file ``*.toml`` as JSON, so that a run keeps it; any other model as it is.
 
     Raises:
-        ConfigError: the file cannot be read.
+        ConfigError: the file cannot be read, or is no TOML.
     """
     if not model.endswith(".toml"):
         return model
@@ -84,7 +84,7 @@ def trunk_described(spaces: Spaces, body: Body) -> Trunk:
 
     Args:
         spaces: the spaces of one lane.
-        body: ``model`` is the table as JSON; the others are the defaults of what the table leaves out.
+        body: ``model`` is the table as JSON; the other settings are used where the table leaves them out.
 
     Raises:
         ConfigError: a key is unknown or a value does not fit; the text names the key.

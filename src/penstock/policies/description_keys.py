@@ -24,7 +24,7 @@ class Keys:
         self._asked: list[str] = []
 
     def end(self) -> None:
-        """Raise ConfigError for the first key that nobody has asked for."""
+        """Raise ConfigError for the first key that was not taken."""
         for key in self.given:
             if key not in self._asked:
                 known = nearest(key, self._asked) or f"; known: {', '.join(self._asked)}"
@@ -35,7 +35,7 @@ class Keys:
         return Keys(f"{self.name}{key}.", self._taken(key, {}))
 
     def tables(self, key: str) -> Mapping[str, Any]:
-        """Tables by names of the user's own."""
+        """Tables whose names the user chose: name -> table."""
         return self.part(key).given
 
     def value(self, key: str, kind: type, default: Any) -> Any:  # noqa: ANN401 - of this type
@@ -74,7 +74,7 @@ class Keys:
         return tuple(found)
 
     def triples(self, key: str, default: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-        """A list of three whole numbers each."""
+        """A list of triples of whole numbers."""
         found = self._taken(key, [list(triple) for triple in default])
         fits = isinstance(found, list) and all(
             isinstance(triple, list) and len(triple) == 3 and all(_is_whole(value, 1) for value in triple)

@@ -56,7 +56,7 @@ def width_of(encoding: Sequence[Encoding]) -> int:
 
 
 def columns_of(encoding: Sequence[Encoding], fields: Sequence[str]) -> list[tuple[int, int]]:
-    """First column and the one behind the last of each named vector field; neighbours are merged."""
+    """The columns of the named vector fields as ranges (first, last + 1); neighbours are merged."""
     places: dict[str, tuple[int, int]] = {}
     first = 0
     for part in encoding:

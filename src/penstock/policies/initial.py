@@ -31,7 +31,10 @@ InitName: TypeAlias = Literal["orthogonal", "xavier", "he", "torch"]
 - ``xavier``: uniform up to ``min(gain, 1) sqrt(6 / (fan_in + fan_out))`` (Glorot and Bengio 2010, equation 16);
 - ``he``: normal with the deviation ``gain / sqrt(fan_in)``; hidden layers have the gain ``sqrt(2)`` of He et al. 2015,
   https://arxiv.org/abs/1502.01852;
-- ``torch``: uniform up to ``1 / sqrt(fan_in)`` for weights and biases, as layers of torch.nn begin; without the gain.
+- ``torch``: uniform up to ``1 / sqrt(fan_in)``, as layers of torch.nn begin; without the gain.
+
+Biases begin at 0, those of an LSTM's forget gate at 1. With ``torch``, the biases of linear layers and convolutions
+begin as their weights do.
 """
 
 

@@ -136,7 +136,7 @@ class Dropout:
 
 @dataclass(frozen=True)
 class Embedding:
-    """A number from 0 to ``values - 1`` ``[n]`` to its row of a table: ``[n, width]``. The rows begin normal."""
+    """A number from 0 to ``values - 1`` ``[n]`` to its row of a table: ``[n, width]``. It begins standard normal."""
 
     values: int
     width: int

@@ -1,4 +1,4 @@
-"""Which settings of networks have an effect on a policy, and what is said of its network before a run."""
+"""Checks that the settings of networks have an effect on a policy. Notes before a run that its network is exported."""
 
 from collections.abc import Sequence
 from typing import Any

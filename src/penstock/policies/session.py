@@ -103,13 +103,13 @@ class Session:
     def finish(self, action: Array, step: int, given: Mapping[str, Array]) -> None:
         """Make ``action`` random while the exploration is blind, and convert it to `environment_action`.
 
-        ``given`` are the observation fields, of which the action mask counts.
+        ``given`` holds the observation fields. Only the action mask is read.
         """
         if not self.randomise(action, step, None if self._mask is None else given[self._mask]):
             to_environment(action, self._space, self.environment_action)
 
     def randomise(self, action: Array, step: int, mask: Array | None) -> bool:
-        """As `finish`, but only where actions are random. Returns whether they are."""
+        """As `finish`, but does nothing unless actions are random. Returns whether they are."""
         exploration = self._exploration
         if exploration is None or not exploration.blind(step):
             return False

@@ -32,7 +32,7 @@ def head_of(action: ActionSpace) -> Gaussian | Categorical | Composed:
     """Gaussian for a box of real numbers, categorical for a Discrete, both side by side for several of them.
 
     Raises:
-        SpaceError: an action, or a part of it, is a Box of integers.
+        SpaceError: an action, or a part of it, is a Box of integers or an empty Box.
     """
     match action:
         case Composite():

@@ -1,7 +1,7 @@
 """Calls one function in a process of its own, which is ended with all that it has started.
 
-So a function may make an environment of the user's: nothing of it is left behind, and where it dies or hangs, the
-launcher does not. The launcher keeps only the answer.
+So a function may make an environment of the user's. Nothing of it is left behind, and if it dies or hangs, the launcher
+goes on. The launcher keeps only the answer.
 """
 
 import os
@@ -43,7 +43,7 @@ class Errand(NamedTuple):
 
 
 def call_apart(processes: Processes, errand: Errand, limit_s: float, *given: object, **named: object) -> Any:  # noqa: ANN401
-    """What a function returns that is called in a process of its own.
+    """Call a function in a process of its own. Returns what the function returned.
 
     Args:
         processes: the process is one of these; no other runs.

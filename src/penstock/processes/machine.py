@@ -43,7 +43,7 @@ def check_machine(program: Program, processes: int) -> None:
     """Check that a program and its processes fit into this machine: its memory, disk and open files.
 
     Raises:
-        ResourceError: it has not. The line says how much is needed, how much there is, and what to type.
+        ResourceError: they do not fit. The line says how much is needed, how much there is, and what to type.
     """
     _check_memory(program, processes)
     for edge in program.edges:

@@ -23,7 +23,7 @@ __all__ = ["Processes"]
 FORKS = sys.platform == "linux"
 """Whether templates fork processes. Other systems have no subreaper, and their libraries do not survive a fork."""
 TEMPLATE = "import gc; gc.disable(); from penstock.processes.template import main; main()"
-"""While it imports, a search for garbage finds nothing and takes a tenth of the time."""
+"""During its imports, garbage collection would find nothing and take a tenth of the time."""
 STACKS_WAIT_S = 0.5
 
 

@@ -156,7 +156,9 @@ class Warded:
         until = time.monotonic() + KILL_LIMIT_S
         while group in self._pids:
             if (left := until - time.monotonic()) <= 0:
-                raise ResourceError(f"process {group} was killed, and the system has not ended it for {KILL_LIMIT_S:g} s")
+                raise ResourceError(
+                    f"process {group} was killed, and the system has not ended it for {KILL_LIMIT_S:g} s"
+                )
             self._listen(left)
         self._ended = deque(ended for ended in self._ended if ended.group != group)
 

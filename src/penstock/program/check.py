@@ -87,7 +87,7 @@ def _edge(program: Program, edge: Edge) -> list[str]:
 
 
 def _process_group(program: Program, group: ProcessGroup) -> list[str]:
-    """The first member tells the others by a board where they find it."""
+    """Check that each member writes or reads the board on which the first member says where the others find it."""
     for edge in program.edges:
         if isinstance(edge, Board) and edge.name == group.board:
             deaf = [member for member in group.members if member not in {edge.writer, *edge.readers}]

@@ -23,7 +23,7 @@ from penstock.program.graph import (
 __all__ = ["bytes_text", "draw"]
 
 SHOWN = 3
-"""Most names in a list that are all shown."""
+"""A list of at most so many names is shown whole."""
 
 
 def draw(program: Program) -> str:

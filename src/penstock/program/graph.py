@@ -98,7 +98,7 @@ class Stream:
     when_full: Literal["wait", "drop"]
     """What a writer does when no slot is free: wait (back-pressure), or drop its item and count it."""
     viewers: tuple[str, ...] = ()
-    """Nodes that look into slots, while these are not freed. They take and free none."""
+    """Nodes that read slots that are not freed yet. They take and free none."""
     woken: tuple[str, ...] = ()
     """The viewers whose bells ring when a slot is pushed. Others hear of it from the reader, or share the writer's
     process."""
@@ -224,15 +224,15 @@ class ProcessGroup:
 
     name: str
     members: tuple[str, ...]
-    """They always meet in full number. The first one, the keeper, lets the others in."""
+    """They only meet when all of them are there. The first one, the keeper, lets the others in."""
     state: tuple[ArraySpec, ...]
     """The state that each begins with. Arrays of a round have at most as many elements as its float32 arrays."""
     address: str
-    """Of the keeper's machine, as the others reach it."""
+    """Address of the keeper's machine, as the others reach it."""
     board: str
     """Name of the board on which the keeper says where the others find it."""
     device: str = "cpu"
-    """On which each member computes. NCCL joins GPUs; gloo joins CPUs, and members that share a GPU."""
+    """Device on which each member computes. NCCL joins GPUs; gloo joins CPUs, and members that share a GPU."""
 
 
 @dataclass(frozen=True)
@@ -268,17 +268,17 @@ class Program:
     deaths: Path | None = None
     """The file for tracebacks and stacks of processes that are started again."""
     max_restarts: int = 0
-    """A dead process is started again at most so often without progress in between. 0: its death ends the run."""
+    """Most restarts of a process without progress in between. 0: its death ends the run."""
     stall_limit_s: float = math.inf
     """Seconds without progress after which a run ends."""
     address: str | None = None
     """The cluster that runs the program, for a runtime that needs one. ``None``: the runtime finds or starts one."""
     modules: tuple[str, ...] = ()
-    """Top-level modules that the user has named. What of them is not installed, a cluster has to bring along."""
+    """Top-level modules that the user has named. A cluster has to bring along those that are not installed."""
     demands: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """What a node of a kind, ``env`` or ``learner``, asks that cluster for: kind -> resource -> amount."""
+    """Resources that each node of a kind (``env``, ``learner``) asks the cluster for: kind -> resource -> amount."""
     min_workers: int | None = None
-    """So many environment nodes must have room for what they ask for; ``None``: all."""
+    """Number of environment nodes that must have room for what they ask for; ``None``: all."""
 
     def node(self, name: str) -> NodeSpec:
         """The node with this name.

@@ -81,13 +81,13 @@ def table_specs(
     shaped: bool = False,
     carry: tuple[ArraySpec, ...] = (),
 ) -> tuple[ArraySpec, ...]:
-    """The arrays of one slot of a table: those of a rollout, and how its lanes continue the writer's slot before.
+    """The arrays of one slot of a table: those of a rollout, and how its lanes continue the writer's previous slot.
 
-    Of stacked observations, a row keeps only the newest frame. The other frames are in the rows before.
+    A row keeps only the newest frame of a stack. The other frames are in the rows before.
     """
     return (
         *rollout_specs(spaces.newest(), row, num_steps, lanes, same_step=same_step, shaped=shaped, carry=carry),
-        # For each lane: whether row 0 continues row T of the writer's slot before, and how many steps its episode has
+        # For each lane: whether row 0 continues row T of the writer's previous slot, and how many steps its episode has
         # before row 0.
         ArraySpec("continues", (lanes,), "bool"),
         ArraySpec("steps_before", (lanes,), "int64"),

@@ -12,8 +12,8 @@ class RateLimiter:
 
     While rows are slow to come, learning may be ahead: up to ``reuse`` times the steps that are due.
 
-    Samples per insert are ``steps_per_row`` times the rows of a minibatch. As in Reverb (Cassirer et al. 2021,
-    https://arxiv.org/abs/2102.04736), but counted in whole gradient steps.
+    It limits as Reverb does (Cassirer et al. 2021, https://arxiv.org/abs/2102.04736), but counts whole gradient steps.
+    Reverb's samples per insert are ``steps_per_row`` times the rows of a minibatch.
     """
 
     min_rows: int

@@ -29,11 +29,16 @@ class Ranking:
 
 
 def enter(tree: SumTree, ranking: Ranking, slot: Arrays, index: int, sequence: int) -> None:
-    """Give the rows of a newly filled slot their first priorities. Rows that nothing is sampled from get 0.
+    """Give the rows of a newly filled slot their first priorities. Rows that cannot be sampled get 0.
 
-    Where none is known it is the largest priority so far.
+    A row without a known priority gets the largest priority so far.
 
-    ``index`` is that of the slot among those whose rows the tree has.
+    Args:
+        tree: of the writer's shard.
+        ranking: how to rank the rows.
+        slot: the arrays of the slot.
+        index: of the slot among those of the shard.
+        sequence: of the slot.
     """
     valid = slot["valid"].copy()
     valid[-1] = False

@@ -17,7 +17,7 @@ __all__ = ["RowSampler", "Sampler", "SequenceSampler"]
 
 
 class RowSampler(Protocol):
-    """Fills minibatches, for one thread at a time: a `Sampler` or `SequenceSampler`, or several that share each."""
+    """Fills minibatches, for one thread at a time: a `Sampler`, a `SequenceSampler`, or several that share each."""
 
     def sample(self, key: tuple[int, int], out: Arrays, before: Sequence[int] | None = None, beta: float = 0.0) -> None:
         """As `Sampler.sample`."""

@@ -1,4 +1,4 @@
-"""What the part of a minibatch that was sampled from one shard of a table counts among the parts of all shards.
+"""How much one learner's part of a minibatch counts, where each learner samples from its own shard of a table.
 
 K learners sample B / K rows each, learner k by the priorities ``p`` of its own shard, whose sum is ``S_k``. A table
 that is not sharded would sample row i with probability ``P_i = p_i / S``, where ``S`` is the sum over all shards, and
@@ -25,7 +25,7 @@ __all__ = ["ShardSampler", "factor"]
 
 
 class ShardSampler:
-    """A `RowSampler` of one shard. It says what each minibatch counts.
+    """A `RowSampler` of one shard. It says how much each minibatch counts.
 
     Args:
         sampler: of the shard.
@@ -45,9 +45,9 @@ class ShardSampler:
         self._factors[key] = self._rows(before) if self._tree is None else factor(self._tree, out["index"], beta)
 
     def factor(self, key: tuple[int, int]) -> float:
-        """What the minibatch of this key counts. To be asked once for each.
+        """How much the minibatch of this key counts. Ask once for each key.
 
-        One without a row of the shard, all demonstrations, counts as if its rows had priority 1.
+        A minibatch without a row of the shard, with demonstrations only, counts as if its rows had priority 1.
         """
         found = self._factors.pop(key, None)
         if found is not None:
@@ -61,7 +61,7 @@ class ShardSampler:
 
 
 def factor(tree: SumTree, sampled: Array, beta: float) -> float:
-    """By what factor the mean over these rows counts: ``S_k p_min^-beta``.
+    """The factor by which the mean over these rows counts: ``S_k p_min^-beta``; 0 if all were overwritten.
 
     Args:
         tree: the priorities of the shard, by which the rows were sampled.

@@ -118,7 +118,7 @@ class Header:
     reranked: int = -1
     """Update of the checkpoint from which a run went on with priorities that were no longer the checkpoint's."""
     boot: str = ""
-    """The boot of the machine in which the file was used last."""
+    """Id of the machine's boot when the file was last used; empty if the system does not tell it."""
     signed: bool = False
     """Each slot has a checksum. Files of earlier versions have none."""
     settled: bool = False

@@ -73,8 +73,8 @@ def retrain(
             `penstock.ops.offline.largest_shift`; 0: whenever there is a new episode.
         held_out: share of the episodes that nothing is learned from, in (0, 0.5]. Which they are does not change.
         epochs: how often each step is learned from, on average.
-        after: episodes up to this number are not new: an earlier attempt has looked at them. Those that an attempt has
-            judged by are known without it, also if it was refused.
+        after: episodes up to this number are not new: an earlier attempt has looked at them. The run folder remembers
+            by itself which episodes an attempt has judged by, also if nothing was published.
         env: a callable that makes an environment, if the run's environment has no name.
         wrap: the run's wrappers, if one of them has no name.
         processes: as in `penstock.train`.
@@ -82,7 +82,8 @@ def retrain(
     Raises:
         UsageError: no such run or folder; an algorithm that cannot learn from kept episodes; another process writes the
             run.
-        BadDataError: learning ended in numbers that are infinite or NaN. Nothing is published.
+        BadDataError: a file is no episode of the run's spaces, or learning ended in numbers that are infinite or NaN.
+            Nothing is published.
     """
     folder, place = RunFolder.open(Path(run)), Path(experience)
     _check_place(place)

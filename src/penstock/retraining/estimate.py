@@ -25,7 +25,7 @@ _CHUNK = 1024
 def estimated_return(
     prepared: Prepared, state: Arrays, space: Box | Discrete, episodes: Sequence[KeptEpisode]
 ) -> float:
-    """The discounted return that a version would have from the beginnings of these episodes: its estimate, the mean.
+    """Estimate the mean discounted return of a version from the beginnings of these episodes on.
 
     Args:
         prepared: the run.

@@ -32,7 +32,7 @@ def remember_judged(folder: RunFolder, experience: Path, newest: int) -> None:
 
 
 def _read(folder: RunFolder) -> dict[str, int]:
-    """What is remembered. A file that is missing or damaged costs one attempt more, no run."""
+    """What is remembered: nothing if the file is missing or damaged, which costs one more attempt."""
     try:
         return {str(place): int(number) for place, number in json.loads((folder.path / JUDGED).read_bytes()).items()}
     except (AttributeError, OSError, TypeError, ValueError):

@@ -56,7 +56,7 @@ def read_kept(place: Path, spaces: Spaces, held_out: float) -> Kept:
     Args:
         place: the folder.
         spaces: of the run that shall learn from them.
-        held_out: share of the episodes for the estimate alone. Which they are depends on their numbers alone.
+        held_out: share of the episodes for the estimate alone. An episode's number decides whether it is one of them.
 
     Raises:
         BadDataError: a file is no episode of these spaces.
@@ -66,7 +66,7 @@ def read_kept(place: Path, spaces: Spaces, held_out: float) -> Kept:
         try:
             episode = read_episode(path, spaces)
         except FileNotFoundError:
-            # A server writes into the folder, and has removed it meanwhile.
+            # A server writes into the folder, and has removed this file meanwhile.
             continue
         number = episode_number(path)
         if steps_of(episode):
@@ -80,7 +80,7 @@ def is_held_out(number: int, share: float) -> bool:
 
 
 def _outcomes(episode: KeptEpisode) -> Array:
-    """What a drift may show in: the reward of each step and, of many, some numbers of its observation: ``[n, d]``."""
+    """What is compared to find a drift, ``[n, d]``: each step's reward and observation, evenly thinned if wide."""
     steps = steps_of(episode)
     fields = [episode.reward[:, None], *(values[:steps].reshape(steps, -1) for values in episode.obs.values())]
     found = np.concatenate(fields, axis=1, dtype=np.float64)

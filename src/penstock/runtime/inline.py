@@ -58,7 +58,7 @@ def launch(program: Program, _processes: Processes) -> Outcome:
             Loop(placed, _NoBell(), ended).run()
         return Outcome(final_record(wiring, program), interrupts.count > 0, wiring.all_counters())
     finally:
-        # All are closed, the nodes in their order, also if one of them cannot be.
+        # Close everything, the nodes in their order, even if closing one of them fails.
         with contextlib.ExitStack() as closing:
             for close in (segment.close, trace.close, *(node.close for node, _ in reversed(placed))):
                 closing.callback(close)

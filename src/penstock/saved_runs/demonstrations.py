@@ -28,8 +28,8 @@ def find_demonstrations(run: Path, spaces: Spaces, reward: str | None) -> Demons
 
     Args:
         run: the other run's folder.
-        spaces: that observations and actions must have.
-        reward: the name of what its rows' rewards must come of; ``None``: the environment.
+        spaces: the spaces that its environment must have.
+        reward: name of the own reward that its rows must hold; ``None``: the environment's rewards.
 
     Raises:
         CheckpointError: there is no checkpoint that can be used.

@@ -84,7 +84,7 @@ def remove_folder(path: Path, is_wanted: Callable[[], bool] = lambda: False) -> 
 
     Args:
         path: the folder.
-        is_wanted: asked once nobody finds the folder by its name any more. If so, the folder gets its name back.
+        is_wanted: called once the folder no longer has its name. If it returns True, the folder gets its name back.
 
     Raises:
         OSError: it could not be renamed.

@@ -89,7 +89,8 @@ class EpisodeFiles:
             with partial.open("wb") as file:
                 np.savez(file, **arrays)
                 size = file.tell()
-            # Race: the process that replaces this one begins, and removes what looks unfinished. It does so only once.
+            # Race: 1. This file is written. 2. The process that replaces this one begins, and removes unfinished files.
+            # That happens only once, so the file is written again.
             with contextlib.suppress(FileNotFoundError):
                 path = self._placed(partial, number)
         self._files.append((path, size))
@@ -100,7 +101,7 @@ class EpisodeFiles:
             self._bytes -= freed
 
     def _placed(self, partial: Path, number: int) -> Path:
-        """Give a file the next free number, this one at least, and return its path."""
+        """Give a file the first free number from ``number`` on. Returns its path."""
         while (path := self._folder / f"episode-{number:08d}.npz").exists():
             number += 1
         try:
@@ -130,7 +131,7 @@ def read_episode(path: Path, spaces: Spaces) -> KeptEpisode:
     """Read a kept episode, and check that it is of these spaces. Nothing is unpickled.
 
     Raises:
-        FileNotFoundError: the file is gone: whoever writes the folder has removed it.
+        FileNotFoundError: the file is gone: the process that writes the folder has removed it.
         BadDataError: the file is no kept episode, or one of other spaces, or it holds NaN or infinity.
     """
     try:

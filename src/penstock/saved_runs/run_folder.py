@@ -146,7 +146,7 @@ class RunFolder:
             yield
 
     def become_latest(self) -> None:
-        """Give this run the highest number of its log directory. Times would not do: clocks may be set back.
+        """Give this run the highest number of its log directory. A time would not do, because clocks may be set back.
 
         Raises:
             RunFolderError: the folder cannot be written.

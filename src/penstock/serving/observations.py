@@ -1,4 +1,4 @@
-"""What clients send, checked and in rows: observations of one lane or a batch. And actions in the form of their space.
+"""Checks the observations that clients send, one or a batch, and makes rows of them. Gives actions their space's form.
 
 Runs no policy.
 """
@@ -62,8 +62,9 @@ class FieldReader:
 
         Raises:
             BadDataError: the observation has another shape than its space, holds no numbers, or NaN or infinity, or is
-                a number outside its Discrete space; the mask is missing, has another width, or forbids everything.
-                Bounds of a Box are not checked, and a MultiDiscrete or MultiBinary that is observed is one.
+                a number outside its Discrete space. Its fields are batches of different sizes. The mask is missing, has
+                another width, forbids everything, or is given to a policy without masks. The bounds of a Box are not
+                checked; an observed MultiDiscrete or MultiBinary counts as a Box.
         """
         fields: Arrays = {}
         is_batch = False

@@ -121,7 +121,7 @@ class Policy(ABC):
             raise UsageError("this policy has a memory: let it act in a session, policy.session(n).act(obs)")
         fields, batched = self.fields(obs, action_mask)
         count = len(next(iter(fields.values())))
-        # Nothing is remembered, so the next question of as many lanes may be asked there, too.
+        # The policy remembers nothing, so the next batch of this size may use the same lanes.
         if self._lanes is None or len(self._lanes.environment_action) != count:
             self._lanes = self.begin(count)
         # The kernels need at least one row.

@@ -79,7 +79,7 @@ class Lives:
             return ended._replace(detail=line + (ended.detail or describe(ended)))
         if self.killed >= KILLS_IN_A_ROW:
             often = f"{self.killed} times in a row, each time before it came any further"
-            line = f"{describe(ended)} {often}; where nobody did that on purpose the machine may be short of memory"
+            line = f"{describe(ended)} {often}; if nobody did that on purpose, the machine may be short of memory"
             return ended._replace(detail=line)
         return None
 

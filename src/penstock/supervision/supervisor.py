@@ -1,6 +1,6 @@
 """The supervisor of a run: watches processes, restarts those that die, ends the run in order, reports the failure.
 
-A process table starts and kills processes for it. So its decisions are tested without processes.
+`RunProcesses` starts and kills processes for it. So its decisions are tested without processes.
 """
 
 import signal
@@ -165,7 +165,7 @@ class Supervisor:
         self._last = tuple(last)
         self._limits = limits
         self._tell = tell
-        # By default, because a process on another machine may have ended before this table was looked at.
+        # Made on first use: a process on another machine may have ended before the first look at the processes.
         self._lives: defaultdict[str, Lives] = defaultdict(lambda: Lives(now))
         self._dead: dict[str, Restart | None] = {}
         """Dead groups that are not recovered yet. With a `Restart`, they are started again then."""

@@ -30,7 +30,8 @@ def build(plan: Plan) -> Program:
     """The graph with one slot for each environment node, which waits until the gradient of its rollout is applied.
 
     Raises:
-        ConfigError: there are several learners besides, more parts than rows, or several machines.
+        ConfigError: ``learners`` is set, the backend compiles or has no part for this, ``accumulate`` is larger than a
+            rollout, or the run uses several machines.
     """
     run, spec = plan.run, plan.learning.spec
     if run.learners > 1:

@@ -28,7 +28,11 @@ __all__ = ["build"]
 
 
 def build(plan: Plan) -> Program:
-    """The graph of ``off_policy`` without waiting for versions."""
+    """The graph of ``off_policy`` without waiting for versions.
+
+    Raises:
+        ConfigError: a setting does not go with learners that hand their gradients on.
+    """
     agreed = agreement(plan.run, from_table=True)
     if agreed.apart:
         return _apart(plan, agreed)

@@ -110,18 +110,18 @@ def _gradients_waiting(plan: Plan) -> int:
 def pull_after(plan: Plan, pace: str) -> int:
     """Gradient steps that a learner's parameters may be behind before it takes newer ones.
 
-    Gradients that wait when one is handed on are applied before it, and make it so much older.
+    When a gradient is handed on, those that already wait are applied first. Each of them makes it one step older.
     """
     return plan.run.max_policy_lag - _gradients_waiting(plan) if pace == "lag" else 0
 
 
 class Rule(NamedTuple):
-    """How learners that wait for no other one hand on what they have learned."""
+    """How learners that do not wait for each other hand on what they have learned."""
 
     team: str
     """``module:build`` of a learner's end."""
     owner: str | None
-    """``module:build_owner`` of the end of the node that owns the state, if learners apply their own gradients."""
+    """``module:build_owner`` of the end of the node that owns the state. ``None``: this node applies the gradients."""
     told: tuple[ArraySpec, ...]
     """Arrays of the state on board ``parameters``."""
     handed_on: tuple[ArraySpec, ...]

@@ -26,8 +26,9 @@ def encode(
 ) -> dict[str, Tensor]:
     """The inputs of networks: `VECTOR` ``[n, features]``, all vector fields concatenated, and the others by field.
 
-    An image ``[n, C, H, W]`` has values from 0 to 255. The network scales it to [0, 1], if it can by the weights of its
-    first layer, which are fewer than the pixels. The image's channels are last in memory: see `IMAGE_FORMAT`.
+    An image ``[n, C, H, W]`` has values from 0 to 255. The network scales it to [0, 1]. Where possible it scales the
+    weights of its first layer instead, which are fewer than the pixels. The image's channels are last in memory: see
+    `IMAGE_FORMAT`.
 
     Args:
         encoding: encoding of each field; `Encoding` has the shapes.

@@ -34,8 +34,8 @@ class Context(Protocol):
 def _operator(name: str, empty: Callable[P, R]) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Register a function as an operator of this name.
 
-    `torch.library.custom_op` would do so in one line, but the first call of such an operator imports torch's compiler:
-    a second of a core, in each life of each learner.
+    `torch.library.custom_op` would do so in one line, but the first call of such an operator imports torch's compiler.
+    The import takes a second of one core, at each start of each learner.
 
     Args:
         name: the operator's name in ``torch.ops.penstock``.

@@ -104,7 +104,7 @@ class OwnForward:
             first, carry = None, {}
         else:
             first, carry = memory.first, {name: memory.carry[full] for full, name in self._carry.items()}
-        # The parameters take their places once for all steps: that costs more than a small module does.
+        # Put the parameters into the module once for all steps: that takes longer than a step of a small module.
         outputs, after = functional_call(
             self._steps, dict(zip(self._names, parts, strict=False)), (tuple(fields), first, carry)
         )

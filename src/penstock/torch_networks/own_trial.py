@@ -21,7 +21,7 @@ from penstock.types import Array, Discrete, Spaces
 __all__ = ["carry_of", "critic_described", "described", "examples"]
 
 _MANY = 33
-"""Rows of the largest batch that a module is tried with. No batch of real runs is meant: only more than a few."""
+"""Rows of the largest batch that a module is tried with. It only has to be more than a few, not the size of a run's."""
 
 
 @lru_cache(maxsize=8)

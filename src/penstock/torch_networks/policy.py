@@ -93,14 +93,14 @@ class Policy:
         compute = self.compute_dtype(dtype)
         if not self.graph.normalize_obs:
             return encode(encoding, obs, compute)
-        # Rounded to bfloat16, observations far from 0 would lose what their mean is to bring out.
+        # If observations far from 0 were rounded to bfloat16 first, their differences from the mean would be lost.
         x = encode(encoding, obs, compute, vectors=dtype)
         if VECTOR in x:
             x[VECTOR] = normalise(x[VECTOR], published["obs_mean"], published["obs_var"]).to(compute)
         return x
 
     def compute_dtype(self, dtype: torch.dtype) -> torch.dtype:
-        """In which all layers but the last compute if their parameters have ``dtype``."""
+        """The dtype in which all layers but the last compute, if their parameters have ``dtype``."""
         return self._compute or dtype
 
     def output(self, published: Mapping[str, Tensor], obs: Mapping[str, Tensor]) -> Tensor:

@@ -1,4 +1,4 @@
-"""What is searched: ``lr=loguniform:1e-5:1e-2`` as data. Imports no Ray."""
+"""Reads which settings to search (``lr=loguniform:1e-5:1e-2``) into data. Imports no Ray."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """A trial: one training run as a process of its own, followed by its metrics. Imports no Ray.
 
-An own process ends in order: the run writes its last checkpoint, wherever it is. It does so as well if the process
+A process of its own ends in order: the run writes its last checkpoint, wherever it is. It does so as well if the process
 that follows it is killed.
 """
 
@@ -37,8 +37,8 @@ class TrialRun:
 
     Args:
         folder: of the trial; its run folder is made in it.
-        started_in: the folder in which the user typed the command. The run starts there, where there is such a folder:
-            that is where modules of the user's own are. Ray Tune has gone to another folder.
+        started_in: the folder in which the user typed the command. If this machine has it, the run starts there: the
+            user's own modules are there, and Ray Tune has gone to another folder.
     """
 
     def __init__(self, folder: Path, started_in: Path) -> None:

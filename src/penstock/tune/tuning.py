@@ -34,9 +34,9 @@ __all__ = ["Trial", "Tuned", "trainable", "tune"]
 
 METRIC = "return"
 SHARE_BEFORE_STOP = 0.1
-"""ASHA stops no trial before it has done so large a share of its timesteps."""
+"""ASHA stops no trial before it has done this share of its timesteps."""
 EXPLOIT_SHARE = 0.1
-"""In population-based training, weak trials take over strong ones each time after so large a share of the timesteps."""
+"""In population-based training, weak trials take over strong ones each time after this share of the timesteps."""
 _LEAST_CORES = 0.001
 """Ray takes no trial that asks for nothing."""
 SAVES_BEFORE_EXPLOIT = 10
@@ -224,10 +224,10 @@ def trainable(config: Config, folder: Path) -> type:
 
 
 def _with(config: Config, settings: Mapping[str, Any]) -> Config:
-    """The config of a trial. Settings may be any; those of a resumed run may not."""
+    """The config of a trial. ``settings`` may hold any setting, also those that a resumed run must keep."""
     values = config.values()
     if settings.get("algo", config.run.algo) != config.run.algo:
-        # Another algorithm has defaults of its own. Of this one, only what is no default was given.
+        # Another algorithm has defaults of its own. Of this one's settings, only those off their default were given.
         values = {name: value for name, value in values.items() if name not in _at_their_defaults(config.algorithm)}
     given = {name: value for name, value in values.items() if value is not None}
     given |= settings
@@ -251,7 +251,7 @@ def _most_workers(config: Config, search: Sequence[Search]) -> int:
 def _kept(
     config: Config, search: Sequence[Search], at_once: int | None, there: Mapping[str, float]
 ) -> dict[str, float]:
-    """What Ray keeps for each trial: its cores and its part of a GPU, without what its run asks for itself.
+    """What Ray keeps for each trial: its cores and its part of a GPU, without what its run itself asks Ray for.
 
     Args:
         config: of every trial.

@@ -150,8 +150,7 @@ class Spaces:
     ``obs`` holds field names and their spaces, sorted by name:
 
     - ``obs`` for a plain observation;
-    - ``obs.<name>`` for each part of a Dict or Tuple: a key, a place (``0``), or several with dots (``a.0``).
-
+    - ``obs.<name>`` for each part of a Dict or Tuple: a key, a place (``0``), or several with dots (``a.0``);
     - ``action_mask`` or ``obs.action_mask`` for the action mask, if ``mask`` names it: uint8 ``[choices]``, 1 where a
       choice is possible. The choices of all elements of the action stand one after the other.
 

@@ -24,7 +24,7 @@ class _MissingError(KeyError):
 
 
 class Named(dict[str, Any]):
-    """Named arrays for a function, which say what to write if it asks for another name.
+    """Named arrays for a function. If it asks for a name that is missing, the error says what to write.
 
     Args:
         values: the arrays.

@@ -344,7 +344,7 @@ class StreamTeam(Team, Protocol):
     """The `Team` of a learner that finds gradients on rollouts of a stream."""
 
     def watch(self, arrays: Arrays) -> None:
-        """Whenever newer parameters are taken, also read these arrays of board ``parameters``: one version of all."""
+        """Whenever newer parameters are taken, also read these arrays of board ``parameters``, of the same version."""
         ...
 
     def in_flight(self) -> bool:

@@ -37,7 +37,7 @@ def dry_run(name: str, initial: str, settings: UpdaterSettings, slot: tuple[Arra
     Raises:
         ConfigError: a function fails, or gives other arrays than the spec says. One line.
     """
-    # Torch's own random numbers are not an algorithm's to use; if it does, every such run gets the same ones.
+    # An algorithm must not use torch's own random numbers. If one does, its dry run leaves their state as it was.
     with torch.random.fork_rng(devices=[]):
         run = _DryRun(name, settings)
         run.begin(initial)

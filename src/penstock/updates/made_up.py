@@ -28,7 +28,7 @@ def made_up_rollout(spaces: Spaces, slot: tuple[ArraySpec, ...]) -> Arrays:
 
 
 def made_up_sample(spec: AlgorithmSpec, spaces: Spaces, count: int) -> Arrays:
-    """So many units of a minibatch that is sampled from a table."""
+    """``count`` units of a minibatch that is sampled from a table."""
     specs = spec.sampled(spaces)
     found = {part.name: np.zeros((count, *part.shape), part.dtype) for part in specs}
     for name in found.keys() & {"weight", "importance", "valid", "discount"}:
@@ -37,7 +37,7 @@ def made_up_sample(spec: AlgorithmSpec, spaces: Spaces, count: int) -> Arrays:
 
 
 def _observed(spaces: Spaces, specs: tuple[ArraySpec, ...], leading: tuple[int, ...]) -> Arrays:
-    """Those of the arrays that are observations, also ``next.<field>``, each of them possible."""
+    """The observations among these arrays, ``next.<field>`` included. Each lies within its space."""
     possible = {name: _possible(space) if name != spaces.mask else np.ones(()) for name, space in spaces.obs}
     found = {}
     for part in specs:

@@ -21,7 +21,7 @@ class PhaseClock:
     Args:
         every: for each phase an n: it runs at every n-th gradient step.
         noise: for each phase the names and specs of its noise inputs.
-        seed: the run's. The noise of acting has the same seed and is different all the same.
+        seed: the run's. The noise of a phase has a seed made from it, so it differs from the noise of acting.
         counted: the algorithm's state counts gradient steps.
 
     Raises:

@@ -13,9 +13,9 @@ __all__ = ["RunningStatistics"]
 class RunningStatistics:
     """Statistics of values change before their batch is learned from. All others change after it.
 
-    - A batch whose targets were learned in the units of the batches before it would make large gradients while these
-      units are still wrong, and an optimizer with moments remembers them.
-    - The policy that has acted saw observations by the old statistics. So must the passes over its batch.
+    - If a batch's targets were learned in the units of the batches before it, gradients would be large while these
+      units are still wrong. An optimizer with moments remembers such gradients.
+    - The policy that acted saw observations normalised by the old statistics. The passes over its batch must do so too.
 
     Args:
         policy: of which statistics are kept.
@@ -39,7 +39,7 @@ class RunningStatistics:
 
         Returns:
             What changes at once: statistics of values, and the last layer of their network, so that values stay as
-            they are. A layer that nothing was learned with is left alone.
+            they are. A layer that has learned nothing yet is left alone.
         """
         merged: Arrays = {}
         for rollout in rollouts:
@@ -47,7 +47,7 @@ class RunningStatistics:
         values = {name: merged.pop(name) for name in VALUE_STATISTICS if name in merged}
         self._held_back = merged
         if values and not learned and state["value_count"] == 0:
-            # No training has made these values. Those of a new layer lie around 0, which now means the mean.
+            # The layer is new and its values lie around 0, which now means the mean.
             return values
         return values | same_values(self._policy, state, _Changed(state, values))
 

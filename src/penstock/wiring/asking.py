@@ -39,9 +39,9 @@ class AskingEnd:
         Args:
             slots: of the asker, one for each answerer.
             arrays: field -> ``[slots, ...]``, of the stream that the asker writes.
-            board: where the parameters are published that the answerers use.
+            board: with the published parameters, which the answerers use.
             first_lane: global number of the asker's first lane.
-            choose: index of the answerer that answers from a refresh to the next.
+            choose: returns the index of the answerer that answers until the next refresh.
             wakes: one for each answerer; rings its bell.
 
         Raises:
@@ -76,9 +76,9 @@ class AskingEnd:
         return self._board.fresh(rollout)
 
     def refresh(self) -> None:
-        """Let the next question be answered with the latest parameters, and those after it with the same.
+        """Let the next question be answered with the latest parameters, and later questions with the same ones.
 
-        One answerer answers them all, because it keeps that version. It is chosen when the next question is asked.
+        One answerer answers all of them, because it keeps that version. It is chosen when the next question is asked.
         """
         self._refresh = True
 
@@ -177,7 +177,7 @@ class AnsweringEnd:
         return self._slots[asker].arrays["environment_action"]
 
     def stacks(self, asker: int) -> Arrays:
-        """That asker's observations of the fields of which rows keep one frame only."""
+        """That asker's stacked observations. Rows keep only one frame of them."""
         return self._slots[asker].stacks
 
     def carry(self, asker: int) -> Arrays:

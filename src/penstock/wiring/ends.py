@@ -106,7 +106,8 @@ class TableEnd:
         first = shard * share
         self._tree = None if trees is None else trees.shard(shard)
         self._first_slot = first * memory.slots
-        # Those of its shard. The learner notes what one shard may count as paid, so all shards take as many rows.
+        # Only the writers of its own shard. The learner notes as paid the share of one shard. So all shards take the
+        # same number of rows.
         self._collected = [counters.cell(name, "collected") for name in edge.writers[first : first + share]]
         self._paid = [counters.cell(name, "paid") for name in edge.readers]
         self._handed_on = counters.cell(node, "handed_on")

@@ -155,7 +155,7 @@ class NodePorts:
         return edge
 
     def _arrays(self, stream: str) -> Arrays:
-        """All slots of a stream, for one who neither claims nor takes them."""
+        """The arrays of all slots of a stream or a table, to read or write in place. Claims and takes no slot."""
         if isinstance(self._wiring.edge(stream), Table):
             return self._wiring.table_memory(stream).arrays
         return self._wiring.stream(stream).arrays
@@ -235,7 +235,7 @@ class NodePorts:
         return self._wiring.all_counters()
 
     def balance(self) -> Balance | None:
-        """What became of every transition."""
+        """What became of every row; ``None`` if no record counts them."""
         return None if self._ledger is None else self._ledger.balance()
 
     @cached_property
@@ -266,7 +266,7 @@ class NodePorts:
         self._counters.set(self.name, "heartbeat_ns", monotonic_ns())
 
     def worked(self, begin_ns: int, end_ns: int) -> None:
-        """The node was at work for so long, and idle since its last turn."""
+        """Note a turn of the node. Between its last turn and this one it was idle."""
         self._busy_ns.add(end_ns - begin_ns)
         self._idle_ns.add(begin_ns - self._accounted_ns)
         self._accounted_ns = end_ns

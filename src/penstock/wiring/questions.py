@@ -3,9 +3,9 @@
     writing (the asker's) --push--> ready --take--> reading (the answerer's) --release--> free --claim--> writing
 
 An asker holds all its slots while it asks nothing, and pushes the slot of the answerer that it asks. So at most one of
-its questions is open, and nobody else uses its arrays meanwhile. They say where the rows lie. The only observations in
-them are stacks of frames, because rows hold single frames. The transitions of a slot are those of a stream's. Each is
-one compare-and-swap on a word that names the owner, and their memory order carries the data:
+its questions is open, and nobody else uses its arrays meanwhile. The arrays say where the rows lie. The only
+observations in them are stacks of frames, because rows hold single frames. A slot has the transitions of a stream's
+slot. Each is one compare-and-swap on a word that names the owner, and their memory order carries the data:
 
 - ``push`` (release) before ``take`` (acquire): the answerer sees the question and its observations;
 - ``release`` (release) before ``claim`` (acquire): the asker sees the whole answer, in the rollout and in its arrays.

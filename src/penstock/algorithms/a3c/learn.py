@@ -9,7 +9,7 @@ rollouts, and a node applies them to the shared parameters one by one, with one 
 Deviations:
 
 - The gradient is a mean over the rows of a rollout, not a sum.
-- It is found at the latest parameters when the rollout ends; the rollout was played by those when it began.
+- It is found with the latest parameters at the end of the rollout, which was played with those at its beginning.
 - The parameters have one owner, so no gradient is half overwritten by another.
 - Actor and critic share layers only if the observation is an image.
 - A time limit bootstraps from the value of the last observation.

@@ -20,9 +20,10 @@ LEAST = 1e-30
 def corrected(config: APPOConfig, rollout: Mapping[str, Array], log_prob: Array, value: Array) -> Arrays:
     """V-trace's advantages and value targets of one slot, and the proximal log-probabilities: ``[T, B]`` each.
 
-    V-trace multiplies an advantage by the row's weight ``rho``. Here the two come apart, as ``advantage`` and
-    ``importance``, because advantages are normalised first: a row that the current policy would never choose, with a
-    weight of 0, would otherwise get minus the mean of all, and its gradient is the largest of all.
+    V-trace multiplies an advantage by the row's weight ``rho``. Here both are fields of their own, ``advantage`` and
+    ``importance``, because advantages are normalised before they are weighed. If they were weighed first, a row of
+    weight 0 would get minus the mean of all advantages. The current policy would never choose the action of such a row,
+    so its gradient would be the largest of all.
 
     Args:
         config: the bounds and discounts.

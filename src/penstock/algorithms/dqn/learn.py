@@ -9,8 +9,8 @@
 Without ``double``, the target network Q' chooses the next action as well. Every ``target_every``-th step the network is
 copied to its target.
 
-With an action mask, the argmax and the maximum are over the actions that are possible in s'. That of an action which is
-not possible is never learned and never used.
+With an action mask, the argmax and the maximum are over the actions that are possible in s'. The value of an impossible
+action is never learned and never used.
 
 Deviations:
 

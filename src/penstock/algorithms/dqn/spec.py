@@ -41,14 +41,14 @@ MASKS = True
 LEAST_PRIORITY = 0.01
 """Added to the error of each row, so that a row with error 0 may be sampled again.
 
-Schaul et al. 2016 use a small number. With 1e-6 values diverged: importance is measured against the row with the lowest
-priority, and one such row whose value turns out wrong outweighs thousands of others.
+Schaul et al. 2016 use a small number. With 1e-6 values diverged. The row with the lowest priority has the largest
+importance: if its value turns out to be wrong, this row outweighs thousands of others.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class ValueConfig(ReplayConfig):
-    """Hyper-parameters that all algorithms share which learn the values of discrete actions.
+    """Hyper-parameters that all algorithms for values of discrete actions share.
 
     The defaults are not those of Mnih et al. 2015. Those are for millions of steps of Atari; the preset ``atari-dqn``
     has them. The defaults were found on CartPole-v1. On two other tasks they did better than the paper's:

@@ -17,7 +17,7 @@ def targets(config: IMPALAConfig, state: Mapping[str, Array], rollout: Mapping[s
 
     - ``bootstrap``: the value behind the row. A truncated row's is that of its episode's last observation.
     - ``size``: of the row's advantage, by generalised estimation, without V-trace.
-    - ``target``, if values are normalised: the plain returns, whose moments they are normalised by.
+    - ``target``, if values are normalised: the plain returns. Their moments normalise the values.
     """
     del state
     bootstrap = rollout["value"][1:].copy()

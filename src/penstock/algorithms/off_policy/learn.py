@@ -51,7 +51,7 @@ class Networks(NamedTuple):
         return [noise[name] for name, _ in self.dropout(use)]
 
     def values(self, state: Tensors, name: str, obs: Tensors, action: Tensor, dropped: Sequence[Tensor] = ()) -> Tensor:
-        """The outputs of the critics of the vector ``name``: ``[critics, n, outputs]``. ``dropped``: see there."""
+        """Outputs of the critics of the vector ``name``: ``[critics, n, outputs]``. ``dropped``: noise of dropout."""
         return self.critics(state[name], critic_input(self, state, obs, action), dropped)
 
 

@@ -10,7 +10,7 @@ def steps_natively(config: OptimizerConfig) -> bool:
     """Whether the native updates have the optimizer of ``config``, and can take its epsilon. They lack muon.
 
     For a layer of n x n weights, a step of Muon takes 15 n^3 multiplications. The gradient of m rows takes 3 m n^2. So
-    with as many rows as a layer is wide, Muon would take five times as long as all that is quick here.
+    with as many rows as the layer is wide, the step would take five times as long as the gradient.
     """
     return config.optimizer != "muon" and native_optimizer(config).safe
 

@@ -69,7 +69,7 @@ class Answers:
 
     @contextlib.contextmanager
     def understood(self) -> Iterator[None]:
-        """Within it, what goes wrong with an answer is an `EnvError` that names the server."""
+        """Within the ``with`` block, each error of an answer becomes an `EnvError` that names the server."""
         import grpc  # noqa: PLC0415 - as above
         from dm_env_rpc.v1 import error  # noqa: PLC0415
 
@@ -99,7 +99,7 @@ class Answers:
                 raise SpaceError(f"the {what}s of {self._address} have {total} bytes; the most is {_MOST_TENSORS}")
 
     def _size(self, spec: Any, what: str) -> int:
-        """Bytes of a tensor, an empty one counted as if it were not."""
+        """Bytes of a tensor. An axis of length 0 counts as 1."""
         dtype = np.dtype(self._dtype(spec.dtype))
         if dtype.kind not in "biuf" or any(size < 0 for size in spec.shape):
             raise SpaceError(f"{what} is {dtype} {list(spec.shape[:16])}: penstock needs numbers in a fixed shape")

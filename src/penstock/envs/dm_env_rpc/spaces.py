@@ -29,7 +29,7 @@ def space_of(spec: Any) -> Any:
 
 
 def _choices(spec: Any) -> tuple[int, int] | None:
-    """The first of a number's choices and how many there are; ``None``: it is a measure."""
+    """The first of a number's choices, and how many there are. ``None``: the number is a Box, not a choice."""
     if hasattr(spec, "num_values"):
         first, count = 0, int(spec.num_values)
     elif hasattr(spec, "minimum"):

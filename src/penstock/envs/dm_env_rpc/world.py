@@ -17,7 +17,7 @@ __all__ = ["World", "world_at"]
 
 _CONNECT_S = 30.0
 _OWN = ("reward", "discount")
-"""Observations that are no observations: the protocol has no other place for them."""
+"""They come among the observations, because the protocol has no other place for them."""
 
 
 def world_at(address: str) -> EnvFactory:
@@ -106,7 +106,7 @@ class World:
 
     def close(self) -> None:
         """Leave the world, and destroy it if it was made for this lane."""
-        # Each by itself: the server may be gone.
+        # Errors of each call are ignored on their own, because the server may be gone.
         with contextlib.suppress(Exception):
             self._answers.send(self._messages.LeaveWorldRequest())
         if self._own_world is not None:

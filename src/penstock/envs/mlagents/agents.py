@@ -62,7 +62,7 @@ class Agents:
         final = [None if turn.end is None else self._seen(turn.end) for turn in turns]
         reward = np.array([turn.reward for turn in turns], np.float32)
         last = [ask if turn.end is None else turn.end for turn, ask in zip(turns, asks, strict=True)]
-        # An agent that has ended may say anything of its actions, unless masks are used.
+        # Unless masks are used, the mask of an agent that has ended is not read, whatever it is.
         infos = {"final_obs": final, "final_info": self._mask(last) if self._masked else {}, **self._mask(asks)}
         return self._observed(asks), reward, ended & ~truncated, truncated, infos
 

@@ -24,11 +24,11 @@ _LOOK_S = 0.5
 _MOST_MESSAGE = 128 << 20
 """Bytes of one call of the game, which holds what all its agents see in a step."""
 _CALLS = 2
-"""At once: that of a game that is gone, and that of its successor."""
+"""Calls at one time: one of a game that is gone, and one of its successor."""
 _OLDEST = (1, 3)
 """The first version whose actions are numbers and choices side by side."""
 _TRAINER = "penstock"
-"""In place of a version of ML-Agents' own trainer: Unity refuses some of these, and takes other words as they are."""
+"""Sent instead of a version of ML-Agents' own trainer. Unity refuses some versions, but accepts any other word."""
 
 
 class Action(NamedTuple):

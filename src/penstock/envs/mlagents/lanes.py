@@ -14,8 +14,8 @@ from penstock.errors import EnvError, SpaceError
 __all__ = ["GameLanes", "Kind", "Turn"]
 
 _MOST = 1 << 24
-"""Numbers of an action and of a part of an observation, and choices of one element of an action. A game that says
-nonsense must not fill the memory."""
+"""Most numbers of an action or of a part of an observation, and most choices of one element of an action. A game that
+says nonsense must not fill the memory."""
 
 
 class Kind(NamedTuple):
@@ -178,7 +178,7 @@ def _kind(action: Any, info: Any) -> Kind:
     """What an agent of this ``ActionSpecProto`` and ``AgentInfoProto`` sees and does.
 
     Raises:
-        SpaceError: no agent can.
+        SpaceError: a shape or a number of choices is impossible, or too large.
     """
     names = [part.name or f"obs_{place}" for place, part in enumerate(info.observations)]
     names = [f"{name}_{place}" if names.count(name) > 1 else name for place, name in enumerate(names)]

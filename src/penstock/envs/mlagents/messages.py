@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 METHOD = "/communicator_objects.UnityToExternalProto/Exchange"
-"""The game calls it. Each call says what the game has come to, and is answered by what it is to do next."""
+"""The game calls it. Each call says what has happened in the game. The answer says what the game is to do next."""
 VERSION = "1.5.0"
 """Of the protocol."""
 CONTINUES, ENDS = 200, 400

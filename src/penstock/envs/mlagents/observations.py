@@ -56,7 +56,7 @@ def _picture(data: bytes, shape: tuple[int, ...]) -> Array:
     except Image.DecompressionBombError as error:
         raise ValueError(str(error)) from None
     with image:
-        # Before it is unpacked: a few bytes may be a picture of any size.
+        # Checked before the picture is unpacked, because a few bytes may hold a picture of any size.
         if image.size[::-1] not in (shape[1:], shape[:2]):
             raise ValueError(f"a picture of {image.width} x {image.height} pixels")
         pixels = np.asarray(image.convert("RGB"))

@@ -39,10 +39,10 @@ def packed(graph: Graph) -> bytes:
 
 
 def unpacked(content: bytes) -> Graph:
-    """What `packed` made into bytes.
+    """The graph that `packed` made into these bytes.
 
     Raises:
-        SnapshotError: it made something else.
+        SnapshotError: the bytes are no snapshot, or are damaged.
     """
     begin = len(_MAGIC) + _LENGTH
     if content[: len(_MAGIC)] != _MAGIC:

@@ -42,7 +42,7 @@ _REGISTRIES = ("gymnasium.envs.registration", "gym.envs.registration")
 
 
 def is_alone(found: object) -> bool:
-    """True for what an object of the same kind has as well: classes, functions, modules, the description of its id."""
+    """True for what all objects of a kind have in common: classes, functions, modules, the description of an id."""
     return isinstance(found, _ALONE) or type(found).__module__.startswith(_REGISTRIES) or _is_model(found)
 
 
@@ -88,5 +88,5 @@ def name_of_class(kind: type) -> str:
 
 
 def _is_model(found: object) -> bool:
-    """True for a model of MuJoCo: the file of the environment, read. What a reset draws in it, the seed draws again."""
+    """True for a model of MuJoCo: the environment's file in memory. If a reset changes it, the seed repeats that."""
     return type(found).__name__ == "MjModel" and type(found).__module__.startswith("mujoco")

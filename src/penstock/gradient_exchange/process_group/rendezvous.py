@@ -4,8 +4,8 @@
 2. Each other member reads the board and says in the store that it is there, and on which GPU.
 3. Once all are there, the keeper chooses the transport. They connect to each other, and the group stands.
 
-A group stands as long as all its members do. A member that leaves says so in the store; so does a later life of a
-member, when it finds that an earlier one was there. The keeper then opens another store, and all begin anew.
+A group stands as long as all its members do. A member that leaves says so in the store. A new life of a member says so
+too, if it finds there that an earlier life has come. The keeper then opens another store, and all begin anew.
 """
 
 import socket
@@ -139,7 +139,7 @@ class OtherSide:
             return None
 
     def _found(self) -> TCPStore | None:
-        """The store of the latest group; ``None`` if this member has left that."""
+        """The keeper's latest store; ``None`` if there is none, or if this member has left it."""
         told = {"port": np.zeros((), np.int64)}
         version = self._reader.version()
         if version == self._version:

@@ -60,7 +60,7 @@ class ProcessGroupRounds:
         self._told = torch.zeros(sum(spec.nbytes for spec in state), dtype=torch.uint8)
         self._group: Group | None = None
         self._ends: list[Rounds] = []
-        """The ends of all members, in memory of this process: what has a mean is brought there, and added up."""
+        """The ends of all members, in memory of this process. `mean` brings all payloads there, and adds them up."""
         self._work: UnderWay | None = None
         """A round, or the state on its way."""
         self._gathered = torch.empty((members, 0), dtype=torch.uint8)
@@ -159,7 +159,7 @@ class ProcessGroupRounds:
         return [(float(row[:WEIGHT_BYTES].view(np.float64)[0]), row[WEIGHT_BYTES:]) for row in self._gathered.numpy()]
 
     def word(self) -> int:
-        """Nothing can happen between a look and the sleep behind it that the sleep would miss."""
+        """Always 0: `sleep` misses nothing that has happened since the last look."""
         return 0
 
     def sleep(self, seen: int, timeout_s: float) -> None:
@@ -214,5 +214,5 @@ class ProcessGroupRounds:
         return True
 
     def _look(self) -> None:
-        """Note whether a member is lost. At the end of a run nobody waits for one that may be."""
+        """Note whether a member is lost. At the end of a run one counts as lost, so that nobody waits."""
         self._lost = self._lost or self._alive() or self._way.broken()

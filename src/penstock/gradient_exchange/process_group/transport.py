@@ -76,7 +76,7 @@ def connected(transport: str, store: TCPStore, me: int, members: int, *, address
 
 
 def _by_gloo(store: TCPStore, me: int, members: int, address: str) -> Group:
-    # torch has no public way to say at which address gloo listens, and takes that of the machine's name by itself.
+    # By itself, gloo listens at the address of the machine's name. torch has no public way to name another one.
     gloo: Any = ProcessGroupGloo
     options = gloo._Options()  # noqa: SLF001
     options._devices = [gloo.create_device(hostname=address)]  # noqa: SLF001
@@ -137,7 +137,7 @@ class _Landing:
         return bool(self._work.is_completed())
 
     def wait(self, timeout: timedelta) -> bool:
-        """As `UnderWay.wait`. To wait for a round of NCCL itself would not keep to the time."""
+        """As `UnderWay.wait`. It looks again and again, because NCCL's own wait does not keep to the time."""
         until = time.monotonic() + timeout.total_seconds()
         while not self._work.is_completed():
             if time.monotonic() > until:
@@ -150,9 +150,9 @@ class _Landing:
 
 
 def never_ends(group: Group | None) -> bool:
-    """Leave a group with a round that waits for a lost member. True if it cannot be ended: then keep it.
+    """End a group whose round waits for a lost member. True if it cannot be ended: then keep it.
 
-    To end a group of gloo would take until the round's time is up.
+    A group of gloo would end only when the round's time is up.
     """
     if isinstance(group, OnGpus):
         group.abort()

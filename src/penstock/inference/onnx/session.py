@@ -62,8 +62,9 @@ class OnnxPolicy:
 def run_rows(session: InferenceSession, names: Sequence[str], feeds: Mapping[str, Array]) -> Sequence[Array]:
     """Outputs ``[n, ...]`` by name, for feeds ``[n, ...]``.
 
-    A row's result depends neither on n nor on its place among the rows, if the graph keeps to that: ``ReduceSum`` over
-    the elements of a row does not, so the graphs of `write` have none whose order counts. A user's own module may.
+    A row's result depends neither on n nor on its place among the rows, unless an operation of the graph does.
+    ``ReduceSum`` over the elements of a row is such an operation: graphs of `write` use it only where the order of
+    adding does not change the sum. A user's own module may use it anywhere.
     """
     if len(next(iter(feeds.values()))) > 1:
         return session.run(names, feeds)

@@ -46,7 +46,7 @@ class LaneMemory:
             self._finals = 0
         for name, values in self.carry.items():
             slot[name][...] = values
-            # It counts as zero there. So a table holds the same, whoever resumed the lane.
+            # Where an episode begins, the carry counts as zero. Write zero, so that a resumed run writes the same row.
             slot[name][self._first] = 0.0
 
     def stored(self, slot: Arrays, t: int, begun: Sequence[int]) -> None:

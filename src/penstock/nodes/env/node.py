@@ -31,7 +31,7 @@ BOUND_SLOTS = 1024
 """So many slots of a table stay bound. Binding a slot takes as long as some steps; a bound slot takes some KB."""
 
 DONE = object()
-"""What a piece of work gives instead of a step once it has ended."""
+"""What ``next`` returns for work that has ended."""
 
 SKIP_LIMIT = 100
 """Spoilt rollouts in a row after which the next one is an error."""
@@ -114,7 +114,7 @@ class EnvNode:
     def close(self) -> None:
         """Close the environments."""
         if self._source is not None:
-            # What it has done is saved. A simulator that cannot close must not make that a failure.
+            # The node's work is saved by now. A simulator that cannot close is no failure of the run.
             with contextlib.suppress(Exception):
                 self._source.close()
 

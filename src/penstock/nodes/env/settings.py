@@ -9,8 +9,8 @@ from penstock.types import EnvReference, Spaces
 __all__ = ["RENEW_EVERY", "EnvSettings"]
 
 RENEW_EVERY = 64
-"""A rollout takes newer parameters after every so many steps. In lock step there are none newer: the next ones are
-learned from this very rollout."""
+"""Steps of a rollout after which it takes newer parameters. In lock step there are none: the next ones are learned from
+this rollout."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,6 @@ class EnvSettings:
     open_limit_s: float
     """How long making and resetting the environments may take, in seconds."""
     masks: bool = False
-    """The algorithm uses action masks: one that comes although ``spaces`` has none is an error."""
+    """The algorithm uses action masks. Then it is an error if the environment gives one and ``spaces`` has none."""
     reward: str | bytes | None = None
     """The user's own reward, which replaces the environment's; ``None``: the environment's."""

@@ -1,7 +1,7 @@
 """Tries a snapshot: in a process of its own, on another environment.
 
-In its own process, because attributes may name something outside of the objects: the number of a connection, an address
-in memory. There they name nothing. In the process of the lanes a second environment could go on with the state of the
+Attributes of an environment may name something outside of it: the number of a connection, an address in memory. In a
+process of its own they name nothing. In the process of the lanes, the second environment could use what belongs to the
 first one, and close it.
 """
 
@@ -25,7 +25,7 @@ __all__ = ["Trial", "main", "repeats"]
 _LINE = 64
 """Bytes to which the memory of an action log is aligned."""
 _REPEATS = 73
-"""The status of a process whose environment went the same way. An environment may end its process with others."""
+"""Exit status if the environment went the same way. A rare number, as an environment may end its process itself."""
 _PROGRAM = "from penstock.nodes.env.trial import main; main()"
 
 

@@ -37,7 +37,7 @@ class PlaySettings:
     open_limit_s: float
     """How long making the policy or the environments may take, in seconds."""
     masks: bool = False
-    """The policy uses action masks: one that comes although ``spaces`` has none is an error."""
+    """The policy uses action masks. Then it is an error if the environment gives one and ``spaces`` has none."""
 
     @property
     def name(self) -> str:

@@ -73,7 +73,7 @@ class EvaluatorNode:
                 self._end()
                 return
             if isinstance(episode, Episode):
-                # A learner may wait for the verdict: such a run comes further by these episodes only.
+                # A learner may wait for the verdict. Then these episodes are the only progress of the run.
                 self._ports.count("episodes_evaluated")
                 if not episode.spoilt:
                     self._episodes.append(episode)
@@ -81,7 +81,7 @@ class EvaluatorNode:
     def close(self) -> None:
         """Close the environments of an evaluation that has begun."""
         if self._source is not None:
-            # What it has done is saved. A simulator that cannot close must not make that a failure.
+            # The node's work is saved by now. A simulator that cannot close is no failure of the run.
             with contextlib.suppress(Exception):
                 self._source.close()
 

@@ -80,7 +80,7 @@ def show(settings: PlaySettings, published: Mapping[str, Array], episodes: int, 
 
 
 def _opened(settings: PlaySettings, render_mode: str) -> ScalarSource | VectorSource:
-    """The environment, made to render in this mode. For a picture, one that takes no mode will do."""
+    """Make the environment with this ``render_mode``. For a picture, an environment that takes none is made without."""
     env = settings.env if isinstance(settings.env, EnvRecipe) else EnvRecipe(settings.env, {}, ())
     rendering = replace(env, arguments={**env.arguments, "render_mode": render_mode})
     opened = partial(
@@ -193,7 +193,7 @@ class Reel:
         pictures: list[Image.Image] = []
         shown: list[int] = []
         for picture, seconds in zip(self.pictures, self._seconds, strict=True):
-            # Hundredths of a second, of which a viewer takes at least two.
+            # A GIF counts hundredths of a second. Viewers show each picture for at least two.
             hundredths = max(2, round(100 * seconds))
             if pictures and picture == pictures[-1]:
                 # Pillow joins equal pictures as well, but fails where they stand still for too long.

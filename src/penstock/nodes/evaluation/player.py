@@ -100,7 +100,7 @@ class PlayerNode:
     def close(self) -> None:
         """Close the environments."""
         if self._source is not None:
-            # What it has done is saved. A simulator that cannot close must not make that a failure.
+            # The node's work is saved by now. A simulator that cannot close is no failure of the run.
             with contextlib.suppress(Exception):
                 self._source.close()
             self._source = None

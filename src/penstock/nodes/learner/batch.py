@@ -111,7 +111,7 @@ def minibatches(
     count = filled if count is None else count
     indices = np.zeros((count, size), np.int64)
     weights = np.zeros((count, size), np.float32)
-    # Padding that is a minibatch of its own still has to name a row of this learner: the numbers there are finite.
+    # A minibatch of padding alone must name a row of this learner: only there are the numbers surely finite.
     if len(order):
         indices[filled:] = order[0]
     # A view: assigning to part of `flat` takes 25 times as long, half a millisecond for 16,384 rows.

@@ -54,7 +54,7 @@ class WithDemonstrations:
         # An index into the larger table of demonstrations could lie outside the run's own tree of priorities.
         out["index"][end:] = 0
         if "importance" in out and end > 0:
-            # The own rows' are at most 1. With 1, demonstrations would weigh more than their share.
+            # The importance of own rows is at most 1. With 1, demonstrations would weigh more than their share.
             out["importance"][end:] = out["importance"][:end].mean()
 
 

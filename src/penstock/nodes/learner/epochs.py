@@ -99,7 +99,7 @@ class Epochs:
         except DissolvedError:
             done = False
         if not done:
-            # Those of gradient steps that count for nothing.
+            # Forget the metrics of gradient steps that count for nothing.
             self.updater.metrics()
         return done
 

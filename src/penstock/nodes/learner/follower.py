@@ -42,7 +42,7 @@ class FollowerNode(WorkingNode):
             except ResourceError:
                 if rows_to_sample(self._steps.table, goal.taken):
                     raise
-                # A machine that fell behind begins its rings anew, behind all that the goal names.
+                # A machine that fell behind begins its rings anew. All their slots are later than those of the goal.
                 yield self._may_sample
             yield None
         self._steps.leave()

@@ -135,7 +135,7 @@ class HandedOnEpochs:
             slot = self._gradients.slot(index)
             learner = int(slot["learner"])
             self._settled[learner] = slot["step"]
-            # On an earlier version; or found again by a follower's next life.
+            # Release it if it is of an earlier version, or if a follower's next life has found it a second time.
             if int(slot["version"]) != self._version or learner in self._found:
                 self._gradients.release(index)
             else:

@@ -42,8 +42,9 @@ def refill(table: Table, tree: Ranks | None, checkpoint: Path | None) -> Array:
 def rows_to_sample(table: Table, written: Sequence[int] | Array, shards: int = 1) -> int:
     """How many rows can be sampled; ``written`` is the number of slots of each writer that count.
 
-    Leaves out one slot of each ring: its writer may be filling it. After a resume there may be fewer rows than were
-    collected, because some of the file were not found. Of several shards, each counts as the one with the fewest rows.
+    - One slot of each ring is left out: its writer may be filling it.
+    - After a resume there may be fewer rows than were collected, because some rows of the table's file were not found.
+    - If there are several shards, each counts as many rows as the one with the fewest.
     """
     slots = np.array([table.held(writer, int(count)) for writer, count in enumerate(written)])
     rows, lanes = map(int, table.arrays["valid"].shape[1:])

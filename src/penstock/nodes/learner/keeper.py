@@ -89,7 +89,7 @@ class Keeper:
         self._asked = -1
         """The last update for which an evaluation was asked for."""
         self._answered = 0
-        """How many wishes for a checkpoint have been answered by one. A later life answers those of an earlier one."""
+        """Requests for a checkpoint that this life has answered. A later life answers them once more, all by one."""
         self._unsent: Report | None = None
         """The report of the last commit, if no slot was free for it."""
         self._episodes_told = 0
@@ -188,7 +188,7 @@ class Keeper:
         What exists already stays: a checkpoint, a verdict, a report. A report of this life has no losses.
         """
         update = int(self.committed["update"])
-        # Later commits may still be of the run's first update: those of dropped rollouts, and within a batch.
+        # Commits of dropped rollouts, and those within a batch, leave the number of the update as it was.
         learned = update > self._settings.resumed_update and not self._ports.stopping()
         if learned and self._evaluation_due():
             # Race: the evaluator goes on meanwhile. It publishes a verdict before it releases the request. So:
@@ -218,7 +218,10 @@ class Keeper:
         yield lambda: written.free() == written.slots or stopping()
 
     def reported(self) -> bool:
-        """True if this life or an earlier one has reported the last commit to the monitor."""
+        """True while a report of the last commit, of this life or an earlier one, is with the monitor.
+
+        False again once the monitor has released it. The monitor drops a second report of the same update.
+        """
         return report_sequence(int(self.committed["update"])) in self._reports.written()
 
     def report(self, values: dict[str, float]) -> None:

@@ -34,7 +34,7 @@ class ParameterSettings:
     updater: UpdaterSettings
     limiter: RateLimiter
     max_gradient_lag: float
-    """Gradients of parameters that are more gradient steps old are dropped and counted."""
+    """A gradient is dropped and counted if its parameters are older than this many gradient steps."""
     open_limit_s: float
     owner: str | None = None
     """``module:build_owner`` of a rule by which learners apply their gradients themselves: ``(ports, updater settings,
@@ -72,7 +72,7 @@ class ParameterNode(WorkingNode):
         if committed is None:
             with ports.busy("refill the table", settings.open_limit_s):
                 taken = refill(self._table, ports.priorities("rollouts"), settings.keeper.checkpoint)
-            # Steps that were due are left out if the table was lost: they would hold back the rows to take them on.
+            # If the table was lost, steps that were due are left out. They would hold back the rows that they need.
             enough = rows_to_sample(self._table, taken) >= self._schedule.min_rows
             owed: dict[str, int] = {} if enough else {"owed": 0}
             self._applier.load(self._keeper.begin(taken=taken, settled=0, **owed))

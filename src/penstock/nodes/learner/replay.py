@@ -191,7 +191,7 @@ class ReplayLearnerNode(WorkingNode):
     def _seen(self, slots: Sequence[Arrays]) -> Arrays:
         """The running statistics of observations with the rows of these rollouts; empty if nothing is normalised.
 
-        The gradient steps of a turn see its rows already: the first of them would see observations of any scale.
+        A turn's rows count before its gradient steps. Otherwise the first steps would see observations of any scale.
         """
         graph, committed = self._settings.keeper.spec.policy, self._keeper.committed
         seen: Arrays = {part.name: committed[part.name] for part in graph.statistics()}

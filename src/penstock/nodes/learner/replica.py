@@ -67,7 +67,7 @@ class ReplicaNode(WorkingNode):
     def _first_state(self) -> Arrays:
         """The state with which this node forms a team. Where the others have formed one, only its layout counts."""
         settings, updater = self._settings, self._settings.steps.updater
-        # Once there is a team, the checkpoint may have made room for later ones.
+        # Once there is a team, the checkpoint may be gone: it makes room for later ones.
         if settings.checkpoint is not None and not self._ports.rounds("gradients").formed():
             return _resumed(settings.checkpoint)
         return first_state(settings.steps.initial, updater, updater.seed)
@@ -105,7 +105,7 @@ class ReplicaNode(WorkingNode):
 
 
 def _resumed(checkpoint: Path) -> Arrays:
-    """The arrays of a checkpoint, or those of the latest one of its run if it has made room for later ones.
+    """The arrays of a checkpoint. If it is gone, because it made room for later ones: those of the latest good one.
 
     While the table holds too few rows, turns are committed without a gradient step, so without this learner. Then all
     later checkpoints have the same networks. Running statistics come with each goal.

@@ -19,7 +19,7 @@ class Settling:
     Args:
         applier: steps the state.
         updater: settings of the learners' updaters.
-        max_lag: gradients of parameters that are more gradient steps old are dropped and counted.
+        max_lag: a gradient is dropped and counted if its parameters are older than this many gradient steps.
         ports: of the node.
         open_limit_s: longest time of a gradient step.
     """

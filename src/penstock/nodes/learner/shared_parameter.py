@@ -31,7 +31,7 @@ class SharedParameterSettings:
     """``module:build_stream_applier`` of the applier."""
     updater: UpdaterSettings
     max_gradient_lag: float
-    """Gradients of parameters that are more gradient steps old are dropped and counted."""
+    """A gradient is dropped and counted if its parameters are older than this many gradient steps."""
     open_limit_s: float
     owner: str | None = None
     """``module:build_owner`` of a rule by which learners apply their gradients themselves: ``(ports, updater settings,

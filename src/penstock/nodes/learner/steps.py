@@ -138,7 +138,13 @@ class GradientSteps:
         self.done = int(state["gradient_steps"])
 
     def until(self, goal: Goal) -> Work:
-        """Take gradient steps until the goal is reached, or the run stops. Learners with shards end a turn together."""
+        """Take gradient steps until the goal is reached, or the run stops. Learners with shards end a turn together.
+
+        Raises:
+            ResourceError: no row can be sampled.
+            BadDataError: a priority is infinite or NaN.
+            DissolvedError: a learner on another machine is lost.
+        """
         self._former.clear()
         if self._trees is not None:
             self._largest = self._trees.largest()
@@ -257,7 +263,7 @@ class GradientSteps:
     def _ranked(self, own: Array) -> list[tuple[SumTree, Array]]:
         """The trees that this learner changes after a step, with rows, stamps, old and new priorities: ``[4, m]``.
 
-        Of learners on several machines, the keeper has all trees: a successor of another one begins with these.
+        If learners are on several machines, learner 0 changes all trees: the next life of another one begins with them.
         """
         if not (self._settings.spread and isinstance(self._team, ShardTeam) and self._trees is not None):
             return [] if self.tree is None else [(self.tree, own)]

@@ -36,7 +36,7 @@ class StreamFollowerSettings:
     rollouts: int
     """Environment nodes of each learner, and rollouts of a batch."""
     max_policy_lag: float
-    """Rollouts of a policy that is more updates old are not learned from."""
+    """A rollout is dropped if its policy is older than this many updates."""
     open_limit_s: float
 
 

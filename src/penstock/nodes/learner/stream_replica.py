@@ -83,7 +83,7 @@ class StreamReplicaNode(WorkingNode):
     def _first_state(self) -> Arrays:
         """The state with which this node forms a team. Where the others have formed one, only its layout counts."""
         settings, updater = self._settings, self._settings.epochs.updater
-        # Once there is a team, the checkpoint may have made room for later ones.
+        # Once there is a team, the checkpoint may be gone: it makes room for later ones.
         if settings.checkpoint is not None and not self._ports.rounds("gradients").formed():
             saved = load_checkpoint(settings.checkpoint).arrays
             return {**{spec.name: saved[spec.name] for spec in updater.spec.state}, **_forming(int(saved["update"]))}

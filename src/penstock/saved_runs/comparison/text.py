@@ -36,7 +36,7 @@ def as_json(found: Comparison) -> str:
 
 
 def as_table(found: Comparison) -> str:
-    """The comparison as lines of text: who stands on each side, a row for each measure, and how to read it."""
+    """The comparison as lines of text: the runs of each side, a line for each measure, and how to read it."""
     first = found.sides[0].name
     heads = ["", *(side.name for side in found.sides), *(f"{side.name} - {first}" for side in found.sides[1:])]
     rows = [heads]

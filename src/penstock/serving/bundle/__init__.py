@@ -1,4 +1,4 @@
-"""A bundle: one exported policy as a folder that needs nothing of its run, and of penstock only where one wants it."""
+"""A bundle: one exported policy as a folder. It needs nothing of its run, and can be used without penstock."""
 
 from penstock.serving.bundle.contents import FORMAT, GRAPHS, SAMPLE, Facts, Port
 from penstock.serving.bundle.policy import BundlePolicy, GraphRunner

@@ -64,7 +64,8 @@ def read_bundle(folder: Path) -> Bundle:
     """Verify and read a bundle.
 
     Raises:
-        BundleError: a file is missing or altered, or the format is newer. The text names the file. Or it is a run.
+        BundleError: a file is missing or altered, or the format is newer; the text names the file. Or the folder is a
+            run, or does not exist.
     """
     if _is_run(folder):
         run = shlex.quote(str(folder))

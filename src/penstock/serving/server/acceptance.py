@@ -83,7 +83,7 @@ def _is_finite(action: Array, session: ServedSession) -> bool:
 
 
 def _fault_of_estimates(answers: Arrays) -> str:
-    """A choice is a whole number even if the network gave NaN. What it estimates tells."""
+    """What is wrong with the estimates. They show a NaN of the network, which a discrete action hides."""
     for name, values in answers.items():
         # The log-probability of an action may be infinite.
         bad = np.isnan(values) if name == "log_prob" else ~np.isfinite(values)

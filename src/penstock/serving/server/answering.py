@@ -70,7 +70,7 @@ class Answerer:
     def __init__(self, policy: ServedPolicy, max_batch: int) -> None:
         self._policy = policy
         self._sessions: OrderedDict[int, ServedSession] = OrderedDict()
-        """Lanes -> the session that has them, the one that was used last at the end."""
+        """Number of lanes -> the session with so many. The one that was used last stands at the end."""
         self._lanes = 0
         """Of all sessions together."""
         self._most_lanes = _KEPT * max_batch

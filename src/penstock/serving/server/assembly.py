@@ -43,7 +43,7 @@ __all__ = ["Assembly", "Origin", "first_endpoint", "limits_of", "open_endpoint",
 
 
 _TRIES = 10
-"""How often a policy whose checkpoint is removed while it is loaded is loaded anew, from the newest one."""
+"""A run that trains may remove a checkpoint while it is loaded. Then the newest one is loaded, at most so often."""
 _LINES_A_SECOND = 20
 _ENDINGS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -54,7 +54,7 @@ class Origin(NamedTuple):
     first: Source
     newest: Callable[[], Source]
     is_newest: bool = False
-    """``first`` is only the newest one of this moment: a later one does as well."""
+    """``first`` was taken because it was the newest one. A later one may take its place."""
 
 
 class Assembly:
@@ -113,7 +113,7 @@ class Assembly:
         start: StartEngine,
         say: Callable[[str], object],
     ) -> None:
-        """Serve until a signal comes, with what follows newer versions beside it."""
+        """Serve until a signal comes. Meanwhile, with ``--follow``, look for newer versions."""
         loop = asyncio.get_running_loop()
         is_kept = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
         endings = [number for number in _ENDINGS if not (is_kept and number == signal.SIGHUP)]
@@ -131,8 +131,8 @@ class Assembly:
         finally:
             for task in following:
                 task.cancel()
-            # gRPC keeps the event loop to the end of the process. With it would stay what the handlers point to, and
-            # nanobind prints a line for each native policy that is left then.
+            # gRPC keeps the event loop, and so its handlers, until the process ends. If a handler still pointed to the
+            # server, nanobind would print a line for each native policy that is left then.
             for number in endings:
                 loop.add_signal_handler(number, _nothing)
             gc.unfreeze()
@@ -268,7 +268,7 @@ def _recording(options: ServeOptions, endpoints: Endpoints) -> Iterator[list[Rec
     """What keeps the episodes of each policy, if that is wanted. At the end everything is written.
 
     Raises:
-        ConfigError: the folder cannot be written.
+        ConfigError: the folder cannot be made.
     """
     with contextlib.ExitStack() as stack:
         recorders = []

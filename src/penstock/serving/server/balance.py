@@ -36,7 +36,7 @@ class Balance(Protocol):
     """Chooses workers. One object for the workers of one version."""
 
     def parts(self, asks: list[Ask]) -> list[list[Ask]]:
-        """Cut a batch into those that shall be answered by one worker each."""
+        """Cut a batch into parts. One worker answers each part."""
         ...
 
     def choose(self, workers: Sequence[Some], asks: list[Ask]) -> Some:
@@ -87,7 +87,7 @@ class RoundRobin:
 
 
 class Sticky:
-    """Each session stays with one worker, which its name tells. While that one is away, with the next.
+    """A session's name decides which worker answers it. While that worker is away, the next one does.
 
     Questions of no session go to the worker with the fewest rows.
 

@@ -16,7 +16,7 @@ from penstock.serving.server.refusal import Refusal
 __all__ = ["Bases"]
 
 _ENTRY = 1024
-"""Bytes that a base counts beside its body, so that many empty ones are many."""
+"""Bytes that a base counts beside its body, so that many empty bodies reach the limit, too."""
 
 
 class _Base(NamedTuple):

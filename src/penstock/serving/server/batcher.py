@@ -113,7 +113,7 @@ class Batcher:
             return
         if self._is_due():
             if self._free():
-                # What else has arrived is read before this is called, so it joins the batch.
+                # The event loop reads what else has arrived before it calls this. So those questions join the batch.
                 self._soon = self._loop.call_soon(self.look)
         elif self._later is None:
             due = self._queue[0].since + self._limits.max_wait

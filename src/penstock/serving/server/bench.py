@@ -50,7 +50,7 @@ def measure(load: Load) -> Measured:
     """Let clients tick for a while.
 
     Raises:
-        ConfigError: the URL is none, or the server has no such policy.
+        ConfigError: the URL is not one of a server, or the server refuses the policy's name or the token.
         ResourceError: the server cannot be reached, or answers no tick.
     """
     split = urlsplit(load.url)

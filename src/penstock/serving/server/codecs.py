@@ -71,7 +71,7 @@ class JsonCodec:
         self._endpoint = endpoint
         self._tuples = tuples_in([spec.name for spec in endpoint.policy.spaces.obs_specs()])
         self._row = flat_row(endpoint.policy.spaces)
-        """Numbers of an observation that `read_row` reads; ``None``: none of this policy's."""
+        """Numbers of an observation, for `read_row`; ``None``: `read_row` cannot read this policy's observations."""
         self._most = most_values(endpoint.policy.spaces, endpoint.limits.max_batch)
         self._has_parts = isinstance(endpoint.policy.spaces.action, Composite)
 
@@ -156,7 +156,7 @@ def plain(actions: Any, row: int | None) -> Any:  # noqa: ANN401 - as the action
 
 
 def tuples_in(names: list[str]) -> dict[str, Any]:
-    """Where fields are parts of Tuples: ``{"": ...}`` stands for every place of one. Empty: there is no Tuple."""
+    """Where Tuples are among fields with these names: key or place -> the same below it. Empty: there is no Tuple."""
     parts: dict[str, list[str]] = {}
     for name in names:
         key, _, rest = name.partition(".")[2].partition(".")

@@ -25,7 +25,7 @@ _LONGEST = 10
 """Bytes of a varint of 64 bits."""
 _SIGN, _WORD = 1 << 31, (1 << 64) - 1
 _CHUNK = 1 << 14
-"""Bytes of varints that are read in one go: what is needed beside the result is of this order."""
+"""Bytes of varints that are read in one go. Memory beside the result is needed for these only."""
 
 
 class Numbers:

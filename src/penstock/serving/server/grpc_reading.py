@@ -56,7 +56,7 @@ class Reader:
                     own[number] = _Field(field, kind, "repeated" if "repeated" in modifiers else "")
 
     def read(self, name: str, data: bytes) -> dict[str, Any]:
-        """The fields that are set in a message. The one that was set last is the last.
+        """The fields that are set in a message. One that is not repeated stands where it was set last.
 
         A message or map is a dict. Repeated numbers are `Numbers`, all else that is repeated is a list. Bytes are views
         of ``data``.

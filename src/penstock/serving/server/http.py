@@ -56,7 +56,7 @@ class HttpReply(Reply):
 
     Attributes:
         protocol: for metrics and the access log. The route sets it.
-        error_keys: of an error's text in its JSON. The route sets them; before it nobody knows who asks, so it is all.
+        error_keys: keys of an error's text in its JSON. The route sets those of its protocol; until then they are all.
         is_head_only: the request is a ``HEAD``: the reply says how long its body is, and has none.
     """
 
@@ -190,7 +190,7 @@ class HttpConnection(Connection):
         self._count(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header. Proxies drop names with an underscore, so both spellings are one. Trailers say nothing."""
+        """A header. In names ``_`` counts as ``-``, because proxies drop names with ``_``. Trailers are ignored."""
         self._count(len(name) + len(value) + _BESIDE)
         if not self._has_head:
             self._headers[name.lower().replace(b"_", b"-")] = value.rstrip(b" \t")

@@ -25,7 +25,7 @@ class Limits:
     max_queue: int = ServeOptions.max_queue
     """Rows that wait for an answer."""
     max_connections: int = ServeOptions.max_connections
-    """Open connections of HTTP and TCP together. Behind these the most silent one gives way to a new client."""
+    """Open connections of HTTP and TCP together. Once so many are open, the most silent one gives way to a new one."""
     max_seconds: float = ServeOptions.max_seconds
     """A request that is not answered after this time is refused. A request that has not arrived whole is dropped."""
     idle_seconds: float = ServeOptions.idle_seconds

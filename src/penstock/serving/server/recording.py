@@ -23,7 +23,7 @@ __all__ = ["OpenEpisode", "Recorder"]
 log = logging.getLogger("penstock.serve")
 
 EPISODE_BYTES = 16 << 20
-"""Of an episode with more rows the first ones are kept."""
+"""Bytes of an episode's rows after which it is closed: of a longer episode the first rows are kept."""
 _HELD_BYTES = 256 << 20
 """Most bytes of rows in memory; episodes that would need more are lost."""
 _WAITING = 1024
@@ -119,7 +119,7 @@ class OpenEpisode:
 
 
 class Recorder:
-    """The episodes of one policy. All methods but those of its own thread are called in the server's thread.
+    """The episodes of one policy. All methods are called in the server's thread; only `_write` runs in one of its own.
 
     Args:
         name: of the policy.

@@ -126,12 +126,12 @@ class Server:
                 )
             grpc: InferenceGrpc | None = None
             if ports.grpc is not None:
-                # Imported on use: it takes 0.1 s, and most servers have no gRPC.
-                # gRPC itself would print lines of its own, and not say why.
+                # gRPC itself would print lines of its own, and not say why the port cannot be used.
                 check_free(ports.host, ports.grpc, f"give another --grpc_port, {_FREE}")
                 # Workers are started by fork and exec, so no process goes on with the threads of gRPC. Else gRPC prints
                 # a line of its own for each worker that is started again.
                 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+                # Imported on use: it takes 0.1 s, and most servers have no gRPC.
                 grpc = load("penstock.serving.server.protocols.inference_grpc:InferenceGrpc")(service, self._models)
                 opened["grpc"] = await grpc.start(ports.host, ports.grpc, self._pem())
             secure = "s" if context is not None else ""

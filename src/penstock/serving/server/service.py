@@ -22,10 +22,10 @@ class Service:
 
     Attributes:
         steps: answers Gamecore requests.
-        is_able: whether anything is there that can answer.
+        is_able: whether requests can be answered now.
         is_ending: the server has been told to end: it is no longer ready.
         connections: those that are open.
-        asked_over: the connection over which each session of Gamecore has asked last, by any object.
+        asked_over: session of Gamecore -> the TCP connection over which it has asked last.
     """
 
     loop: asyncio.AbstractEventLoop

@@ -163,7 +163,7 @@ class PolicySteps:
             desk.endpoint.stop(key, lambda: _done(desk, reply))
             return
         heard = _last_words(desk.codec, body)
-        # Taken away first: the session's end counts as vanished for an episode that is still here.
+        # Taken out first: when the session ends, `_forget` lets an episode that is still here vanish.
         episode = self._episodes.pop(key)
 
         def ended() -> None:

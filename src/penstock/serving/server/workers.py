@@ -31,7 +31,7 @@ log = logging.getLogger("penstock.serve")
 _DEPTH = 2
 """Batches that a worker has at once: one that it answers, and one that waits in its socket."""
 _PAUSES = (0.0, 0.5, 2.0, 5.0)
-"""Seconds before a worker is started again, by how often one has died, or was refused, before one was ready."""
+"""Seconds before a worker is started again, by how often one has died or was refused since one became ready."""
 _END_SECONDS = 5.0
 
 
@@ -169,7 +169,7 @@ class Workers:
         return bool(self._able())
 
     def parts(self, asks: list[Ask]) -> list[list[Ask]]:
-        """Cut a batch into those that shall be answered by one worker each."""
+        """Cut a batch into parts. One worker answers each part."""
         return self._balance.parts(asks)
 
     def take(self, batch: Batch) -> None:
@@ -203,7 +203,7 @@ class Workers:
         # An event loop reaps processes only while it runs: those of lost workers are awaited as well.
         for process in self._processes:
             if process not in finishing:
-                # It has begun nothing. It may have ended.
+                # It was not ready, so it has no batch to finish. It may have ended already.
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
             try:

@@ -197,7 +197,7 @@ class CompiledStepper:
             self._put(part)
             for index in phases:
                 self._generate_noise(index, number, len(parts) * self._size)
-            # Rows that count nothing are a minibatch of their own, which other learners have rows of.
+            # A part of weight 0 is alone in its minibatch: only other learners have rows of that minibatch.
             self._buffers.share.fill_(weight / sum(weights) if weight else 1.0)
             find.run(count=0 if number else 1)
             for name, values in find.per_row.items():

@@ -5,8 +5,8 @@
 // if the first makes the result whole.
 //
 //     copy                               copy so many bytes from the place in the base; the place moves on by as many
-//     2 * put + moves [place] bytes      append `put` bytes that stand here; the place moves on by as many, at most to
-//                                        the end of the base, or if `moves` is 1 to `place`
+//     2 * put + moves [place] bytes      append `put` bytes that stand here; then the place becomes `place` if `moves`
+//                                        is 1, else it moves on by as many, at most to the end of the base
 #pragma once
 
 #include <algorithm>
@@ -22,11 +22,13 @@ namespace penstock::gamecore {
 
 namespace delta {
 
-// So many bytes in a row are equal where the base is read on at the same distance. Shorter runs cost more than they save.
+// A put of n bytes ends where the next kRun bytes equal those of the base at place + n. A shorter run costs more than
+// it saves.
 constexpr std::size_t kRun = 4;
 // A shift is taken if kShiftedRun bytes are equal there. The largest one that is tried has kMostShift bytes.
 constexpr std::size_t kShiftedRun = 8, kMostShift = 24;
-// Bytes without a run after which a shift is looked for. The distance doubles, so that strange bytes take no long search.
+// A shift is looked for after so many bytes without a run. The number doubles each time, so that the search stays short
+// where nothing is alike.
 constexpr std::size_t kReach = 32;
 
 template <class Word>
@@ -75,12 +77,12 @@ inline bool take(std::string_view& from, std::uint64_t& number) {
     return false;
 }
 
-// Bytes that are put, and the place in the base behind them.
+// The number of bytes that are put, and the place in the base from which copying goes on.
 struct Change {
     std::size_t put, place;
 };
 
-// Where the bytes of `next` from `at` on are those of `base` again, near `place` and with a shift.
+// Looks in `base`, near `place`, for the bytes of `next` that follow `at` and `first` to `last` - 1 put bytes.
 inline std::optional<Change> shifted(
     std::string_view base, std::size_t place, std::string_view next, std::size_t at, std::size_t first, std::size_t last) {
     for (std::size_t put = first; put < last && at + put + kShiftedRun <= next.size(); ++put) {

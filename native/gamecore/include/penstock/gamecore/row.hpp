@@ -1,7 +1,8 @@
 // Reads the body of a tick in Gamecore's default codec, {"obs": [NUMBER, ...], "reward": NUMBER}, straight into float32.
 //
-// The reward may be left out. It reads nothing else: no other key or order, no nested array. A body that it does not take is no error; whoever reads JSON then
-// says what is wrong with it, or takes it. What it takes has the bits of a JSON reader's doubles, rounded to float32.
+// The reward may be left out. Nothing else is read: no other key or order, no nested array. A body that is not read
+// here is no error: a JSON reader then takes it, or says what is wrong with it. Numbers that are read here have the
+// bits of a JSON reader's doubles, rounded to float32.
 #pragma once
 
 #include <charconv>

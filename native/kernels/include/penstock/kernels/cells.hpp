@@ -22,7 +22,7 @@ struct CellSize {
     std::int32_t padded;
 };
 
-// See penstock.policies.LSTM. Writes the state behind the step over the state before it.
+// See penstock.policies.LSTM. Overwrites the state before the step with the state behind it.
 struct LstmStep {
     CellSize of;
     const float* own;         // [lanes, 4 padded]: h U
@@ -34,7 +34,8 @@ struct LstmStep {
     float* cells;             // [lanes, size]: c behind the step
 };
 
-// Writes the gradient of c before the step over that behind it. The gradient of h before it is `d` times U transposed.
+// Overwrites the gradient of c behind the step with that before it. The gradient of h before the step is `d` times U
+// transposed.
 struct LstmGradient {
     CellSize of;
     const float* gates;              // as the step wrote them
@@ -47,7 +48,7 @@ struct LstmGradient {
     float* d;                        // [lanes, 4 padded], written: the same with padding
 };
 
-// See penstock.policies.GRU. Writes the state behind the step over the state before it.
+// See penstock.policies.GRU. Overwrites the state before the step with the state behind it.
 struct GruStep {
     CellSize of;
     const float* own;         // [lanes, 3 padded]: h U + d
@@ -57,8 +58,8 @@ struct GruStep {
     float* gates;             // [lanes, 4 size]: r, z, n, and the part n of `own`
 };
 
-// Writes over the gradient of h behind the step its part that does not go through U. The other part is `d` times U
-// transposed.
+// The gradient of h before the step has two parts. The part that does not go through U overwrites the gradient of h
+// behind the step. The other part is `d` times U transposed.
 struct GruGradient {
     CellSize of;
     const float* gates;              // as the step wrote them

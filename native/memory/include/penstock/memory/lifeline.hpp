@@ -15,7 +15,8 @@
 
 namespace penstock::memory {
 
-// Watches the read end `fd` and calls _exit(code) at end of file. Throws std::system_error if fd is not open.
+// Watches the read end `fd` and calls _exit(code) at end of file. Throws std::system_error if fd is not open, or if no
+// thread can be started.
 inline void watch_lifeline(int fd, int code) {
     // The thread has a descriptor of its own, because user code may close all descriptors that it did not open.
     const int own = fcntl(fd, F_DUPFD_CLOEXEC, 3);

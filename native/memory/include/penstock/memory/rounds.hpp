@@ -122,8 +122,8 @@ class Rounds {
         return leads(now, member) ? now.asking : 0;
     }
 
-    // Admits all that ask. They take part in the next round of this member, at which it has not arrived yet. Write the data
-    // that the new members need before.
+    // Admits all that ask. They take part in the next round of this member, at which it has not arrived yet. The data
+    // that the new members need must be written before.
     std::uint64_t admit(std::size_t member) {
         std::uint64_t admitted = 0;
         change([&](Standing now) -> std::optional<Standing> {

@@ -176,7 +176,7 @@ class Slots {
 
     // The word of one slot. It is exact for the slot's owner, and may be out of date for any other process.
     [[nodiscard]] SlotWord word(std::size_t index) const {
-        // acquire: who looks at a pushed slot without taking it reads its content, and all that came before the push.
+        // acquire: a process may read a pushed slot without taking it. It sees the content, and all before the push.
         return SlotWord::unpack(words_[index].load(std::memory_order_acquire));
     }
 

@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from penstock.errors import ResourceError
-from penstock.processes import warded
 from penstock.memory.segment import Segment
+from penstock.processes import warded
 from penstock.processes.starts import Processes
 from penstock.processes.worker import WorkerSpec
 from penstock.supervision.lives import Exit

@@ -1,7 +1,7 @@
 """A trial: one training run as a process of its own, followed by its metrics. Imports no Ray.
 
-A process of its own ends in order: the run writes its last checkpoint, wherever it is. It does so as well if the process
-that follows it is killed.
+A process of its own ends in order: the run writes its last checkpoint, wherever it is. It does so as well if the
+process that follows it is killed.
 """
 
 import contextlib

@@ -20,9 +20,11 @@ from penstock.cluster.followers import Followers
 from penstock.cluster.messages import Batch, Task, Vitals
 from penstock.cluster.relay import Relay
 from penstock.cluster.stand_in import stand_in
+from penstock.errors import ResourceError
 from penstock.memory.stream import Stream
 from penstock.processes.starts import Processes
 from penstock.processes.worker import WorkerSpec
+from penstock.supervision.lives import Exit
 from penstock.supervision.outcome import SharedSigns
 from penstock.types import Cause
 from penstock.wiring.edges import placement
@@ -257,6 +259,25 @@ def test_calls_that_overtake_each_other_start_no_life_that_is_over(monkeypatch: 
 
     asyncio.run(take())
     assert started == [5]
+
+
+def test_a_process_that_the_system_refuses_on_a_host_is_told_to_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Processes:
+        def start(self, segment: object, spec: WorkerSpec, threads: int, imports: object) -> None:
+            raise ResourceError("too many open files")
+
+        def running(self) -> list[str]:
+            return []
+
+        def exits(self) -> list[Exit]:
+            return []
+
+    monkeypatch.setattr(hosts, "Processes", Processes)
+    program = host_program(spread_program())
+    host = hosts.Host(program, [])
+    assert asyncio.run(host.start(GROUP, Task(program.node(GROUP), 3, (), 1, ()))) == 3
+    assert host._exits() == [(3, Exit(GROUP, 1, "too many open files", Cause.REFUSED))]
+    assert host._exits() == []
 
 
 class Paused:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from functools import partial
 from typing import TypeVar
 
@@ -10,9 +11,10 @@ import numpy as np
 import pytest
 
 from penstock.gradient_exchange.all_reduce import AllReduce
+from penstock.gradient_exchange.process_group import transport
 from penstock.gradient_exchange.process_group.rendezvous import KeeperSide, OtherSide
 from penstock.gradient_exchange.process_group.rounds import ProcessGroupRounds
-from penstock.memory.rounds import Rounds
+from penstock.memory.rounds import Joined, Rounds
 from penstock.program.graph import ProcessGroup
 from penstock.types import ArraySpec
 from penstock.updates.contract import DissolvedError
@@ -155,3 +157,73 @@ def test_a_later_life_takes_the_place_of_a_member_that_is_silent() -> None:
     _, begun = together(waiting, partial(entered, later, state(9)))
     assert float(begun["critic"][0, 0]) == 3.0
     assert silent.lost()
+
+
+def test_the_state_may_come_later_than_the_limit_for_connecting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "CONNECT_LIMIT", timedelta(seconds=1))
+    group = Group(2)
+    keeper, other = group.member(0), group.member(1)
+
+    def admits() -> bool:
+        while keeper.enter(state(4)) is None:
+            time.sleep(0.001)
+        # Its first batch takes this long.
+        time.sleep(2)
+        keeper.admit(state(4))
+        return not keeper.lost()
+
+    def waits() -> bool:
+        until = time.monotonic() + 20
+        while (begun := other.enter(state(9))) is None and time.monotonic() < until:
+            time.sleep(0.001)
+        return begun is not None and int(begun["update"]) == 4
+
+    assert together(admits, waits) == [True, True]
+
+
+class Late:
+    """A group whose work ends just after the first wait for it has timed out; also that work, and the way there."""
+
+    def __init__(self, *, fails: bool) -> None:
+        self._fails = fails
+        self._waits = 0
+
+    def broadcast(self, tensors: object, opts: object) -> "Late":
+        del tensors, opts
+        return self
+
+    def wait(self, timeout: timedelta) -> bool:
+        del timeout
+        self._waits += 1
+        if self._fails or self._waits == 1:
+            raise RuntimeError
+        return True
+
+    def is_completed(self) -> bool:
+        return self._waits > 0
+
+    def meet(self) -> "Late":
+        return self
+
+    def broken(self) -> bool:
+        return False
+
+
+def member(late: Late, me: int) -> ProcessGroupRounds:
+    return ProcessGroupRounds(late, 2, STATE, me=me, alive=lambda: False)  # type: ignore[arg-type]
+
+
+def test_a_round_that_ends_as_the_wait_for_it_times_out_is_no_loss() -> None:
+    rounds = member(Late(fails=False), 1)
+    assert rounds.join(anew=False) is Joined.ADMITTED
+    assert rounds.members() == [0, 1]
+    rounds = member(Late(fails=True), 1)
+    assert rounds.join(anew=False) is Joined.WAITING
+    assert rounds.members() == []
+
+
+def test_no_round_has_begun_once_the_state_is_sent() -> None:
+    rounds = member(Late(fails=False), 0)
+    assert rounds.join(anew=True) is Joined.FOUNDED
+    rounds.admit(state(1))
+    assert not rounds.begun()

@@ -9,7 +9,7 @@ import torch
 from torch._C._distributed_c10d import TCPStore
 
 from penstock.gradient_exchange.process_group import rendezvous, transport
-from penstock.gradient_exchange.process_group.transport import OnGpus, chosen, gpu_of, never_ends
+from penstock.gradient_exchange.process_group.transport import OnGpus, chosen, gpu_of, try_to_end
 from tests.gradient_exchange.test_process_group import Group, entered, gradient, state, together
 
 
@@ -85,5 +85,5 @@ def test_a_round_of_gpus_that_waits_for_a_lost_member_is_ended() -> None:
     work = group.broadcast([torch.zeros(1)], None)
     with pytest.raises(RuntimeError, match="not over"):
         work.wait(timedelta(seconds=0.01))
-    assert not never_ends(group)
+    assert try_to_end(group)
     assert work.is_completed()

@@ -17,7 +17,7 @@ from torch._C._distributed_c10d import AllgatherOptions, BroadcastOptions
 
 from penstock.gradient_exchange.meeting import KEEPER, NAP_S, signing
 from penstock.gradient_exchange.process_group.rendezvous import KeeperSide, OtherSide, Rendezvous
-from penstock.gradient_exchange.process_group.transport import ROUND_LIMIT, Group, UnderWay, never_ends
+from penstock.gradient_exchange.process_group.transport import ROUND_LIMIT, Group, UnderWay, try_to_end
 from penstock.memory.rounds import Joined, Rounds
 from penstock.nodes.contract import Ports
 from penstock.program.graph import ProcessGroup
@@ -94,7 +94,7 @@ class ProcessGroupRounds:
         for end in self._ends:
             end.join(anew=False)
         if not keeper:
-            self._start(lambda: group.broadcast([self._told], BroadcastOptions()))
+            self._tell(group)
 
     def told(self, into: Mapping[str, Array]) -> None:
         """Copy the keeper's state into ``into``."""
@@ -115,8 +115,11 @@ class ProcessGroupRounds:
             return
         parts = [np.ascontiguousarray(state[spec.name]).reshape(-1).view(np.uint8) for spec in self._specs]
         self._told = torch.from_numpy(np.concatenate(parts))
-        self._start(lambda: group.broadcast([self._told], BroadcastOptions()))
-        while not (self._lost or self._done(NAP_S)):
+        self._tell(group)
+        while not self._lost:
+            if self._done(NAP_S):
+                self._work = None
+                return
             self._look()
 
     def arrive(self, arrays: Sequence[Array], weight: float) -> None:
@@ -189,11 +192,18 @@ class ProcessGroupRounds:
 
     def remove(self) -> None:
         """Leave. The others leave, too, once they notice."""
-        if self._work is not None and not self._work.is_completed() and never_ends(self._group):
+        if self._work is not None and not self._work.is_completed() and not try_to_end(self._group):
             self._stuck.append((self._group, self._work))
         self._group = self._work = None
         self._lost = self._expected = False
         self._way.leave()
+
+    def _tell(self, group: Group) -> None:
+        """Start to bring the keeper's state to all others."""
+        options = BroadcastOptions()
+        # By itself torch takes the limit of the group. The keeper may need longer for the batch before.
+        options.timeout = ROUND_LIMIT
+        self._start(lambda: group.broadcast([self._told], options))
 
     def _start(self, begin: Callable[[], UnderWay]) -> None:
         try:
@@ -205,14 +215,25 @@ class ProcessGroupRounds:
         """Wait for the work that was started. True once it has succeeded."""
         if self._work is None:
             return False
-        try:
-            self._work.wait(timedelta(seconds=timeout_s))
-        except RuntimeError:
-            # Raised when the time is up, too. Then the work goes on.
-            self._lost = self._lost or self._work.is_completed()
+        limit = timedelta(seconds=timeout_s)
+        if _succeeds(self._work, limit):
+            return True
+        # Race: 1. The time is up. 2. The work succeeds. 3. It is completed.
+        # So only a second wait tells whether it failed.
+        if not self._work.is_completed():
             return False
-        return True
+        self._lost = self._lost or not _succeeds(self._work, limit)
+        return not self._lost
 
     def _look(self) -> None:
         """Note whether a member is lost. At the end of a run one counts as lost, so that nobody waits."""
         self._lost = self._lost or self._alive() or self._way.broken()
+
+
+def _succeeds(work: UnderWay, limit: timedelta) -> bool:
+    """Wait for the work. False if it failed, or if the time is up."""
+    try:
+        work.wait(limit)
+    except RuntimeError:
+        return False
+    return True

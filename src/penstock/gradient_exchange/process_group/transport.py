@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, distributed
 from torch._C._distributed_c10d import AllgatherOptions, BroadcastOptions, ProcessGroupGloo, TCPStore
 
-__all__ = ["Group", "OnGpus", "Transport", "UnderWay", "chosen", "connected", "gpu_of", "never_ends"]
+__all__ = ["Group", "OnGpus", "Transport", "UnderWay", "chosen", "connected", "gpu_of", "try_to_end"]
 
 Transport: TypeAlias = Literal["gloo", "nccl"]
 CONNECT_LIMIT = timedelta(seconds=20)
@@ -149,12 +149,12 @@ class _Landing:
         return True
 
 
-def never_ends(group: Group | None) -> bool:
-    """End a group whose round waits for a lost member. True if it cannot be ended: then keep it.
+def try_to_end(group: Group | None) -> bool:
+    """End a group whose round waits for a lost member. False if it cannot be ended: then keep it.
 
     A group of gloo would end only when the round's time is up.
     """
     if isinstance(group, OnGpus):
         group.abort()
-        return False
-    return True
+        return True
+    return False

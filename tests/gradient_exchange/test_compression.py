@@ -117,7 +117,13 @@ def test_all_learners_get_the_same_bits_and_the_weighted_mean_of_what_was_sent(s
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [("topk:0", "above 0"), ("topk:2", r"up to 0\.5"), ("topk:", "could not convert"), ("int8:3", "no argument")],
+    [
+        ("topk:0", "above 0"),
+        ("topk:2", r"up to 0\.5"),
+        ("topk:", r"takes a share, as topk:0\.05, not nothing$"),
+        ("topk:1e", r"--compress topk:1e: topk takes a share, as topk:0\.05, not 1e$"),
+        ("int8:3", "no argument"),
+    ],
 )
 def test_a_compression_that_cannot_be_is_refused(text: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why):

@@ -19,6 +19,14 @@ def test_kinds_and_several_settings_in_one_word():
     )
 
 
+def test_a_name_with_dashes_begins_the_next_setting():
+    assert read_search(["lr=uniform:0:1,mini-batch-size=choice:64,128, clip-param=uniform:0:1"], CONFIG) == (
+        Search("lr", "uniform", (0.0, 1.0)),
+        Search("mini_batch_size", "choice", (64, 128)),
+        Search("clip_param", "uniform", (0.0, 1.0)),
+    )
+
+
 @pytest.mark.parametrize(
     ("word", "says"),
     [
@@ -33,6 +41,9 @@ def test_kinds_and_several_settings_in_one_word():
         ("epochs=uniform:1:2", "search it with int or choice"),
         ("gamma=uniform:0:2", "--search gamma takes a number from 0 to 1, not 2"),
         ("lr=choice:0.1,lr=choice:0.2", "names lr twice"),
+        ("num_workers=int:auto:4", "int takes two numbers, as int:LOW:HIGH"),
+        ("target_return=uniform:none:5", "uniform takes two numbers, as uniform:LOW:HIGH"),
+        ("hidden_sizes=int:32:64", "hidden_sizes takes .*; search it with choice$"),
     ],
 )
 def test_a_mistake_is_one_line(word: str, says: str):

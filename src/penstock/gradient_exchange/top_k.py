@@ -22,7 +22,10 @@ def build(argument: str) -> "TopK":
     Raises:
         ValueError: the share is no number above 0 and up to 0.5.
     """
-    ratio = float(argument)
+    try:
+        ratio = float(argument)
+    except ValueError:
+        raise ValueError(f"topk takes a share, as topk:0.05, not {argument or 'nothing'}") from None
     if not 0.0 < ratio <= 0.5:
         raise ValueError(
             f"topk keeps a share above 0 and up to 0.5, not {argument}: each number is sent with its place, so that a "

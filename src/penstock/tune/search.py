@@ -40,7 +40,7 @@ def read_search(words: Sequence[str], config: Config) -> tuple[Search, ...]:
     """
     fields = field_table(RunConfig, type(config.algorithm))
     # A comma before ``name=`` begins the next setting. Other commas part choices.
-    parts = re.split(r",(?=\w+=)", ",".join(words)) if words else []
+    parts = re.split(r",\s*(?=[A-Za-z_][\w-]*=)", ",".join(words)) if words else []
     found = tuple(_one(part, fields) for part in parts)
     names = [search.name for search in found]
     for name in names:
@@ -74,9 +74,12 @@ def _check_range(text: str, kind: str, field: Field, read: Sequence[Any]) -> Non
     wanted = "int" if kind == "int" else "float"
     if len(read) != 2:
         raise ConfigError(f"--search {text}: {kind} takes a lowest and a highest value, as {kind}:LOW:HIGH")
-    if field.base != wanted:
-        kinds = {"int": "int or choice", "float": "uniform, loguniform or choice"}.get(field.base, "choice")
+    if field.base != wanted or field.many:
+        ranges = {"int": "int or choice", "float": "uniform, loguniform or choice"}
+        kinds = "choice" if field.many else ranges.get(field.base, "choice")
         raise ConfigError(f"--search {text}: {field.name} takes {field.takes}; search it with {kinds}")
+    if not all(isinstance(value, int | float) for value in read):
+        raise ConfigError(f"--search {text}: {kind} takes two numbers, as {kind}:LOW:HIGH")
     low, high = read
     if not low < high:
         raise ConfigError(f"--search {text}: the lowest value comes first, and the highest is above it")

@@ -1,5 +1,6 @@
 """A ring of spans keeps the latest spans of all nodes."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -63,6 +64,24 @@ def test_a_process_that_dies_before_its_file_has_a_size_leaves_a_file_for_its_su
     ring = SpanRing.at(tmp_path / "a", 4)
     ring.add(1, 2, ring.name("env.0"), ring.name("step"))
     assert read(tmp_path / "a").spans.tolist() == [(1, 2, 0, 1)]
+
+
+def test_a_full_disk_leaves_an_empty_file_for_a_successor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+
+    def full(descriptor: int, nbytes: int) -> None:
+        given.append(descriptor)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (tmp_path / "a").touch()
+    with monkeypatch.context() as patch:
+        patch.setattr(spans, "reserve", full)
+        with pytest.raises(ResourceError, match="a: No space left on device"):
+            SpanRing.at(tmp_path / "a", 4)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(given[0])
+    assert (tmp_path / "a").stat().st_size == 0
+    SpanRing.at(tmp_path / "a", 4).close()
 
 
 def test_a_process_that_dies_before_it_has_counted_a_name_leaves_nothing_of_it(

@@ -3,6 +3,7 @@
 The spans outlive their writer, however it ends. They can be read while the ring is written. Looks at no clock.
 """
 
+import contextlib
 import os
 import struct
 from pathlib import Path
@@ -63,8 +64,7 @@ class SpanRing:
             descriptor = os.open(path, os.O_RDWR)
             if os.fstat(descriptor).st_size == 0:
                 # An earlier life made the file, and died before it had given it a size.
-                os.ftruncate(descriptor, nbytes)
-                reserve(descriptor, nbytes)
+                _give_size(descriptor, nbytes)
         except FileNotFoundError:
             return cls(Segment.create(nbytes, path.name, path))
         except OSError as error:
@@ -122,7 +122,8 @@ def read_spans(path: Path) -> RecordedSpans | None:
     """The spans in a ring's file, which may be written meanwhile. ``None`` if the file holds no ring."""
     try:
         content = path.read_bytes()
-        later = path.open("rb").read(_HEAD.size)
+        with path.open("rb") as file:
+            later = file.read(_HEAD.size)
     except OSError:
         return None
     if len(content) < _SPANS_AT or content[: len(_MAGIC)] != _MAGIC:
@@ -138,6 +139,23 @@ def read_spans(path: Path) -> RecordedSpans | None:
     rows = np.frombuffer(content, _ROW, capacity, _SPANS_AT)[np.arange(first, max(first, added)) % capacity]
     known = (rows["node"] < len(table)) & (rows["name"] < len(table)) & (rows["end"] >= rows["begin"])
     return RecordedSpans(table, rows[known], first)
+
+
+def _give_size(descriptor: int, nbytes: int) -> None:
+    """Give an empty file its size, with space on the disk. If that fails, the file stays empty and is closed.
+
+    Raises:
+        OSError: the disk has no space for it.
+    """
+    try:
+        os.ftruncate(descriptor, nbytes)
+        reserve(descriptor, nbytes)
+    except OSError:
+        # The next life would map a file with holes. A process that writes into a hole of a full disk is killed.
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, 0)
+        os.close(descriptor)
+        raise
 
 
 def _read_names(memory: memoryview, count: int) -> list[str]:

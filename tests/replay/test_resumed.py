@@ -260,6 +260,25 @@ def test_once_the_machine_was_restarted_only_what_was_on_the_disk_counts(
     assert held(path, own) == [[]] * NUM_ENVS
 
 
+def test_where_there_is_no_proc_sysctl_tells_the_boot(path: Path, tmp_path: Path, monkeypatch) -> None:
+    own, boot = rings(), tmp_path / "uuid"
+    monkeypatch.setattr(table_file, "_BOOT", tmp_path / "none")
+    monkeypatch.setattr(table_file, "_SYSCTL", ("cat", str(boot)))
+    boot.write_text("one\n")
+    begin(path, own, None)
+    write(path, own, [5, 5])
+    saved = checkpoint(path, own, [5, 5])
+    assert begin(path, own, saved) == Found(4 * ROWS)
+    boot.write_text("two\n")
+    assert not read_header(path).whole
+    # If neither tells it, a file counts as whole only if all of it was brought to the disk.
+    boot.unlink()
+    begin(path, own, None)
+    assert not read_header(path).whole
+    settle(path)
+    assert read_header(path).whole
+
+
 def refused(path: Path, own: Rings, saved: Checkpoint) -> str:
     """The line of the error. Checks that the file did not change."""
     before = path.read_bytes() if path.is_file() else b""
@@ -415,18 +434,6 @@ def test_rows_that_were_altered_are_left_out_with_those_before(path: Path, field
     lanes = held(path, new)
     assert lanes[:2] == [[4], [4]]
     assert lanes[2:] == ([[1, 2, 3, 4]] * 2 if layout == "same" else [[4], [4]])
-
-
-def test_a_priority_that_is_no_number_is_noticed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = rings()
-    begin(path, own, None)
-    write(path, own, [5, 5])
-    saved = checkpoint(path, own, [5, 5])
-    size, read = own.rows // (2 * SLOTS), SumTree.read
-    # Of writer 1's sequence 2, the fourth row.
-    altered = (SLOTS + 2) * size + 3
-    monkeypatch.setattr(SumTree, "read", lambda tree, rows: np.where(rows == altered, np.nan, read(tree, rows)))
-    assert begin(path, own, saved).altered == 2 * ROWS // 2
 
 
 def test_a_file_without_checksums_gets_them(path: Path) -> None:

@@ -142,7 +142,7 @@ def _go_on(path: Path, rings: Rings, header: Header, place: _Place) -> Found:
     there = [
         max(first, min(end, table.first(writer))) for writer, (first, end) in enumerate(zip(firsts, ends, strict=True))
     ]
-    sound = [_sound_from(table, tree, writer, first, ends[writer]) for writer, first in enumerate(there)]
+    sound = [_sound_from(table, writer, first, ends[writer]) for writer, first in enumerate(there)]
     altered = row * (sum(sound) - sum(there))
     if header.rings == rings:
         _go_back(table, tree, sound, ends)
@@ -160,13 +160,11 @@ def _sign(table: Table) -> None:
             table.sign(index, sequence, sampled_parts(table, index))
 
 
-def _sound_from(table: Table, tree: Ranks | None, writer: int, first: int, end: int) -> int:
+def _sound_from(table: Table, writer: int, first: int, end: int) -> int:
     """The first sequence in ``first .. end`` from which on all slots of a writer are unaltered."""
-    size = table.arrays["valid"][0].size
     for sequence in range(end - 1, first - 1, -1):
         index = table.index(writer, sequence)
-        ranks = np.zeros(0) if tree is None else tree.read(np.arange(index * size, (index + 1) * size))
-        if not (table.unaltered(index, sequence, sampled_parts(table, index)) and np.isfinite(ranks).all()):
+        if not table.unaltered(index, sequence, sampled_parts(table, index)):
             return sequence + 1
     return first
 

@@ -7,6 +7,7 @@ it, so the rows of a killed process stay. `replay.resumed` decides which rows a 
 import json
 import os
 import shlex
+import subprocess
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,9 @@ _MAGIC = b"penstock replay table 1\n"
 _HEADER_BYTES = 1 << 16
 _PAGE = 4096
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
+_SYSCTL = ("/usr/sbin/sysctl", "-n", "kern.bootsessionuuid")
+"""The same of macOS. Not ``kern.boottime``: it changes when the clock is set."""
+_SYSCTL_LIMIT_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -127,7 +131,7 @@ class Header:
     @property
     def whole(self) -> bool:
         """True if the file has everything that was written to it."""
-        return self.settled or self.boot == _boot()
+        return self.settled or (self.boot != "" and self.boot == _boot())
 
 
 def create(path: Path, header: Header) -> None:
@@ -253,4 +257,9 @@ def _boot() -> str:
     try:
         return _BOOT.read_text().strip()
     except OSError:
+        pass
+    try:
+        told = subprocess.run(_SYSCTL, capture_output=True, text=True, timeout=_SYSCTL_LIMIT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
         return ""
+    return told.stdout.strip()

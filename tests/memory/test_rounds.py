@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.memory.rounds import Joined, Rounds
+from penstock.memory.rounds import MOST_MEMBERS, Joined, Rounds
 from penstock.types import ArraySpec
 
 STATE = [ArraySpec("actor", (5,), "float32"), ArraySpec("critic", (3,), "float32"), ArraySpec("steps", (), "int64")]
@@ -84,9 +84,9 @@ def test_what_is_brought_must_fit(rounds: list[Rounds]) -> None:
 
 
 def test_there_are_at_most_twelve(segment) -> None:
-    assert Rounds.required(12, STATE) > Rounds.required(11, STATE)
-    with pytest.raises(IndexError, match="members 13"):
-        Rounds.required(13, STATE)
+    assert Rounds.required(MOST_MEMBERS, STATE) > Rounds.required(MOST_MEMBERS - 1, STATE)
+    with pytest.raises(IndexError, match=f"members {MOST_MEMBERS + 1}"):
+        Rounds.required(MOST_MEMBERS + 1, STATE)
 
 
 def test_a_member_that_is_killed_while_the_others_wait(segment, program) -> None:

@@ -3,7 +3,18 @@
 import pytest
 
 from penstock.program.check import ProgramError, check
-from penstock.program.graph import Ask, Board, LocalAnswer, NodeSpec, Program, RemoteAnswer, Stream, Table
+from penstock.program.graph import (
+    Ask,
+    Board,
+    LocalAnswer,
+    NodeSpec,
+    ProcessGroup,
+    Program,
+    RemoteAnswer,
+    Rounds,
+    Stream,
+    Table,
+)
 from penstock.replay.limiter import RateLimiter
 from penstock.types import ArraySpec
 
@@ -18,8 +29,8 @@ def stream(name: str = "s", writer: str = "a", reader: str = "b", slots: int = 1
     return Stream(name, (writer,), (reader,), (VALUE,), slots, "wait")
 
 
-def table(writers: tuple[str, ...] = ("a",), slots: int = 2) -> Table:
-    return Table("t", writers, ("b",), (VALUE,), slots, RateLimiter(0, 1.0, 1, 1.0))
+def table(writers: tuple[str, ...] = ("a",), slots: int = 2, shards: int = 1) -> Table:
+    return Table("t", writers, ("b",), (VALUE,), slots, RateLimiter(0, 1.0, 1, 1.0), shards=shards)
 
 
 def program(*edges: object) -> Program:
@@ -29,6 +40,12 @@ def program(*edges: object) -> Program:
 def test_a_whole_program_is_returned_as_it_is() -> None:
     whole = program(stream())
     assert check(whole) is whole
+
+
+def team(writer: str, reader: str) -> Program:
+    """``a`` and ``b`` meet by a board that ``writer`` writes and ``reader`` reads."""
+    board = Board("p", writer, (reader,), (VALUE,))
+    return program(ProcessGroup("g", ("a", "b"), (VALUE,), "127.0.0.1", "p"), board)
 
 
 LOCAL = LocalAnswer("local_policy", None)
@@ -60,6 +77,15 @@ def remote(nodes: tuple[str, ...], asker: str = "a") -> Program:
         (remote(()), "0 nodes answer the 1 askers of act"),
         (remote(("b", "b")), "2 nodes answer the 1 askers of act"),
         (remote(("b",), asker="b"), "b asks about rows of s, which it does not write"),
+        (program(table(("a", "b", "a"), shards=2)), "2 shards do not share the 3 writers of table t equally"),
+        (program(Rounds("r", ("a",), (VALUE,))), "rounds r need 2 to 12 members, not 1"),
+        (program(Rounds("r", ("a",) * 13, (VALUE,)), stream()), "rounds r need 2 to 12 members, not 13"),
+        (team("a", "a"), "b is in g and does not read p"),
+        (team("b", "a"), "b writes p, but only the first member of g may"),
+        (
+            Program((node("a"), NodeSpec("b", "env", None, "b", edges=(("policy", "p"),))), (stream(),), ("b",)),
+            "edge p plays policy for node b, but there is no such edge",
+        ),
         (program(Stream("s", (), ("b",), (VALUE,), 1, "wait"), stream("t")), "stream s needs a writer and a reader"),
     ],
 )
@@ -80,4 +106,9 @@ def test_groups_keep_their_order_and_members() -> None:
 
 def test_an_ask_that_a_node_answers_is_whole() -> None:
     whole = remote(("b",))
+    assert check(whole) is whole
+
+
+def test_learners_that_meet_by_the_board_of_the_first_one_are_whole() -> None:
+    whole = team("a", "b")
     assert check(whole) is whole

@@ -12,7 +12,10 @@ from penstock.memory import _native
 from penstock.memory.board import Board
 from penstock.types import Array, ArraySpec
 
-__all__ = ["Joined", "Rounds"]
+__all__ = ["MOST_MEMBERS", "Joined", "Rounds"]
+
+MOST_MEMBERS = 12
+"""``Standing::most`` of the native code."""
 
 
 class Joined(IntEnum):
@@ -31,7 +34,7 @@ class Rounds:
 
     Args:
         bytes: ``required(members, state)`` bytes, uint8, that start at a multiple of 64 and were zero at first.
-        members: largest number of members, at most 12. The first round waits for all of them.
+        members: largest number of members, at most `MOST_MEMBERS`. The first round waits for all of them.
         state: arrays of the state that a newcomer gets.
         member: index of this member.
     """

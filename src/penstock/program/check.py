@@ -1,6 +1,7 @@
 """Checks that a program is complete: names, ends, capacities and placement. Nothing has to be started."""
 
 from penstock.errors import PenstockError
+from penstock.memory.rounds import MOST_MEMBERS
 from penstock.program.graph import (
     ActionLog,
     Ask,
@@ -37,6 +38,13 @@ def check(program: Program) -> Program:
         faults.append("no node ends the run")
     linked = {end for edge in program.edges for end in ends(edge)}
     faults += [f"node {node.name} has no edge" for node in program.nodes if node.name not in linked]
+    known = {edge.name for edge in program.edges}
+    faults += [
+        f"edge {edge} plays {role} for node {node.name}, but there is no such edge"
+        for node in program.nodes
+        for role, edge in node.edges
+        if edge not in known
+    ]
     if faults:
         raise ProgramError("; ".join(faults))
     return program
@@ -69,6 +77,10 @@ def _edge(program: Program, edge: Edge) -> list[str]:
             faults.append(f"table {edge.name} needs a writer and a reader")
         if edge.slots < 2:
             faults.append(f"table {edge.name} needs at least two slots for each writer")
+        if edge.shards < 1 or len(edge.writers) % edge.shards:
+            faults.append(
+                f"{edge.shards} shards do not share the {len(edge.writers)} writers of table {edge.name} equally"
+            )
     if isinstance(edge, Board) and edge.max_lag is not None and edge.max_lag < 0:
         faults.append(f"board {edge.name} has a negative lag")
     faults += _ask(program, edge) if isinstance(edge, Ask) else []
@@ -76,8 +88,8 @@ def _edge(program: Program, edge: Edge) -> list[str]:
     faults += _meeting(program, edge) if isinstance(edge, Meeting) else []
     if isinstance(edge, ActionLog) and (edge.lanes < 1 or edge.capacity < 1):
         faults.append(f"action log {edge.name} needs at least one lane and one action")
-    if isinstance(edge, Rounds | ProcessGroup) and len(edge.members) < 2:
-        faults.append(f"rounds {edge.name} need at least two members")
+    if isinstance(edge, Rounds | ProcessGroup) and not 2 <= len(edge.members) <= MOST_MEMBERS:
+        faults.append(f"rounds {edge.name} need 2 to {MOST_MEMBERS} members, not {len(edge.members)}")
     if isinstance(edge, Stream | Table | Board | Record | SharedArrays):
         fields = [spec.name for spec in edge.arrays]
         faults += [
@@ -87,11 +99,17 @@ def _edge(program: Program, edge: Edge) -> list[str]:
 
 
 def _process_group(program: Program, group: ProcessGroup) -> list[str]:
-    """Check that each member writes or reads the board on which the first member says where the others find it."""
+    """Check that the first member writes the board on which it says where the others find it, and that they read it."""
     for edge in program.edges:
         if isinstance(edge, Board) and edge.name == group.board:
-            deaf = [member for member in group.members if member not in {edge.writer, *edge.readers}]
-            return [f"{member} is in {group.name} and does not read {group.board}" for member in deaf]
+            faults = [
+                f"{member} is in {group.name} and does not read {group.board}"
+                for member in group.members[1:]
+                if member not in edge.readers
+            ]
+            if edge.writer not in group.members[:1]:
+                faults.append(f"{edge.writer} writes {group.board}, but only the first member of {group.name} may")
+            return faults
     return [f"{group.name} is found at board {group.board}, but there is no such board"]
 
 

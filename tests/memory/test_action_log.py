@@ -64,10 +64,8 @@ def test_a_ring_that_has_come_round_says_so(segment) -> None:
     for number in range(8):
         append(log, *step(number))
     early = Position(0, 0, 3, 0)
-    assert log.restorable(0)
     assert log.content(0, early)[:, 0].tolist() == [0, 1, 2]
     append(log, *step(8))
-    assert not log.restorable(0)
     assert log.content(0, early) is None
     assert log.content(0, log.position(0)) is None
 

@@ -32,17 +32,6 @@ def sampler_of(table: Table, n_step: int = 1, frames: int = 1, tree: SumTree | N
     return Sampler(table, LANES, ["obs"], n_step=n_step, gamma=0.5, stack=stack, tree=tree)
 
 
-def arrays(m: int) -> dict[str, Array]:
-    return {
-        "obs": np.zeros((m, 2), np.float32),
-        "next.obs": np.zeros((m, 2), np.float32),
-        "valid": np.zeros(m, bool),
-        "reward": np.zeros(m, np.float32),
-        "index": np.zeros(m, np.int64),
-        "stamp": np.zeros(m, np.int64),
-    }
-
-
 def sequences(m: int, length: int, frames: int = 1) -> dict[str, Array]:
     obs = (m, length + 1, 2) if frames == 1 else (m, length + 1, frames, 2)
     return {
@@ -193,45 +182,3 @@ def test_a_sequence_that_is_longer_than_the_table_is_said() -> None:
         sampler_of(table).sequences((0, 0), {"discount": np.zeros((2, 3), np.float32)})
     with pytest.raises(KeyError, match=r"no carry\.actor\.0\.h can be sampled"):
         sampler_of(table).sample((0, 0), {"carry.actor.0.h": np.zeros((2, 1), np.float32)})
-
-
-@pytest.mark.parametrize("same_step", [True, False])
-def test_in_order_every_row_comes_once(same_step: bool) -> None:
-    table, steps = world(same_step)
-    sampler, found = sampler_of(table, n_step=2), []
-
-    def take_all() -> None:
-        position = 0
-        while True:
-            out = arrays(4)
-            position = sampler.in_order(position, out)
-            found.extend(zip(out["stamp"].tolist(), out["index"].tolist(), strict=True))
-
-    with pytest.raises(ResourceError, match=r"only \d of 4 rows are there"):
-        take_all()
-    reference = Reference(table, n_step=2, gamma=0.5)
-    expected = []
-    for sequence in range(3, WRITTEN):
-        for t in range(STEPS):
-            for lane in range(WRITERS * LANES):
-                row = Row(lane // LANES, sequence, t, lane % LANES)
-                if reference.follow(row) is not None:
-                    index = (table.index(row.writer, sequence) * 5 + t) * LANES + row.lane
-                    expected.append((sequence, index))
-                elif steps[lane][sequence * STEPS + t].valid:
-                    break  # its successor is yet to come, and so are those behind it
-            else:
-                continue
-            break
-    assert found == expected[: len(found)]
-    assert len(found) > len(expected) - 4
-
-
-def test_in_order_goes_on_where_it_stopped() -> None:
-    table, _ = world(same_step=True)
-    sampler = sampler_of(table)
-    one, two, both = arrays(4), arrays(4), arrays(8)
-    position = sampler.in_order(0, one)
-    sampler.in_order(position, two)
-    sampler.in_order(0, both)
-    assert both["index"].tolist() == one["index"].tolist() + two["index"].tolist()

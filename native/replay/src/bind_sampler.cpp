@@ -15,8 +15,7 @@ void bind_sampler(nb::module_& module) {
              nb::arg().none(), nb::arg().none())
         .def("sample", nb::overload_cast<std::uint64_t, std::uint64_t, const nb::dict&, const Before&, double>(&PySampler::sample),
              nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg())
-        .def("sequences", &PySampler::sequences, nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg())
-        .def("in_order", &PySampler::in_order, nb::arg(), nb::arg(), nb::arg().none());
+        .def("sequences", &PySampler::sequences, nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg());
     module.def("levels", [] {
         std::vector<std::string> names;
         for (const Level* known : levels()) names.emplace_back(known->name);

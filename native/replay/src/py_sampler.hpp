@@ -122,14 +122,6 @@ class PySampler {
         });
     }
 
-    std::uint64_t in_order(std::uint64_t position, const nb::dict& out, const Before& before) {
-        const Bound& batch = bound(out, 1);
-        sampled(before, [&](std::span<const std::uint64_t> below) {
-            position = sampler_.take_in_order(position, batch.items, batch.m, below);
-        });
-        return position;
-    }
-
     // For PyMinibatches: a checked batch of m rows, and one sample into it without Python.
     Bound batch(const nb::dict& out) { return checked(out, 1); }
     void sample(const SampleKey& key, const Bound& batch, std::span<const std::uint64_t> before, double beta) {

@@ -60,11 +60,6 @@ class Sampler {
     void sample_sequences(const SampleKey& key, std::span<const Item> rows, std::span<const Item> once, std::size_t m,
                           std::size_t length, std::span<const std::uint64_t> before, double beta);
 
-    // Fills a batch with the next m rows from a position on, oldest first. Returns the position behind them. Positions count
-    // (step, lane) of all lanes from the table's beginning on. Overwritten rows are skipped.
-    std::uint64_t take_in_order(std::uint64_t position, std::span<const Item> items, std::size_t m,
-                                std::span<const std::uint64_t> before);
-
   private:
     // Number of attempts at one position of a batch before all rows are searched.
     static constexpr std::uint32_t attempts = 256;
@@ -93,7 +88,6 @@ class Sampler {
     [[nodiscard]] bool add_row(Candidate& start, std::uint32_t position, const Place& place, std::int64_t from);
     [[nodiscard]] bool go_on(const Window& window, Place& place, bool last) const;
     void blank(std::span<const Item> rows) const;
-    void find_in_order(std::uint64_t& position, std::size_t m);
     // Inlined by force: gcc removes calls of a function that does nothing but ask for memory.
     [[gnu::always_inline]] inline void ask_for(std::size_t begin, std::size_t end, std::span<const Item> items) const;
     void gather(const Item& item, std::span<const Candidate> candidates) const;

@@ -1,6 +1,5 @@
-// Samples sequences of one lane, and takes all rows in their order.
+// Samples sequences of one lane.
 #include <algorithm>
-#include <string>
 
 #include "sampler.hpp"
 
@@ -125,53 +124,6 @@ void Sampler::blank(std::span<const Item> rows) const {
         if (from == rows_.first)
             for (const std::uint32_t position : last_) item.to[position] = std::byte{0};
     }
-}
-
-std::uint64_t Sampler::take_in_order(std::uint64_t position, std::span<const Item> items, std::size_t m,
-                                     std::span<const std::uint64_t> before) {
-    m_ = m;
-    for (std::uint32_t search = 0; search < searches; ++search) {
-        look(before);
-        std::uint64_t end = position;
-        find_in_order(end, m);
-        gather_all(items, 0, m);
-        pending_.clear();
-        check(candidates_);
-        if (pending_.empty()) return end;
-    }
-    throw Nothing("rows are overwritten faster than they can be taken: the table is too small for its writers");
-}
-
-void Sampler::find_in_order(std::uint64_t& position, std::size_t m) {
-    const std::uint64_t lanes = lanes_.size();
-    const auto steps = static_cast<std::uint64_t>(rows_.steps);
-    std::uint64_t low = ~std::uint64_t{0};
-    std::uint64_t high = low;
-    for (const Window& window : windows_) {
-        low = std::min(low, window.low);
-        high = std::min(high, window.high);  // no writer's rows are taken before the other writers have theirs
-    }
-    candidates_.clear();
-    stacks_.resize(2 * frames_ * (m + 1));
-    for (position = std::max(position, low * steps * lanes); candidates_.size() < m && position < high * steps * lanes; ++position) {
-        Candidate candidate{};
-        Place& place = candidate.sample.place;
-        place = lanes_[position % lanes];
-        const Window& window = windows_[static_cast<std::size_t>(place.writer)];
-        place.sequence = position / lanes / steps;
-        if (place.sequence < window.low) continue;
-        place.slot = static_cast<std::int32_t>(place.writer * rows_.slots) +
-                     static_cast<std::int32_t>(place.sequence % static_cast<std::uint64_t>(rows_.slots));
-        place.t = static_cast<std::int32_t>(position / lanes % steps);
-        candidate.position = static_cast<std::uint32_t>(candidates_.size());
-        if (follow(candidate, candidates_.size())) {
-            candidates_.push_back(candidate);
-        } else if (rows_.valid[rows_.row(place.slot, place.t, place.lane)] && place.sequence + 1 == window.high) {
-            break;  // the rows behind it are not written yet
-        }
-    }
-    if (candidates_.size() < m)
-        throw Nothing("only " + std::to_string(candidates_.size()) + " of " + std::to_string(m) + " rows are there");
 }
 
 }  // namespace penstock::replay

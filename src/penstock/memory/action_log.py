@@ -132,10 +132,6 @@ class ActionLog:
         for lane in range(self.lanes):
             into[lane] = self._log.position(lane)
 
-    def restorable(self, lane: int) -> bool:
-        """False if the lane's episode has more actions than the ring holds. Snapshots are not looked at."""
-        return self._log.position(lane)[2] <= self.capacity
-
     def rewind(self, lane: int, position: Position) -> None:
         """Go back to an earlier position of this log, as its new writer. Later actions will be overwritten."""
         self._log.rewind(lane, position)

@@ -68,11 +68,6 @@ class Counters:
         """One counter. Of two that rows pass, read the later one first: then no more seem to arrive than have left."""
         return self._grid.get(self._line[line], self._name[name])
 
-    def total(self, name: str) -> int:
-        """Sum of one counter over all lines."""
-        index = self._name[name]
-        return sum(self._grid.get(line, index) for line in range(len(self.lines)))
-
 
 class Cell:
     """One counter of a grid."""

@@ -151,22 +151,6 @@ class Sampler:
         """
         self.native.sequences(key[0], key[1], out, before, beta)
 
-    def in_order(self, position: int, out: Arrays, before: Sequence[int] | None = None) -> int:
-        """Fill a batch with the next m rows that can be sampled, oldest first: by step, then by lane.
-
-        Args:
-            position: where to begin: 0, or the result of the previous call. Overwritten rows are left out.
-            out: as for `sample`.
-            before: as for `sample`.
-
-        Returns:
-            The position after these rows.
-
-        Raises:
-            ResourceError: the table does not hold m more rows yet.
-        """
-        return self.native.in_order(position, out, before)
-
 
 class SequenceSampler:
     """Fills minibatches with sequences, and says which of their rows are learned from.

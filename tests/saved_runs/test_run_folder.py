@@ -1,3 +1,5 @@
+import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -149,6 +151,25 @@ def test_only_one_process_writes_a_run(tmp_path):
         subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
         == "claimed\n"
     )
+
+
+def test_a_file_system_that_cannot_lock_files_is_named(tmp_path, monkeypatch):
+    folder = made(tmp_path)
+
+    def refused(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    with (
+        pytest.raises(RunFolderError, match="file system locks no files: No locks available; give another --log_d"),
+        folder.claim(),
+    ):
+        pass
+
+
+def test_a_run_whose_log_directory_is_gone_is_not_numbered(tmp_path):
+    with pytest.raises(RunFolderError, match="cannot be written: No such file"):
+        RunFolder(tmp_path / "gone" / "run").become_latest()
 
 
 def test_claiming_sweeps_what_was_never_finished(tmp_path):

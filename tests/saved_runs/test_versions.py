@@ -1,7 +1,9 @@
 """The versions of a run: what is known of each, and which stay, by rules and by pins."""
 
 import contextlib
+import errno
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -129,6 +131,19 @@ def test_a_version_that_is_removed_while_it_is_cloned_leaves_nothing(trained, tm
 
     monkeypatch.setattr("penstock.saved_runs.versions.load_checkpoint", loaded)
     with pytest.raises(CheckpointError, match="update-00000004 was removed while it was being cloned"):
+        clone(folder, "4")
+    assert list(tmp_path.iterdir()) == [folder.path]
+
+
+def test_a_clone_that_a_full_disk_ends_leaves_nothing(trained, tmp_path, monkeypatch):
+    folder = RunFolder(Path(shutil.copytree(trained.run_folder, tmp_path / "run")))
+
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    # The config is the last file.
+    monkeypatch.setattr("penstock.saved_runs.run_folder.write_file", full)
+    with pytest.raises(RunFolderError, match="cannot be written: No space left on device"):
         clone(folder, "4")
     assert list(tmp_path.iterdir()) == [folder.path]
 

@@ -128,7 +128,7 @@ class RunFolder:
         """Make this process the only one that writes the run. Removes unfinished files of earlier processes.
 
         Raises:
-            RunFolderError: another process writes the run, or the folder cannot be written.
+            RunFolderError: another process writes the run, or the folder cannot be written or locked.
         """
         try:
             lock = (self.path / ".lock").open("ab")
@@ -139,8 +139,13 @@ class RunFolder:
             _LOCKS.add(lock)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
+            except BlockingIOError as error:
                 raise RunFolderError(f"run {self.path} is in use by another process; wait for its end") from error
+            except OSError as error:
+                why = error.strerror or error
+                raise RunFolderError(
+                    f"run {self.path} cannot be claimed: its file system locks no files: {why}; give another --log_dir"
+                ) from error
             sweep(self.path)
             sweep(self.checkpoints)
             yield
@@ -151,8 +156,8 @@ class RunFolder:
         Raises:
             RunFolderError: the folder cannot be written.
         """
-        numbers = [_number(path) for path in self.path.parent.iterdir() if path != self.path]
         try:
+            numbers = [_number(path) for path in self.path.parent.iterdir() if path != self.path]
             (self.path / NUMBER).write_text(f"{max(numbers, default=0) + 1}\n")
         except OSError as error:
             raise RunFolderError(f"run folder {self.path} cannot be written: {error.strerror or error}") from error

@@ -182,6 +182,9 @@ def clone(folder: RunFolder, name: str | None = None) -> RunFolder:
         with made.claim():
             made.become_latest()
             made.write_config(config)
+    except RunFolderError:
+        shutil.rmtree(made.path, ignore_errors=True)
+        raise
     except OSError as error:
         shutil.rmtree(made.path, ignore_errors=True)
         # Race: 1. The version is verified. 2. The run, which may be training, removes it. 3. It is copied.

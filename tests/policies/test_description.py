@@ -21,7 +21,7 @@ from penstock.policies import (
     Residual,
 )
 from penstock.policies.architecture import Body, actor_critic
-from penstock.policies.description import inlined
+from penstock.policies.description import inlined, names_memory
 from penstock.types import Box, Discrete, Spaces
 
 ROOT_TWO = 2.0**0.5
@@ -53,6 +53,13 @@ def test_a_field_without_a_part_is_encoded_as_without_a_table():
     assert list(found) == ["obs.eye", "obs.grid+obs.level+obs.others+obs.speed+obs.there"]
     assert found["obs.eye"].features == 512
     assert found["obs.grid+obs.level+obs.others+obs.speed+obs.there"].features == 20 + 9 + 18 + 2 + 6
+
+
+def test_the_flag_normalises_layers_of_an_image_without_a_part():
+    def normalised(layer_norm):
+        return sum(isinstance(layer, LayerNorm) for layer in branches("", layer_norm=layer_norm)["obs.eye"].layers)
+
+    assert (normalised(False), normalised(True)) == (0, 1)
 
 
 def test_a_grid_gets_planes_for_its_bounds_and_convolutions():
@@ -137,6 +144,11 @@ def test_vectors_alone_have_two_networks_unless_they_share():
             "[fields.others]\nencoder = 'transformer'\nmask = 'speed'",
             r"fields.others.mask = 'speed' is \[2\], and the set has 6 entities",
         ),
+        (
+            "[fields.others]\nencoder = 'transformer'\nmask = 'there'\n[fields.there]\nencodr = 'mlp'",
+            "fields.there is the mask of another field and takes no part of its own",
+        ),
+        ("[fields.others]\nencoder = 'transformer'\nmask = 'others'", "fields.others is the mask of another field"),
         ("[fields.speed]\nencoder = 'transformer'", r"fields.speed has shape \[2\]: a set is \[entities, features\]"),
         ("fields = 3", "fields = 3 is no table"),
         ("shared = 1", "shared is 1, and must be true or false"),
@@ -165,6 +177,9 @@ def test_a_file_becomes_text_that_a_run_keeps(tmp_path):
     with pytest.raises(ConfigError, match=r"net.toml is no TOML: ") as caught:
         inlined(str(file))
     assert "\n" not in str(caught.value)
+    file.write_text("day = 2026-01-02\n")
+    with pytest.raises(ConfigError, match=r"net.toml holds a date or a time, and no key takes one$"):
+        inlined(str(file))
     with pytest.raises(ConfigError, match=r"gone.toml cannot be read: No such file"):
         inlined(str(tmp_path / "gone.toml"))
 
@@ -181,3 +196,8 @@ def test_a_file_becomes_text_that_a_run_keeps(tmp_path):
 def test_an_encoder_that_needs_an_image_names_those_that_serve_the_field(field, said):
     with pytest.raises(SpaceError, match=said):
         graph(f"[fields.{field}]\nencoder = 'resnet'")
+
+
+def test_a_table_that_is_no_json_is_said():
+    with pytest.raises(ConfigError, match="--model: the table is no JSON: "):
+        names_memory("{x")

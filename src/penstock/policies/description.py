@@ -16,7 +16,7 @@ import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from penstock.errors import ConfigError, nearest
 from penstock.policies.description_keys import Keys
@@ -44,6 +44,8 @@ def inlined(model: str) -> str:
         raise ConfigError(f"--model {model} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"--model {model} is no TOML: {error}") from error
+    except TypeError:
+        raise ConfigError(f"--model {model} holds a date or a time, and no key takes one") from None
 
 
 def names_module(model: str) -> bool:
@@ -58,7 +60,7 @@ def names_memory(model: str) -> bool:
         ConfigError: the table cannot be read.
     """
     described = inlined(model)
-    return "memory" in json.loads(described) if described.startswith("{") else described.split("+")[-1] in MEMORIES
+    return "memory" in _table(described) if described.startswith("{") else described.split("+")[-1] in MEMORIES
 
 
 def decided(model: str, encoding: Sequence[Encoding]) -> dict[str, str]:
@@ -67,8 +69,11 @@ def decided(model: str, encoding: Sequence[Encoding]) -> dict[str, str]:
     Args:
         model: the table as JSON.
         encoding: how the fields enter.
+
+    Raises:
+        ConfigError: it is no JSON.
     """
-    table = json.loads(model)
+    table = _table(model)
     found = {}
     if "hidden_sizes" in table.get("trunk", {}):
         found["hidden_sizes"] = "trunk.hidden_sizes of the table decides it"
@@ -90,11 +95,7 @@ def trunk_described(spaces: Spaces, body: Body) -> Trunk:
         ConfigError: a key is unknown or a value does not fit; the text names the key.
         SpaceError: an encoder does not serve its field.
     """
-    try:
-        given = json.loads(body.model)
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"--model: the table is no JSON: {error}") from error
-    table = Keys("", given)
+    table = Keys("", _table(body.model))
     parts = table.tables("fields")
     names = [name.removeprefix("obs.") for name, _ in spaces.seen]
     for name in parts:
@@ -125,6 +126,13 @@ def trunk_described(spaces: Spaces, body: Body) -> Trunk:
     return memory_of(trunk, kind, size, share=body.share_memory)
 
 
+def _table(model: str) -> Any:  # noqa: ANN401 - whatever the user wrote
+    try:
+        return json.loads(model)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"--model: the table is no JSON: {error}") from error
+
+
 class _Seen(NamedTuple):
     """How the fields enter, and their branches."""
 
@@ -140,9 +148,14 @@ def _seen(spaces: Spaces, body: Body, tables: Mapping[str, Keys]) -> _Seen:
     for name, space in spaces.seen:
         table = tables.get(name.removeprefix("obs."))
         if name in masks:
+            if table is not None:
+                raise ConfigError(
+                    f"--model: {table.name.rstrip('.')} is the mask of another field and takes no part of its own"
+                )
             encoding.append(Encoding(name, "mask", box_of(name, space).size, shape=box_of(name, space).shape))
         elif table is None:
-            found = trunk_of(Spaces(((name, space),), spaces.action), Body("auto", (), body.activation))
+            alone = Body("auto", (), body.activation, layer_norm=body.layer_norm)
+            found = trunk_of(Spaces(((name, space),), spaces.action), alone)
             encoding += found.encoding
             if found.branches:
                 branches += found.branches

@@ -78,7 +78,7 @@ def test_the_checksum_is_that_of_rfc_3720(content, crc):
 def test_every_metric_is_a_scalar_over_environment_steps(tmp_path):
     board = TensorBoard(tmp_path)
     board.write(Report(1, 16_384, 1.0, {"loss/policy": 0.5, "rollout/return_mean": -1200.25}))
-    board.write(Report(2, 10**12, 2.0, {"loss/policy": 0.25, "bad": float("nan")}))
+    board.write(Report(2, 10**12, 2.0, {"loss/policy": 0.25, "bad": float("nan"), "large": -1e39}))
     board.close()
     board.close()
     (path,) = tmp_path.glob("events.out.tfevents.*")

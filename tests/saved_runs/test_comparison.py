@@ -247,6 +247,7 @@ def test_sides_that_make_no_sense_are_refused(tmp_path):
     for words, kind, says in (
         ([a], ConfigError, "takes 2 to 26 sides, not 1"),
         ([f"{a},{a}", b], ConfigError, "side A names a run twice"),
+        ([",", b], ConfigError, "side A names no run: ,$"),
         ([f"{a},{b}", a], ConfigError, "side A holds runs of a2c and ppo"),
         ([a, silent], RunFolderError, "has reported no update yet"),
         ([a, fresh], RunFolderError, "no episode of run .* has ended yet"),

@@ -85,14 +85,19 @@ class EpisodeFiles:
         }
         # Not synced to the disk: that would keep all games waiting, and an episode is no checkpoint.
         partial, path = self._folder / self._partial, None
-        while path is None:
-            with partial.open("wb") as file:
-                np.savez(file, **arrays)
-                size = file.tell()
-            # Race: 1. This file is written. 2. The process that replaces this one begins, and removes unfinished files.
-            # That happens only once, so the file is written again.
-            with contextlib.suppress(FileNotFoundError):
-                path = self._placed(partial, number)
+        try:
+            while path is None:
+                with partial.open("wb") as file:
+                    np.savez(file, **arrays)
+                    size = file.tell()
+                # Race: 1. This file is written. 2. The process that replaces this one begins, and removes unfinished
+                # files. That happens only once, so the file is written again.
+                with contextlib.suppress(FileNotFoundError):
+                    path = self._placed(partial, number)
+        except OSError:
+            with contextlib.suppress(OSError):
+                partial.unlink()
+            raise
         self._files.append((path, size))
         self._bytes += size
         while len(self._files) > 1 and (len(self._files) > self._keep or self._bytes > self._keep_bytes):

@@ -1,5 +1,6 @@
 """Episodes that a server keeps: what a client saw, what it was answered, what it was paid."""
 
+import errno
 import json
 import os
 import subprocess
@@ -207,6 +208,18 @@ def test_a_server_that_is_replaced_overwrites_no_episode_of_its_successor(tmp_pa
         files.add(KeptEpisode(session, {"obs": observations(2)}, action, reward, True, False))
     assert [episode.session for episode in kept(tmp_path)] == ["a", "b", "c", "d", "e"]
     assert len(list(tmp_path.iterdir())) == 5
+
+
+def test_an_episode_that_cannot_be_written_leaves_no_file(tmp_path, monkeypatch) -> None:
+    def full(file, **arrays) -> None:
+        file.write(b"half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(np, "savez", full)
+    episode = KeptEpisode("a", {"obs": np.zeros((2, 1))}, np.zeros(1), np.zeros(1), True, False)
+    with pytest.raises(OSError, match="No space left on device"):
+        EpisodeFiles(tmp_path, np.inf).add(episode)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_memory_is_bounded(tmp_path, monkeypatch) -> None:

@@ -61,6 +61,8 @@ def read_sides(words: Sequence[str], log_dir: str | Path) -> tuple[Side, ...]:
     sides = []
     for name, word in zip(string.ascii_uppercase, words, strict=False):
         folders = _folders(word, log_dir)
+        if not folders:
+            raise ConfigError(f"side {name} names no run: {word}")
         if len({folder.path.resolve() for folder in folders}) < len(folders):
             raise ConfigError(f"side {name} names a run twice: {word}")
         sides.append(Side(name, tuple(_read(folder) for folder in folders)))

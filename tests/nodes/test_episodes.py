@@ -89,6 +89,12 @@ def test_spoilt_episodes_in_a_row_are_each_told(monkeypatch) -> None:
     assert played(1, range(4)) == [(0, 0.0, 0, True), (1, 0.0, 0, True), (2, 0.0, 0, True), (3, 4.0, 4, False)]
 
 
+def test_an_episode_that_begins_spoilt_after_a_skip_in_the_middle_of_another_is_told(monkeypatch) -> None:
+    monkeypatch.setattr(ScriptedEnv, "spoilt_at", {3: 1, 4: 0})
+    sound = [(0, 1.0, 1, False), (1, 2.0, 2, False), (2, 3.0, 3, False), (5, 6.0, 6, False)]
+    assert played(1, range(6)) == sorted([*sound, (3, 0.0, 0, True), (4, 0.0, 0, True)])
+
+
 def test_a_nan_is_refused_where_it_is_not_skipped(monkeypatch) -> None:
     monkeypatch.setattr(ScriptedEnv, "spoilt_at", {1: 2})
     with pytest.raises(BadDataError, match="evaluation: reward of lane 0 of Scripted is nan at step 1 of its episode"):

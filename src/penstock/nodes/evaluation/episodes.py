@@ -181,7 +181,7 @@ class _Playing:
             played[lane] = ended[lane] = False
             self._returns[lane], self._lengths[lane] = 0.0, 0
             yield Episode(number, 0.0, 0, spoilt=True)
-            if begins and self._source.same_step:
+            if not begins or self._source.same_step:
                 yield from self.begun(result.obs, (lane,))
         self._returns += np.where(played, result.reward, 0.0)
         self._lengths += played

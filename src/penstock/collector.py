@@ -254,7 +254,7 @@ class ParallelEnvironmentCollector:
             raise NodeError(ended.group, ended.detail or describe(ended))
         silence = self._signs.silent(processes.running())
         if silence is not None:
-            stacks = processes.stacks(silence.group)
+            stacks = processes.stacks([silence.group])[silence.group]
             self.stop()
             raise NodeError(silence.node, f"no sign of life for {silence.seconds:.0f} s\n{stacks}")
 

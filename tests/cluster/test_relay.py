@@ -211,7 +211,7 @@ def test_a_node_that_ends_elsewhere_while_its_stacks_are_asked_for_has_none(home
     home.pass_time(relays.SILENCE_S + 1.0)
     with Processes() as here:
         both: Any = SimpleNamespace(_relay=home.relay, _here=here)
-        assert spread._Spread.stacks(both, group) == "It has ended."
+        assert spread._Spread.stacks(both, [group]) == {group: "It has ended."}
 
 
 def test_a_host_has_slots_for_all_that_a_new_life_is_handed(home: Home) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -10,13 +11,14 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from penstock.errors import ResourceError
 from penstock.memory.segment import Segment
-from penstock.processes import warded
+from penstock.processes import starts, warded
 from penstock.processes.starts import Processes
 from penstock.processes.worker import WorkerSpec
 from penstock.supervision.lives import Exit
@@ -69,6 +71,26 @@ TELL = "open({!r}, 'w').write(str(child.pid));"
 def told(path: Path) -> int:
     assert wait_until(lambda: path.exists() and path.read_text())
     return int(path.read_text())
+
+
+def test_all_processes_that_are_asked_say_where_they_stand_after_one_wait(processes, tmp_path, monkeypatch) -> None:
+    for group in ("one", "two"):
+        run(processes, f"open({str(tmp_path / group)!r}, 'w').close(); import time; time.sleep(600)", group)
+        assert wait_until((tmp_path / group).exists)
+    waits = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        for pipe in processes._errors.values():
+            assert select.select([pipe], [], [], 90.0)[0]
+
+    monkeypatch.setattr(starts, "time", SimpleNamespace(sleep=wait))
+    found = processes.stacks(["one", "gone", "two"])
+    assert waits == [starts.STACKS_WAIT_S]
+    assert list(found) == ["one", "gone", "two"]
+    assert found["gone"] == "It has ended."
+    for group in ("one", "two"):
+        assert "thread" in found[group].lower()
 
 
 @pytest.mark.parametrize(("code", "status"), [("os._exit(7)", 7), ("os.kill(os.getpid(), 9)", -9), ("pass", 0)])

@@ -17,6 +17,8 @@ class Table:
         self.killed: list[str] = []
         self.recovered: list[str] = []
         self.started: list[str] = []
+        self.looks: list[Sequence[str]] = []
+        """Groups whose stacks were asked for together."""
         self.held: set[str] = set()
         self.full = False
         """The system refuses another open file."""
@@ -42,8 +44,9 @@ class Table:
     def running(self) -> Sequence[str]:
         return tuple(self.alive)
 
-    def stacks(self, group: str) -> str:
-        return f"stacks of {group}"
+    def stacks(self, groups: Sequence[str]) -> dict[str, str]:
+        self.looks.append(groups)
+        return {group: f"stacks of {group}" for group in groups}
 
     def kill(self, group: str) -> None:
         self.alive.remove(group)
@@ -396,7 +399,7 @@ def test_a_run_that_is_stopping_starts_only_whom_it_needs() -> None:
 
 
 def test_a_run_that_comes_no_further_ends_and_says_who_waits_for_what() -> None:
-    supervisor, _, signs = make(max_restarts=3)
+    supervisor, table, signs = make(max_restarts=3)
     for now in range(0, 1000, 100):
         signs.come += 1
         assert supervisor.tick(float(now)) is State.RUNNING
@@ -405,7 +408,9 @@ def test_a_run_that_comes_no_further_ends_and_says_who_waits_for_what() -> None:
     assert supervisor.failure is not None
     assert "the run came no further for 301 s" in supervisor.failure.detail
     assert "env.0: waits for better times" in supervisor.failure.detail
-    assert "stacks of learner" in supervisor.failure.detail
+    assert "env.0:\nstacks of env.0\nlearner:\nstacks of learner" in supervisor.failure.detail
+    # Half a second each would take the time in which the last checkpoint is written.
+    assert table.looks == [("env.0", "learner", "monitor")]
 
 
 def test_time_in_which_the_machine_stood_still_counts_for_no_limit() -> None:

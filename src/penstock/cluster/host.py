@@ -155,9 +155,9 @@ class Host:
             self._lives[group] = life
             self._drop(group)
 
-    async def stacks(self, group: str) -> str:
-        """The stacks of all threads of a process."""
-        return self._processes.stacks(group)
+    async def stacks(self, groups: Sequence[str]) -> dict[str, str]:
+        """Group -> the stacks of all threads of its process."""
+        return self._processes.stacks(groups)
 
     async def show(self, group: str, life: int, rollouts: Sequence[SlotCopy]) -> None:
         """Show new rollouts to a learner, unless it is in a later life already."""

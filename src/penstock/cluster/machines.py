@@ -43,6 +43,7 @@ __all__ = [
     "own_offer",
     "present",
     "ray_names",
+    "stacks_on",
 ]
 
 FACTS_LIMIT_S = 120.0
@@ -93,11 +94,9 @@ class Machine:
             raise ConfigError(f"{self.name} cannot run a part of this run: {line_of(error)}") from None
         return found
 
-    def stacks(self, group: str) -> str:
-        """The stacks of a process there; a note if the machine does not answer."""
-        with contextlib.suppress(ray.exceptions.RayError, TimeoutError):
-            return str(ray.get(self._actor.stacks.remote(group), timeout=STACKS_LIMIT_S))
-        return f"{self.name} does not answer"
+    def stacks(self, groups: Sequence[str]) -> ray.ObjectRef:
+        """Ask for the stacks of processes there."""
+        return self._actor.stacks.remote(groups)
 
     def lost(self) -> bool:
         """Whether the cluster no longer has this machine. Waits for some seconds until Ray has noticed."""
@@ -116,6 +115,23 @@ class Machine:
         """End the host with all its processes at once."""
         with contextlib.suppress(ray.exceptions.RayError):
             ray.kill(self._actor)
+
+
+def stacks_on(asked: Mapping[Machine, Sequence[str]]) -> dict[str, str]:
+    """Group -> the stacks of its process. All machines are asked at once; a note for one that does not answer.
+
+    Args:
+        asked: machine -> the groups that it runs.
+    """
+    found = {group: f"{machine.name} does not answer" for machine, groups in asked.items() for group in groups}
+    with contextlib.suppress(ray.exceptions.RayError):
+        if answers := [machine.stacks(groups) for machine, groups in asked.items()]:
+            ready, _ = ray.wait(answers, num_returns=len(answers), timeout=STACKS_LIMIT_S)
+            for answer in ready:
+                # Of a machine that was lost meanwhile.
+                with contextlib.suppress(ray.exceptions.RayError):
+                    found |= ray.get(answer)
+    return found
 
 
 def end_all(machines: Sequence[Machine]) -> None:

@@ -34,6 +34,7 @@ from penstock.cluster.machines import (
     machines,
     offers,
     own_address,
+    stacks_on,
 )
 from penstock.cluster.places import FewMachinesError, asked_by, env_shares, first_places, left_over, rooms
 from penstock.cluster.relay import Relay
@@ -298,15 +299,21 @@ class _Spread:
         """Groups that run, here and elsewhere."""
         return [*self._here.running(), *self._relay.running()]
 
-    def stacks(self, group: str) -> str:
-        """The stacks of a process."""
-        machine = self._relay.machine_of(group)
-        if machine is not None:
-            return machine.stacks(group)
-        if group == RELAY:
-            return "It joins machines of the cluster, in a thread of the launcher."
-        # Race: a node elsewhere may end after the supervisor has seen that it runs. The relay hears of that by itself.
-        return self._here.stacks(group) if group in self._here.running() else "It has ended."
+    def stacks(self, groups: Sequence[str]) -> Mapping[str, str]:
+        """Group -> the stacks of its process."""
+        there: dict[Machine, list[str]] = {}
+        here = []
+        for group in groups:
+            machine = self._relay.machine_of(group)
+            if machine is not None:
+                there.setdefault(machine, []).append(group)
+            elif group != RELAY:
+                # Race: 1. The supervisor has seen that a node runs elsewhere. 2. It ends, and the relay forgets it.
+                # 3. No such group is known here, so its text says that it has ended.
+                here.append(group)
+        found = {RELAY: "It joins machines of the cluster, in a thread of the launcher."}
+        found |= stacks_on(there) | self._here.stacks(here)
+        return {group: found[group] for group in groups}
 
     def kill(self, group: str) -> None:
         """End a process."""

@@ -95,8 +95,17 @@ class Processes(Warded):
             self._ask("template", key, python(TEMPLATE, *imports), environment(1))
         return key
 
-    def stacks(self, group: str) -> str:
-        """The stacks of all threads of a process. Waits half a second for its answer."""
-        self._ask("signal", group, int(STACKS_SIGNAL))
-        time.sleep(STACKS_WAIT_S)
+    def stacks(self, groups: Sequence[str]) -> dict[str, str]:
+        """Group -> the stacks of all threads of its process. Waits half a second for the answers of all."""
+        running = [group for group in groups if group in self._pids]
+        for group in running:
+            self._ask("signal", group, int(STACKS_SIGNAL))
+        if running:
+            time.sleep(STACKS_WAIT_S)
+        return {group: self._stacks(group) for group in groups}
+
+    def _stacks(self, group: str) -> str:
+        # Race: a process may end after the caller has seen that it runs.
+        if group not in self._pids:
+            return "It has ended."
         return self._said(group) or "It did not say where it stands."

@@ -5,7 +5,7 @@ It does not know how a process is started: a `Starting` does that, here or on an
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from penstock.errors import NodeError
@@ -47,8 +47,8 @@ class Starting(Protocol):
         """Groups whose process is running."""
         ...
 
-    def stacks(self, group: str) -> str:
-        """The Python stacks of all threads of a process."""
+    def stacks(self, groups: Sequence[str]) -> Mapping[str, str]:
+        """Group -> the Python stacks of all threads of its process. All processes are asked at once."""
         ...
 
     def kill(self, group: str) -> None:

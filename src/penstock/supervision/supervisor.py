@@ -5,7 +5,7 @@
 
 import signal
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
@@ -54,8 +54,8 @@ class RunProcesses(Protocol):
         """Groups whose process is running."""
         ...
 
-    def stacks(self, group: str) -> str:
-        """The Python stacks of all threads of a process."""
+    def stacks(self, groups: Sequence[str]) -> Mapping[str, str]:
+        """Group -> the Python stacks of all threads of its process. All processes are asked at once."""
         ...
 
     def kill(self, group: str) -> None:
@@ -283,7 +283,7 @@ class Supervisor:
         if now - self._progress_at <= self._limits.stall_s:
             return
         parts = [f"the run came no further for {now - self._progress_at:.0f} s", self._signs.waits()]
-        parts += [f"{group}:\n{self._table.stacks(group)}" for group in self._table.running()]
+        parts += [f"{group}:\n{stacks}" for group, stacks in self._table.stacks(self._table.running()).items()]
         self.failure = self.failure or Exit(", ".join(self._table.running()), -signal.SIGKILL, "\n".join(parts))
         self.stop(now)
 
@@ -301,7 +301,7 @@ class Supervisor:
         silence = self._signs.silent(self._table.running()) if watched else None
         if silence is None:
             return
-        stacks = self._table.stacks(silence.group)
+        stacks = self._table.stacks([silence.group])[silence.group]
         self._table.kill(silence.group)
         limit = ", longer than --env_timeout allows" if silence.cause is Cause.SLOW_STEP else ""
         seconds = f"{silence.seconds:.0f} s{limit}"

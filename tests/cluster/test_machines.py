@@ -1,0 +1,50 @@
+"""What is asked of all machines of a run at the same time."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import ray
+
+from penstock.cluster import machines
+from penstock.cluster.machines import stacks_on
+
+
+class Machine:
+    """Its answer is asked for by its name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def stacks(self, groups: Sequence[str]) -> str:
+        return self.name
+
+
+def test_all_machines_look_at_their_stacks_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One says nothing in time, and one is lost before its answer is read."""
+    waits: list[list[str]] = []
+
+    def waited(asked: list[str], *, num_returns: int, timeout: float) -> tuple[list[str], list[str]]:
+        waits.append(asked)
+        assert num_returns == len(asked)
+        assert timeout == machines.STACKS_LIMIT_S
+        return [name for name in asked if name != "silent"], ["silent"]
+
+    def answer(name: str) -> dict[str, str]:
+        if name == "lost":
+            raise ray.exceptions.ActorUnavailableError("Socket closed", None)
+        return {"env.0": "in step", "env.1": "in reset"}
+
+    monkeypatch.setattr(ray, "wait", waited)
+    monkeypatch.setattr(ray, "get", answer)
+    asked: Any = {Machine("lost"): ["env.3"], Machine("silent"): ["env.2"], Machine("a"): ["env.0", "env.1"]}
+    assert stacks_on(asked) == {
+        "env.0": "in step",
+        "env.1": "in reset",
+        "env.2": "silent does not answer",
+        "env.3": "lost does not answer",
+    }
+    assert waits == [["lost", "silent", "a"]]
+    # Ray refuses to wait for nothing.
+    assert stacks_on({}) == {}
+    assert len(waits) == 1

@@ -124,18 +124,42 @@ def test_what_draw_says_is_what_is_asked_for(capsys) -> None:
     [("MemTotal: 9 kB\nMemAvailable:    2048 kB\n", 2 << 20), ("MemTotal: 9 kB\n", None), ("nonsense", None)],
 )
 def test_what_is_free_is_read_where_the_system_says_it(tmp_path: Path, monkeypatch, text: str, bytes_) -> None:
-    monkeypatch.setattr(machine, "_CGROUP_LIMITS", ())
+    monkeypatch.setattr(machine, "_CGROUPS", ())
     (tmp_path / "meminfo").write_text(text)
     assert available_memory(tmp_path / "meminfo") == bytes_
     assert available_memory(tmp_path / "missing") is None
 
 
-def test_a_containers_limit_counts(tmp_path: Path, monkeypatch) -> None:
+@pytest.fixture
+def container(tmp_path: Path, monkeypatch) -> tuple[machine._Cgroup, ...]:
+    """Folders in place of those of the system, version 2 and version 1. Both have no limit."""
     (tmp_path / "meminfo").write_text("MemAvailable: 2048 kB\n")
-    (tmp_path / "max").write_text("1000\n")
-    (tmp_path / "none").write_text("max\n")
-    monkeypatch.setattr(machine, "_CGROUP_LIMITS", (str(tmp_path / "max"), str(tmp_path / "none")))
+    found = tuple(cgroup._replace(folder=tmp_path / str(number)) for number, cgroup in enumerate(machine._CGROUPS))
+    for cgroup in found:
+        cgroup.folder.mkdir()
+        (cgroup.folder / cgroup.limit).write_text("max\n")
+    monkeypatch.setattr(machine, "_CGROUPS", found)
+    return found
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_containers_limit_counts(tmp_path: Path, container, version: int) -> None:
+    assert available_memory(tmp_path / "meminfo") == 2 << 20
+    (container[version].folder / container[version].limit).write_text("1000\n")
     assert available_memory(tmp_path / "meminfo") == 1000
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize(("used", "free"), [(700, 450), (120, 1000), (1200, 0)])
+def test_what_a_container_uses_is_not_free_save_pages_of_files(
+    tmp_path: Path, container, version: int, used: int, free: int
+) -> None:
+    cgroup = container[version]
+    (cgroup.folder / cgroup.limit).write_text("1000\n")
+    (cgroup.folder / cgroup.used).write_text(f"{used}\n")
+    inactive, active = cgroup.files
+    (cgroup.folder / "memory.stat").write_text(f"anon 400\n{inactive} 100\n{active} 50\n")
+    assert available_memory(tmp_path / "meminfo") == free
 
 
 def test_room_for_snapshots_is_not_counted(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import os
 import resource
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from penstock.errors import ResourceError
 from penstock.memory.snapshots import Snapshots
@@ -24,7 +25,30 @@ PROCESS_FILES = 1
 """Descriptors that the launcher holds for each process while it runs."""
 OWN_FILES = 24
 """Descriptors that the launcher holds besides."""
-_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+class _Cgroup(NamedTuple):
+    """Where Linux tells the memory of this process's container."""
+
+    folder: Path
+    limit: str
+    """File with the limit, in bytes."""
+    used: str
+    """File with the bytes that all processes use, pages of files included."""
+    files: tuple[str, ...]
+    """Lines of ``memory.stat``: pages of files. The system takes them back before it refuses memory."""
+
+
+_CGROUPS = (
+    _Cgroup(Path("/sys/fs/cgroup"), "memory.max", "memory.current", ("inactive_file", "active_file")),
+    _Cgroup(
+        Path("/sys/fs/cgroup/memory"),
+        "memory.limit_in_bytes",
+        "memory.usage_in_bytes",
+        ("total_inactive_file", "total_active_file"),
+    ),
+)
+"""Version 2 and version 1."""
 
 
 def shared_memory(program: Program) -> int:
@@ -146,11 +170,20 @@ def available_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:
     with contextlib.suppress(OSError, ValueError, IndexError):
         lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines() if ":" in line)
         found.append(int(lines.get("MemAvailable", "").split()[0]) * 1024)
-    for path in _CGROUP_LIMITS:
+    for cgroup in _CGROUPS:
         # "max" where there is no limit.
         with contextlib.suppress(OSError, ValueError):
-            found.append(int(Path(path).read_text()))
+            found.append(max(0, int((cgroup.folder / cgroup.limit).read_text()) - _taken(cgroup)))
     return min(found, default=None)
+
+
+def _taken(cgroup: _Cgroup) -> int:
+    """Bytes that a container uses and cannot give back; 0 if the system does not tell."""
+    with contextlib.suppress(OSError, ValueError):
+        used = int((cgroup.folder / cgroup.used).read_text())
+        stat = dict(line.split() for line in (cgroup.folder / "memory.stat").read_text().splitlines())
+        return max(0, used - sum(int(stat.get(name, 0)) for name in cgroup.files))
+    return 0
 
 
 def _gib(count: int) -> str:

@@ -181,6 +181,19 @@ def test_a_trial_touches_nothing_that_an_attribute_names() -> None:
     assert list(Simulators.levels) == [0, 1]
 
 
+@pytest.mark.parametrize("on_the_path", [False, True])
+def test_a_file_of_the_users_takes_the_place_of_no_library_in_a_trial(tmp_path, monkeypatch, on_the_path: bool) -> None:
+    (tmp_path / "numpy.py").write_text("raise ImportError('no library')")
+    monkeypatch.chdir(tmp_path)
+    if on_the_path:
+        # As where a process has looked for the user's environment.
+        monkeypatch.syspath_prepend(tmp_path)
+    played = Played(OwnPlantEnv)
+    for _ in range(2):
+        played.rollout()
+    assert (played.trials, played.bases()) == (1, [8, 8])
+
+
 class DyingEnv(PlantEnv):
     """Ends its process, unless that is the one of the test."""
 

@@ -26,7 +26,13 @@ _LINE = 64
 """Bytes to which the memory of an action log is aligned."""
 _REPEATS = 73
 """Exit status if the environment went the same way. A rare number, as an environment may end its process itself."""
-_PROGRAM = "from penstock.nodes.env.trial import main; main()"
+_PROGRAM = (
+    "import pickle, sys; path = pickle.load(sys.stdin.buffer); sys.path += path; "
+    "from penstock.nodes.env.trial import main; main(path)"
+)
+"""Python's own path comes first and the working directory is not in it (``-P``) until all libraries are imported.
+Otherwise a user's file there, ``numpy.py`` say, would be imported instead of a library's module of that name.
+"""
 
 
 class Trial(NamedTuple):
@@ -52,7 +58,7 @@ def repeats(trial: Trial, limit_s: float) -> bool:
     False also if its process fails, or takes longer than ``limit_s`` seconds: a run goes on without snapshots.
     """
     told = pickle.dumps(sys.path) + pickle.dumps(trial)
-    command, nothing = [sys.executable, "-c", _PROGRAM], subprocess.DEVNULL
+    command, nothing = [sys.executable, "-P", "-c", _PROGRAM], subprocess.DEVNULL
     try:
         done = subprocess.run(command, input=told, stdout=nothing, stderr=nothing, timeout=limit_s, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -60,9 +66,9 @@ def repeats(trial: Trial, limit_s: float) -> bool:
     return done.returncode == _REPEATS
 
 
-def main() -> None:
-    """Try the snapshot that standard input holds."""
-    sys.path[:] = pickle.load(sys.stdin.buffer)
+def main(path: list[str]) -> None:
+    """Try the snapshot that standard input holds, with the module search path of the process that asks."""
+    sys.path[:] = path
     trial: Trial = pickle.load(sys.stdin.buffer)
     sys.exit(_REPEATS if _goes_the_same_way(trial) else 1)
 

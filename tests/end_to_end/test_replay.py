@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,13 @@ import pytest
 import penstock
 from penstock.cli import main
 from penstock.errors import BadDataError, CheckpointError
+from penstock.nodes.learner.keeper import Keeper
 from penstock.nodes.learner.steps import GradientSteps
 from penstock.run import Result
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import load_checkpoint, load_table, save_checkpoint
 from penstock.saved_runs.manifest import write_manifest
+from penstock.types import Arrays
 from penstock.updates.fused.replay import FusedLearner
 from tests.children import killing
 from tests.fingerprints import fingerprint
@@ -152,6 +154,27 @@ def test_a_turn_that_is_abandoned_leaves_ranks_as_they_were(
     monkeypatch.undo()
     (run,) = (tmp_path / "broken").iterdir()
     assert load_checkpoint(find_checkpoint(run)).manifest["update"] < 12
+    assert fingerprint(penstock.resume(run, timesteps=12 * TURN, quiet=True)) == expected
+
+
+def test_a_turn_whose_parameters_are_refused_leaves_ranks_as_they_were(tmp_path, monkeypatch, backend: str) -> None:
+    ranked = {**RANKED[0], "backend": backend}
+    expected = fingerprint(train_ranked(tmp_path, ranked, 12))
+    real, calls = Keeper.commit_unpublished, 0
+
+    def broken(keeper: Keeper, new: Arrays, state: Mapping[str, Any]) -> None:
+        nonlocal calls
+        calls += 1
+        name = keeper._published[0].name
+        bad = {name: np.full(new[name].shape, np.inf, new[name].dtype)} if calls == 8 else {}
+        real(keeper, new, {**state, **bad})
+
+    monkeypatch.setattr(Keeper, "commit_unpublished", broken)
+    with pytest.raises(BadDataError, match="update 8 made the parameters of"):
+        train_ranked(tmp_path / "broken", ranked | {"save_interval": 100}, 12)
+    monkeypatch.undo()
+    (run,) = (tmp_path / "broken").iterdir()
+    assert load_checkpoint(find_checkpoint(run)).manifest["update"] == 7
     assert fingerprint(penstock.resume(run, timesteps=12 * TURN, quiet=True)) == expected
 
 

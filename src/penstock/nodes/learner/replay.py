@@ -142,23 +142,23 @@ class ReplayLearnerNode(WorkingNode):
                 self._go_back_and_join(seen)
             metrics = self._steps.updater.metrics()
             refuse_bad_losses(metrics, int(committed["update"]) + 1, self._settings.keeper.spec.policy)
+            if self._ports.stopping():
+                self._abandon()
+                return
+            if in_order:
+                # Wait for the last checkpoint: after the next commit the table's oldest rows may be overwritten.
+                yield from keeper.checkpoints_written()
+            with self._ports.span("commit"):
+                new = keeper.next_record()
+                fill_learned_from_table(new, committed, slots)
+                new["taken"][...] = taken
+                new["owed"][...] = owed
+                keeper.commit_unpublished(new, self._steps.updater.state())
+                self._note_paid(int(new["steps"]))
+                keeper.publish()
         except BadDataError:
             self._abandon()
             raise
-        if self._ports.stopping():
-            self._abandon()
-            return
-        if in_order:
-            # Wait for the last checkpoint: after the next commit the table's oldest rows may be overwritten.
-            yield from keeper.checkpoints_written()
-        with self._ports.span("commit"):
-            new = keeper.next_record()
-            fill_learned_from_table(new, committed, slots)
-            new["taken"][...] = taken
-            new["owed"][...] = owed
-            keeper.commit_unpublished(new, self._steps.updater.state())
-            self._note_paid(int(new["steps"]))
-            keeper.publish()
         with self._ports.span("report"):
             sampled = goal.last * self._settings.keeper.sampled_rows()
             found = {"replay/ratio": sampled / max(1, int(new["steps"]))}

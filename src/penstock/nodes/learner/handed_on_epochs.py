@@ -99,8 +99,9 @@ class HandedOnEpochs:
                 continue
             self.metrics.append({name: float(np.mean([step[name] for step in steps])) for name in steps[0]})
             steps = []
-            # `not <=`, because a divergence of NaN is to end the update too.
-            if schedule.target_kl is not None and not self.metrics[-1]["approx_kl"] <= schedule.target_kl:
+            # `not <=`, because a divergence of NaN is to end the update too. A user's algorithm may have none.
+            divergence = self.metrics[-1].get("approx_kl", 0.0)
+            if schedule.target_kl is not None and not divergence <= schedule.target_kl:
                 break
         self.updater.finish()
         # Before any slot of the batch is freed, so that no follower begins to read it any more.

@@ -1,6 +1,7 @@
 """Greedy episodes as an animated picture."""
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -125,6 +126,23 @@ def test_an_episode_that_is_given_up_is_not_told_of(monkeypatch: pytest.MonkeyPa
     nothing: Any = SimpleNamespace(load=lambda _: None, close=lambda: None)
     settings: Any = SimpleNamespace(name="e", seed=0, make_backend=lambda: nothing)
     assert filming._played(settings, nothing, {}, 2, 60.0, is_enough=lambda: False) == ((6.0, 6),)
+
+
+def test_a_window_that_cannot_close_loses_no_film_and_hides_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stuck() -> None:
+        raise OSError("the display is gone")
+
+    def failing(*_: object, **__: object) -> Iterator[Episode]:
+        yield Episode(0, 6.0, 6)
+        raise EnvError("the game is over")
+
+    nothing: Any = SimpleNamespace(load=lambda _: None, close=stuck)
+    settings: Any = SimpleNamespace(name="e", seed=0, make_backend=lambda: nothing)
+    monkeypatch.setattr(filming, "play", lambda *_, **__: iter([Episode(0, 6.0, 6)]))
+    assert filming._played(settings, nothing, {}, 1, 60.0, is_enough=lambda: False) == ((6.0, 6),)
+    monkeypatch.setattr(filming, "play", failing)
+    with pytest.raises(EnvError, match="the game is over"):
+        filming._played(settings, nothing, {}, 1, 60.0, is_enough=lambda: False)
 
 
 def env_of(picture: object, metadata: object = None) -> Any:

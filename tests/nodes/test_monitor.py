@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from penstock.errors import RunFolderError
 from penstock.metrics.jsonl import METRICS
 from penstock.metrics.report import STEPS_PER_SECOND, Report
 from penstock.nodes.monitor import MonitorNode, MonitorSettings
@@ -200,3 +201,21 @@ def test_a_resumed_run_cuts_off_the_lines_before_it_though_its_first_monitor_die
     assert [(line["update"], "note" in line) for line in lines] == [(7, False), (7, True)]
     # The reports of the updates that were cut off are new ones.
     assert life._written[STEPS_PER_SECOND] == 7
+
+
+def test_a_file_that_cannot_be_closed_leaves_no_other_open(tmp_path) -> None:
+    closed = []
+
+    def full(name: str) -> SimpleNamespace:
+        def close() -> None:
+            closed.append(name)
+            raise OSError("the disk is full")
+
+        return SimpleNamespace(close=close)
+
+    node = opened(tmp_path, Ports())
+    node.close()
+    node._sinks = [full("first"), full("second")]
+    with pytest.raises(RunFolderError, match=r"cannot write the metrics in .*: the disk is full$"):
+        node.close()
+    assert closed == ["first", "second"]

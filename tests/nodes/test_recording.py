@@ -1,9 +1,11 @@
 """What a policy was given and what it answered while greedy episodes were played."""
 
 import numpy as np
+import pytest
 
 from penstock.nodes.evaluation import INPUT, OUTPUT, PlaySettings, record
 from penstock.seeding import final_seed
+from tests.environments import ClockEnv
 from tests.planned import prepared
 
 
@@ -53,3 +55,16 @@ def test_episodes_have_the_seeds_of_an_evaluation() -> None:
         2 * int(np.random.Generator(np.random.PCG64(final_seed(5, number))).integers(2)) - 1 for number in range(3)
     ]
     assert signs.tolist() == wanted
+
+
+def test_an_environment_that_cannot_be_closed_loses_no_recording(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = []
+
+    def stuck(env: ClockEnv) -> None:
+        closed.append(env)
+        raise OSError("the renderer is gone already")
+
+    settings, initial = settings_for(1)
+    monkeypatch.setattr(ClockEnv, "close", stuck)
+    assert record(settings, initial, 5, 60.0)[f"{INPUT}obs"].shape[0] == 5
+    assert len(closed) == 1

@@ -14,10 +14,15 @@ import psutil
 import pytest
 
 from penstock.errors import NodeError
+from penstock.memory.segment import Segment
 from penstock.metrics.trace import OPEN, STEP, read_timeline
+from penstock.processes import worker
 from penstock.processes.starts import Processes
 from penstock.processes.supervised import supervised
+from penstock.processes.worker import WorkerSpec, run_nodes
 from penstock.runtime import inline, local
+from penstock.wiring.edges import Wiring, placement
+from penstock.wiring.trace import NoTrace
 from tests.children import interrupt_twice
 from tests.runtime.nodes import Sink, Source, cores, counting, launched, wait_until
 
@@ -218,3 +223,25 @@ def test_a_node_that_cannot_be_closed_leaves_no_other_open(monkeypatch) -> None:
         launched(inline.launch, counting(5))
     assert sorted(closed) == ["Sink", "Source"]
     assert shared_memory() == set()
+
+
+def test_a_process_with_a_node_that_cannot_be_closed_leaves_no_other_open(monkeypatch) -> None:
+    closed = []
+
+    def stuck(self: object) -> None:
+        closed.append(type(self).__name__)
+        raise OSError("the disk is full")
+
+    for kind in (Source, Sink, NoTrace):
+        monkeypatch.setattr(kind, "close", stuck)
+    monkeypatch.setattr(worker.gc, "freeze", lambda: None)
+    program = counting(5, "raise")
+    program = replace(program, nodes=tuple(replace(node, group="both") for node in program.nodes))
+    nbytes = Wiring(program.edges, [(node.name, node.group) for node in program.nodes]).nbytes
+    spec = WorkerSpec(placement(program, "both"), {"source": 1, "sink": 2}, {"source": (), "sink": ()})
+    with (
+        contextlib.closing(Segment.create(nbytes, "test")) as segment,
+        pytest.raises(OSError, match="the disk is full"),
+    ):
+        run_nodes(spec, segment)
+    assert closed == ["Source", "Sink", "NoTrace"]

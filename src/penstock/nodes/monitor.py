@@ -109,9 +109,10 @@ class MonitorNode:
 
     def close(self) -> None:
         """Flush and close the sinks."""
-        with self._writing():
-            for sink in self._sinks:
-                sink.close()
+        # Close everything, the sinks in their order, even if closing one of them fails.
+        with self._writing(), contextlib.ExitStack() as closing:
+            for sink in reversed(self._sinks):
+                closing.callback(sink.close)
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:

@@ -56,8 +56,12 @@ def in_a_file(content: bytes) -> int:
     """
     try:
         descriptor = anonymous_file("spec")
-        with os.fdopen(descriptor, "wb", closefd=False) as file:
-            file.write(content)
+        try:
+            with os.fdopen(descriptor, "wb", closefd=False) as file:
+                file.write(content)
+        except OSError:
+            os.close(descriptor)
+            raise
     except OSError as error:
         raise ResourceError(f"no memory for the {len(content)} bytes of a process's spec: {error.strerror}") from error
     return descriptor

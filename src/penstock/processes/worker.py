@@ -123,6 +123,7 @@ def run_nodes(spec: WorkerSpec, segment: Segment) -> None:
         gc.freeze()
         Loop(placed, _OwnBell(wiring, placement.group), wiring.ended).run()
     finally:
-        for node, _ in placed:
-            node.close()
-        trace.close()
+        # Close everything, the nodes in their order, even if closing one of them fails.
+        with contextlib.ExitStack() as closing:
+            for close in (trace.close, *(node.close for node, _ in reversed(placed))):
+                closing.callback(close)

@@ -3,6 +3,7 @@
 Counts no episode, judges nothing.
 """
 
+import contextlib
 import io
 import itertools
 import math
@@ -131,7 +132,9 @@ def _played(
                 if is_enough():
                     break
     finally:
-        source.close()
+        # A window that cannot close takes no finished film away, and hides no error.
+        with contextlib.suppress(Exception):
+            source.close()
     return tuple(found)
 
 

@@ -86,10 +86,6 @@ class StreamReader(Protocol):
         """Release the slots with these sequences, which an earlier life has used up. Returns how many were found."""
         ...
 
-    def returned(self) -> list[int]:
-        """The slots that earlier lives of this node were reading. They wait again."""
-        ...
-
 
 class BoardWriter(Protocol):
     """The writing end of a board."""

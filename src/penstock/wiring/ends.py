@@ -22,17 +22,13 @@ class StreamEnd:
     Args:
         memory: the structure.
         owner: this life of the node.
-        former: its earlier lives.
         handed_on: counts the slots that this node has pushed and released.
         wake: rings the bells of the other end.
     """
 
-    def __init__(
-        self, memory: StreamMemory, owner: int, former: tuple[int, ...], *, handed_on: Cell, wake: Callable[[], None]
-    ) -> None:
+    def __init__(self, memory: StreamMemory, owner: int, *, handed_on: Cell, wake: Callable[[], None]) -> None:
         self._memory = memory
         self._owner = owner
-        self._former = former
         self._handed_on = handed_on
         self._wake = wake
         self.slots = memory.slots
@@ -68,10 +64,6 @@ class StreamEnd:
         freed = self._memory.release_consumed(self._owner, sequences)
         self._wake()
         return freed
-
-    def returned(self) -> list[int]:
-        """The slots that earlier lives were reading."""
-        return self._memory.returned(self._former)
 
 
 class TableEnd:

@@ -101,7 +101,7 @@ class NodePorts:
     def _stream_end(self, edge: Stream, others: tuple[str, ...]) -> StreamEnd:
         memory = self._wiring.stream(edge.name)
         handed_on = self._counters.cell(self.name, "handed_on")
-        return StreamEnd(memory, self.incarnation, self.former, handed_on=handed_on, wake=self._waker(others))
+        return StreamEnd(memory, self.incarnation, handed_on=handed_on, wake=self._waker(others))
 
     def board_writer(self, role: str) -> BoardWriter:
         """The writing end of a board."""

@@ -71,7 +71,9 @@ def test_rows_of_weight_zero_and_the_bootstrap_row_teach_nothing():
     (phase,) = algorithm.phases
     weight = torch.tensor([[1.0, 0.0]])
     one = phase.gradients(fixed(state), lanes(weight=weight), {})
-    other = lanes(weight=weight, reward=torch.tensor([[1.0, -70.0, 70.0]]), log_prob=torch.tensor([[-0.5, 7.0, -7.0]]))
+    other = lanes(
+        weight=weight, reward=torch.tensor([[1.0, -70.0, 70.0]]), log_prob=torch.tensor([[-0.5, math.nan, -7.0]])
+    )
     other["log_prob"][0, 0] = math.log(0.5)
     two = phase.gradients(fixed(state), other, {})
     for name, gradient in one.gradients.items():

@@ -193,10 +193,10 @@ def test_numbers_that_are_not_numbers_choose_no_forbidden_action(bad):
         assert mask[acted(graph, kernel, given)["action"][0]]
 
 
-def test_where_nothing_is_allowed_the_first_action_has_no_probability():
+def test_where_nothing_is_allowed_the_first_action_is_taken_and_all_are_equally_probable():
     action, log_prob = categorical([1.0, 2.0], [0, 0], [0.0, 0.0])
     assert action == 0
-    assert np.isnan(log_prob)
+    np.testing.assert_allclose(log_prob, -np.log(2.0), rtol=1e-6)
     graph, kernel = constant(EpsilonGreedy(2), [1.0, 2.0])
     given = {
         "obs": np.ones((2, 3), np.float32),

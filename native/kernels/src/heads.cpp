@@ -11,6 +11,10 @@ namespace penstock::kernels {
 
 namespace {
 
+// Logit of an action in a row that allows nothing; FORBIDDEN of penstock.policies.heads. It is finite, so that the
+// log-probability of such a row is a number: learning multiplies it by a weight of 0, and 0 times NaN is NaN.
+constexpr float kNothingAllowed = -1e9F;
+
 // NaN gives NaN.
 float clipped(float x, float low, float high) { return x > high ? high : (x < low ? low : x); }
 
@@ -139,8 +143,8 @@ const float* Policy::masked_logits(const float* logits, const Inputs& in, std::i
     float* to = masked_.data();
     for (std::int32_t r = 0; r < rows; ++r) {
         const Allowed allowed(in, first + r, size);
-        for (std::int32_t k = 0; k < size; ++k)
-            *to++ = allowed[k] ? logits[r * stride_ + k] : -std::numeric_limits<float>::infinity();
+        const float forbidden = allowed.count() == 0 ? kNothingAllowed : -std::numeric_limits<float>::infinity();
+        for (std::int32_t k = 0; k < size; ++k) *to++ = allowed[k] ? logits[r * stride_ + k] : forbidden;
     }
     return masked_.data();
 }

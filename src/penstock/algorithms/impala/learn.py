@@ -121,7 +121,8 @@ def corrected(config: IMPALAConfig, lanes: Tensors, log_prob: Tensor, value: Ten
         reward = reward.clamp(-1.0, 1.0)
     return vtrace(
         Steps(reward, terminated, truncated, lanes["bootstrap"], lanes["weight"]),
-        log_prob - acted,
+        # A row without a transition may hold any number, and V-trace multiplies its ratio by 0: that of NaN is NaN.
+        torch.where(lanes["weight"] > 0, log_prob - acted, 0.0),
         value,
         gamma=config.gamma,
         gae_lambda=config.gae_lambda,

@@ -49,6 +49,14 @@ def test_a_tuned_number_keeps_the_dtype_of_what_it_meets():
     assert single.dtype == torch.float32
 
 
+def test_a_tuned_number_that_meets_whole_numbers_or_flags_keeps_its_value():
+    flags, count = torch.tensor([True, False]), torch.tensor([2, 1])
+    graph, inputs = trace(lambda flags, count: (flags * 0.99, count * 0.99), [flags, count], {}, [0.99])
+    kept, discounted = graph(*inputs)
+    torch.testing.assert_close(kept, torch.tensor([0.99, 0.0]))
+    torch.testing.assert_close(discounted, torch.tensor([1.98, 0.99]))
+
+
 def test_rewrites_take_the_place_of_operators():
     graph, inputs = trace(torch.tanh, [torch.ones(2)], {torch.ops.aten.tanh.default: lambda x: x + 1.0}, [])
     assert graph(*inputs).tolist() == [2.0, 2.0]

@@ -39,8 +39,8 @@ def trace(
         function: of tensors only. Its backward passes become part of the graph.
         inputs: tensors of the shapes and dtypes of later calls.
         rewrites: operator -> function to trace in its place.
-        tuned: numbers that may differ from run to run; they become inputs. Other numbers of equal value become inputs
-            too, which does no harm.
+        tuned: numbers that may differ from run to run; they become inputs where they meet floating-point tensors.
+            Other numbers of equal value become inputs too, which does no harm.
 
     Returns:
         The graph, and its inputs: the given ones, then the new ones.
@@ -53,7 +53,10 @@ def trace(
         graph.graph.erase_node(node)
     for node in graph.graph.nodes:
         if node.target in TAKES_A_TENSOR and isinstance(node.args[1], float) and node.args[1] in tuned:
-            value = torch.tensor(node.args[1], dtype=node.args[0].meta["val"].dtype, device=inputs[0].device)
+            dtype = node.args[0].meta["val"].dtype
+            if not dtype.is_floating_point:
+                continue  # a tensor of bools or of whole numbers would hold another number
+            value = torch.tensor(node.args[1], dtype=dtype, device=inputs[0].device)
             node.args = (node.args[0], _placeholder(graph, f"tuned_{len(values)}", value), *node.args[2:])
             node.target = TAKES_A_TENSOR[node.target]
             values.append(value)

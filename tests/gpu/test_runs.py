@@ -24,6 +24,7 @@ RUNS = [
     {"algo": "ppo", "env": "tests.environments:EyeEnv", **STREAM, "precision": "float16"},
     {"algo": "ppo", "env": "CartPole-v1", **STREAM, "model": "lstm", "inference": "torch"},
     {"algo": "ppo", "env": "CartPole-v1", **STREAM, "inference": "torch", "policy_placement": "node"},
+    {"algo": "ppo", "env": "Pendulum-v1", **STREAM, "model": "tests.torch_networks.own_modules:Frozen"},
     {"algo": "ppo", "env": "Pendulum-v1", **STREAM, "learners": 2, "exchange": "allreduce"},
     {"algo": "ppo", "env": "Pendulum-v1", **STREAM, "accumulate": 2},
     {"algo": "impala", "env": "CartPole-v1", "num_envs": 8, "num_steps": 32, "timesteps": 1024},

@@ -1,5 +1,6 @@
 """Modules as users write them: good ones, and ones with a mistake each."""
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -23,6 +24,14 @@ class Frozen(Plain):
     def __init__(self, spaces, outputs):
         super().__init__(spaces, outputs)
         self.layer.bias.requires_grad_(requires_grad=False)
+
+
+class Drawing(Plain):
+    """A frozen parameter from a generator without a seed."""
+
+    def __init__(self, spaces, outputs):
+        super().__init__(spaces, outputs)
+        self.drawn = nn.Parameter(torch.from_numpy(np.random.default_rng().normal(size=4)), requires_grad=False)
 
 
 class Roots(Plain):
@@ -287,6 +296,18 @@ class BoldJudge(Judging):
     def forward(self, obs, action):
         action *= 2.0
         return super().forward(obs, action)
+
+
+class DrawingJudge(Judging):
+    """A buffer from a generator without a seed."""
+
+    def __init__(self, spaces, outputs):
+        super().__init__(spaces, outputs)
+        self.register_buffer("noise", torch.from_numpy(np.random.default_rng().normal(size=4)))
+
+
+class WithDrawingJudge(Values):
+    critic = DrawingJudge
 
 
 class WithInfiniteJudge(Values):

@@ -18,7 +18,7 @@ from penstock.errors import BadDataError, ConfigError, UsageError
 from penstock.inference import onnx
 from penstock.nodes.learner.losses import refuse_bad_losses
 from penstock.torch_networks import own_export
-from penstock.torch_networks.own import made
+from penstock.torch_networks.own import OwnForward, constant, made
 from penstock.torch_networks.own_export import exported
 from penstock.torch_networks.policy import Policy
 from penstock.types import Box, Discrete, Spaces
@@ -174,6 +174,18 @@ def test_gradients_are_the_modules_own():
     torch.testing.assert_close(found, torch.cat((module.layer.weight.grad.flatten(), module.layer.bias.grad)))
 
 
+@pytest.mark.parametrize("name", ["Plain", "Frozen"])
+def test_constants_are_where_the_parameters_are(name):
+    layer = policy_graph(PLAIN, config(name)).actor.own
+    forward = OwnForward(layer, "actor")
+    for device in ("meta", "cpu", "meta"):
+        parts = [torch.zeros(shape, device=device) for _, shape in layer.parameters]
+        outputs, _ = forward(parts, [torch.zeros(4, 3, device=device)], None)
+        assert (outputs.device.type, outputs.shape) == (device, (4, 3))
+    # The module that all calls share stays where it is.
+    assert constant(layer).shift.device.type == "cpu"
+
+
 def test_a_module_may_give_action_values():
     spec = dqn_spec(PLAIN, DQNConfig(model=f"{NAMES}:Values"))
     assert spec.policy.actor.num_parameters == 3 * 2 + 2
@@ -205,6 +217,7 @@ def test_a_module_may_give_action_values():
         ("Forgetting", r"returns the carry \['h'\]; the class says carry = \{'h': 5, 'count': 1\}"),
         ("Raising", r"KeyError: 'speed' \(.*own_modules.py, line \d+\)"),
         ("InTorch", r"RuntimeError: mat1 and mat2 .* \(.*own_modules.py, line \d+\)"),
+        ("Drawing", "Drawing makes drawn differently each time: make it with torch, or from a fixed seed$"),
         ("BadCarry", r'carry = \{\'h\': \'64\'\} does not name widths; write carry = \{"h": 64\}'),
         ("nothing", "makes None, and not a torch.nn.Module"),
         ("absent", "has no absent"),

@@ -7,7 +7,7 @@ it runs in ``eval`` mode, and its constants are those of a module that is made w
 import contextlib
 import inspect
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, cast
@@ -22,7 +22,19 @@ from penstock.policies import OwnModule
 from penstock.torch_networks.layers import Memory
 from penstock.types import Array, Spaces
 
-__all__ = ["Answer", "OwnForward", "a_thing", "arguments", "called", "constant", "initial", "learned", "made", "told"]
+__all__ = [
+    "Answer",
+    "OwnForward",
+    "a_thing",
+    "arguments",
+    "called",
+    "constant",
+    "constants",
+    "initial",
+    "learned",
+    "made",
+    "told",
+]
 
 Observation: TypeAlias = Tensor | dict[str, Tensor]
 """One tensor for a plain observation, else a dict by the names of the fields."""
@@ -61,6 +73,12 @@ def learned(module: nn.Module) -> dict[str, nn.Parameter]:
     return {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
 
 
+def constants(module: nn.Module, names: Collection[str]) -> dict[str, Tensor]:
+    """The buffers, and the parameters that are not among ``names``, which learn."""
+    found: dict[str, Tensor] = {name: values for name, values in module.named_parameters() if name not in names}
+    return found | dict(module.named_buffers())
+
+
 def initial(layer: OwnModule, seed: int) -> list[Array]:
     """The parameters of a module that is made with ``seed``, in order."""
     module = made(layer.reference, cast("Spaces", layer.spaces), layer.outputs, seed)
@@ -87,6 +105,8 @@ class OwnForward:
         self._carry = {f"carry.{network}.0.{name}": name for name, _ in layer.memory}
         self._steps = _Steps(layer)
         self._names = [f"module.{name}" for name, _ in layer.parameters]
+        # The shared module stays on the CPU, so a call there needs no others.
+        self._constants: dict[torch.device, dict[str, Tensor]] = {torch.device("cpu"): {}}
 
     def __call__(
         self, parts: Sequence[Tensor], fields: Sequence[Tensor], memory: Memory | None
@@ -105,10 +125,16 @@ class OwnForward:
         else:
             first, carry = memory.first, {name: memory.carry[full] for full, name in self._carry.items()}
         # Put the parameters into the module once for all steps: that takes longer than a step of a small module.
-        outputs, after = functional_call(
-            self._steps, dict(zip(self._names, parts, strict=False)), (tuple(fields), first, carry)
-        )
+        values = self._constants_on(parts[0].device) | dict(zip(self._names, parts, strict=False))
+        outputs, after = functional_call(self._steps, values, (tuple(fields), first, carry))
         return outputs, {full: after[name] for full, name in self._carry.items()}
+
+    def _constants_on(self, device: torch.device) -> dict[str, Tensor]:
+        """What takes the place of the module's own constants on this device."""
+        if device not in self._constants:
+            found = constants(self._steps, self._names)
+            self._constants[device] = {name: values.to(device) for name, values in found.items()}
+        return self._constants[device]
 
 
 class _Steps(nn.Module):

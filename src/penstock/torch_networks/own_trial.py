@@ -15,7 +15,7 @@ from torch.nn.parameter import is_lazy
 from penstock.errors import ConfigError
 from penstock.policies import OwnModule
 from penstock.policies.encoding import ACTION
-from penstock.torch_networks.own import Answer, a_thing, arguments, learned, made, told
+from penstock.torch_networks.own import Answer, a_thing, arguments, constants, learned, made, told
 from penstock.types import Array, Discrete, Spaces
 
 __all__ = ["carry_of", "critic_described", "described", "examples"]
@@ -52,6 +52,7 @@ def described(reference: str, spaces: Spaces, outputs: int, *, gives_value: bool
         spaces,
         critic,
     )
+    _check_constants(reference, module, made(reference, spaces, outputs, 0))
     _check(layer, module)
     return layer
 
@@ -88,6 +89,7 @@ def critic_described(actor: OwnModule, outputs: int) -> OwnModule:
         spaces=spaces,
         critic="",
     )
+    _check_constants(actor.critic, module, made(actor.critic, spaces, outputs, 0))
     _check(layer, module)
     return layer
 
@@ -112,6 +114,20 @@ def _parameters(reference: str, module: nn.Module) -> tuple[tuple[str, tuple[int
             kind = str(parameter.dtype).removeprefix("torch.")
             raise ConfigError(f"--model {reference}: its parameter {name} is {kind}; make it float32")
     return tuple((name, tuple(parameter.shape)) for name, parameter in named.items())
+
+
+def _check_constants(reference: str, module: nn.Module, again: nn.Module) -> None:
+    """Compare two modules that were made with the same seed. Each process makes its own, and all must be the same.
+
+    Raises:
+        ConfigError: a buffer or a frozen parameter differs.
+    """
+    others = constants(again, learned(again))
+    for name, values in constants(module, learned(module)).items():
+        if name not in others or not torch.equal(values, others[name]):
+            raise ConfigError(
+                f"--model {reference} makes {name} differently each time: make it with torch, or from a fixed seed"
+            )
 
 
 def _carry(reference: str, module: nn.Module) -> tuple[tuple[str, int], ...]:

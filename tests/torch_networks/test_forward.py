@@ -8,6 +8,7 @@ from penstock.policies import (
     Activation,
     Attention,
     Branch,
+    Categorical,
     Conv2d,
     Dropout,
     Dueling,
@@ -19,8 +20,10 @@ from penstock.policies import (
     MaxPool,
     MeanPool,
     Network,
+    PolicyGraph,
 )
 from penstock.torch_networks.forward import Forward
+from penstock.torch_networks.policy import Policy
 
 
 def test_two_layers_by_hand():
@@ -148,6 +151,17 @@ def test_attention_is_torchs_in_values_and_gradients():
     named = dict(module.named_parameters())
     parts = [named[name].grad.T if named[name].dim() == 2 else named[name].grad for name in names]
     torch.testing.assert_close(gradient, torch.cat([part.flatten() for part in parts]))
+
+
+def test_attention_in_float16_is_nearly_that_in_float32():
+    encoding = (Encoding("obs", "set", 40, shape=(5, 8)),)
+    branch = Branch(("obs",), (Attention(8, 2), MeanPool()), 8)
+    graph = PolicyGraph(encoding, Network("actor", (Linear(8, 4, 1.0),), branches=(branch,)), None, Categorical(3))
+    published = {"actor": torch.from_numpy(graph.actor.initial(np.random.default_rng(0)))}
+    obs = torch.randn(3, 5, 8, generator=torch.Generator().manual_seed(1))
+    obs[0, 3:], obs[1] = 0.0, 0.0
+    exact, rounded = (Policy(graph, precision)(published, {"obs": obs}).value for precision in ("float32", "float16"))
+    torch.testing.assert_close(rounded, exact, rtol=0.0, atol=0.01)
 
 
 def test_an_empty_set_is_zero_and_has_a_gradient():

@@ -39,7 +39,10 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "sigmoid": torch.sigmoid,
 }
 UNSEEN = -1e9
-"""Score of an entity that is not there. It is finite: a set may be empty, and its mean is 0 then, not NaN."""
+"""Score of an entity that is not there. It is finite: a set may be empty, and its mean is 0 then, not NaN.
+
+In float16 the score is the smallest number that there is.
+"""
 
 
 class Memory(NamedTuple):
@@ -148,7 +151,8 @@ def _attend(layer: Attention, x: Tensor, mask: Tensor, parts: Sequence[Tensor]) 
     heads = (x @ weight + bias).view(n, entities, 3, layer.heads, width // layer.heads).permute(2, 0, 3, 1, 4)
     q, k, v = heads.unbind(0)
     scores = q @ k.transpose(2, 3) / math.sqrt(width // layer.heads)
-    share = torch.softmax(scores.masked_fill(~mask[:, None, None, :], UNSEEN), 3)
+    unseen = max(UNSEEN, torch.finfo(scores.dtype).min)
+    share = torch.softmax(scores.masked_fill(~mask[:, None, None, :], unseen), 3)
     return (share @ v).transpose(1, 2).reshape(n, entities, width) @ output + output_bias
 
 

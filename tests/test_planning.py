@@ -40,7 +40,6 @@ def test_what_it_does_not_serve_keeps_the_general_path() -> None:
     found = prepared(env=name, timesteps=1000)
     assert found.config.run.backend == "eager"
     assert found.learn() == found.algorithm.learn
-    assert prepared(adam_eps=0.0, timesteps=1000).config.run.backend == "eager"
     assert prepared(optimizer="muon", timesteps=1000).config.run.backend == "eager"
     with pytest.raises(ConfigError, match="--algo ppo with --optimizer muon; try --backend auto"):
         prepared(optimizer="muon", backend="fused")
@@ -127,10 +126,18 @@ def test_an_algorithm_with_a_learner_in_each_process_takes_no_rule() -> None:
             prepared(algo="a3c", env="CartPole-v1", **{flag: value})
 
 
-@pytest.mark.parametrize(("name", "value"), [("adam_eps", 0.0), ("layer_norm", True), ("critic_dropout", 0.01)])
+@pytest.mark.parametrize(("name", "value"), [("layer_norm", True), ("critic_dropout", 0.01)])
 def test_the_setting_that_the_native_update_cannot_run_is_named(name: str, value: object) -> None:
     with pytest.raises(ConfigError, match=f"--algo sac with --{name} {value}; try --backend auto"):
         prepared(algo="sac", env="Pendulum-v1", backend="fused", **{name: value})
+
+
+@pytest.mark.parametrize("name", ["adam_eps", "rmsprop_eps"])
+@pytest.mark.parametrize("algo", ["ppo", "sac"])
+def test_an_epsilon_of_zero_is_refused(algo: str, name: str) -> None:
+    """A parameter whose gradient has always been 0 would become 0 / 0."""
+    with pytest.raises(ConfigError, match=f"{name} takes a number of at least 1e-30, not 0$"):
+        prepared(algo=algo, env="Pendulum-v1", **{name: 0.0})
 
 
 def test_importance_weights_and_returns_that_cannot_be_are_refused() -> None:

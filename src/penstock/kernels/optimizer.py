@@ -5,7 +5,8 @@ from typing import Literal, NamedTuple
 __all__ = ["COUNTING", "MIN_EPSILON", "NATIVE_MOMENTS", "NativeName", "Optimizer"]
 
 MIN_EPSILON = 1e-30
-"""Smallest epsilon. Elements that pad a vector have gradient 0; an epsilon above 0 in float32 avoids 0 / 0 there."""
+"""Smallest epsilon. It is above 0 in float32. So it avoids 0 / 0 where a gradient has always been 0: in elements that
+pad a vector, and in parameters that nothing has used yet."""
 
 NativeName = Literal["adam", "adamw", "sgd", "rmsprop"]
 COUNTING = frozenset({"adam", "adamw"})

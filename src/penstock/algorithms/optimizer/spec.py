@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple, get_args
 
 from penstock.config.fields import BY_OPTIMIZER, fields_of, tunable
 from penstock.errors import ConfigError
-from penstock.kernels.optimizer import COUNTING, NATIVE_MOMENTS
+from penstock.kernels.optimizer import COUNTING, MIN_EPSILON, NATIVE_MOMENTS
 from penstock.policies import Linear, Network
 from penstock.policies.network import ParameterSlice
 from penstock.types import ArraySpec
@@ -62,13 +62,13 @@ class OptimizerConfig:
     adam_eps: float = tunable(
         1e-8,
         "with adam, adamw and muon: epsilon; larger: smaller steps where gradients are tiny (usual: 1e-8 to 1e-4)",
-        min=0,
+        min=MIN_EPSILON,
     )
     rmsprop_eps: float = tunable(
         1e-5,
         "with rmsprop: epsilon, inside the square root; larger: smaller steps where gradients are tiny "
         "(usual: 1e-7 to 0.1)",
-        min=0,
+        min=MIN_EPSILON,
     )
     momentum: float = tunable(
         0.9,

@@ -16,6 +16,7 @@ from penstock.algorithms.optimizer.spec import (
 )
 from penstock.config.fields import BY_LANES, BY_NETWORKS, tunable
 from penstock.envs.imports import find_callable
+from penstock.kernels.optimizer import MIN_EPSILON
 from penstock.policies import PolicyGraph
 from penstock.policies.architecture import ActivationName, Body, PrecisionName, actor_critic
 from penstock.policies.description import names_memory, names_module
@@ -80,7 +81,7 @@ class ActorCriticConfig(OptimizerConfig):
     adam_eps: float = tunable(
         1e-5,
         "with adam, adamw and muon: epsilon; larger: smaller steps where gradients are tiny (usual: 1e-8 to 1e-3)",
-        min=0,
+        min=MIN_EPSILON,
     )
     gamma: float = tunable(
         0.99,

@@ -173,6 +173,24 @@ def test_a_spec_that_does_not_fit(altered, old: str, new: str, says: str) -> Non
         ),
         (
             "learn.py",
+            "return Gradients(found, metrics, {})",
+            "return Gradients(found, None, {})",
+            r"gradients of phase 'reinforce' in theirs.learn gives a NoneType; return a dict of arrays by name$",
+        ),
+        (
+            "learn.py",
+            "return Gradients(found, metrics, {})",
+            "return Gradients(found, metrics, None)",
+            r"gradients of phase 'reinforce' in theirs.learn gives a NoneType; return a dict of arrays by name$",
+        ),
+        (
+            "learn.py",
+            "        act=policy.act,\n",
+            "        act=policy.act,\n        recompute=lambda state, rollout: None,\n",
+            r"recompute in theirs.learn gives a NoneType; return a dict of arrays by name$",
+        ),
+        (
+            "learn.py",
             "lambda state, rollout: {}",
             "lambda state, rollout: None",
             r"statistics in theirs.learn gives a No",

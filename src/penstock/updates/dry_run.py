@@ -108,7 +108,7 @@ class _DryRun:
             users = self._function("recompute")
             with torch.no_grad():
                 found = users.call(self._algorithm.recompute, self._given_state(), _of_rollout(_tensors(rollout)))
-            users.check(found, dict.fromkeys(found, rows), "a rollout")
+            users.check(found, _each(found, rows), "a rollout")
             recomputed = _arrays(found)
         users = self._function("targets")
         state = Named(_arrays(self._state), "the state", "add its ArraySpec to state in spec.py")
@@ -142,8 +142,8 @@ class _DryRun:
         if not isinstance(found, Gradients):
             raise users.wrong(f"gives a {type(found).__name__}; return penstock.algorithm.Gradients")
         users.check(found.gradients, self._of_state, "the state")
-        users.check(found.metrics, dict.fromkeys(found.metrics, ()), "the metrics")
-        users.check(found.per_row, dict.fromkeys(found.per_row, (len(rows["weight"]),)), "a minibatch")
+        users.check(found.metrics, _each(found.metrics, ()), "the metrics")
+        users.check(found.per_row, _each(found.per_row, (len(rows["weight"]),)), "a minibatch")
         users = self._function(f"apply of phase {phase.name!r}")
         gradients = Named(found.gradients, "the phase's gradients", "return it from gradients")
         changed = users.call(phase.apply, self._given_state(), gradients)
@@ -186,6 +186,11 @@ def _of_rollout(values: Mapping[str, object]) -> Named:
 
 def _of_minibatch(values: Mapping[str, object]) -> Named:
     return Named(values, "a minibatch", "name it in minibatch in spec.py")
+
+
+def _each(found: object, shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+    """This shape for each array that was found; nothing where no arrays were, which a check then says."""
+    return dict.fromkeys(found, shape) if isinstance(found, Mapping) else {}
 
 
 def _reshaped(values: object, shape: tuple[int, ...]) -> object:

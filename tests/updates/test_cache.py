@@ -1,5 +1,6 @@
 """The compiled update is built once and found again."""
 
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -40,6 +41,31 @@ def test_the_cache_is_where_the_user_keeps_caches(tmp_path, monkeypatch):
 def test_without_a_place_to_write_torchs_own_cache_serves(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "torch"))
+    assert library._cache() == tmp_path / "torch" / "penstock"
+
+
+def test_a_folder_that_can_only_be_read_is_left_for_torchs_own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "torch"))
+    asked = []
+
+    def refuse(path, mode):
+        asked.append((path, mode))
+        return False
+
+    # The tests may run as root, whom no mode of a folder stops.
+    monkeypatch.setattr(library.os, "access", refuse)
+    assert library._cache() == tmp_path / "torch" / "penstock"
+    assert asked == [(tmp_path / "penstock" / "updates", os.W_OK)]
+
+
+def test_without_a_home_torchs_own_cache_serves(tmp_path, monkeypatch):
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(library.Path, "home", homeless)
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "torch"))
     assert library._cache() == tmp_path / "torch" / "penstock"
 

@@ -3,6 +3,7 @@
 A library that was built once is in the user's cache at the next start. Knows no algorithm.
 """
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -101,12 +102,12 @@ def _key(graph: GraphModule, inputs: Sequence[Tensor]) -> str:
 
 
 def _cache() -> Path:
-    """The user's cache folder, or torch's if the user's home cannot be written."""
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = root / "penstock" / "updates"
-    try:
+    """The user's cache folder, or torch's if there is none that can be written."""
+    with contextlib.suppress(OSError, RuntimeError):  # a RuntimeError: the user has no home
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock" / "updates"
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        folder = Path(cache_dir()) / "penstock"
-        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            return folder
+    folder = Path(cache_dir()) / "penstock"
+    folder.mkdir(parents=True, exist_ok=True)
     return folder

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from penstock.errors import PenstockError
 from penstock.kernels.noise import generate
@@ -263,6 +264,17 @@ def test_learners_with_a_share_of_the_rows_each_do_what_one_does_with_all(make):
     second.learn(halves[1], 0.0)
     together, _ = by_hand(tracking.init_state(0), minibatch, 1, 0.0)
     np.testing.assert_allclose(second.state()["critic"], together["critic"], rtol=1e-5, atol=1e-6)
+
+
+def test_a_part_of_padding_that_is_left_out_has_its_noise_too(make):
+    """Learner 0 has rows 0 to 7. So learner 1 begins with row 8, also if only the first of its two parts has rows."""
+    minibatch = tracking.minibatch(PART)
+    learner = make(PART, lambda phase, gradients, weight: gradients, learner=1, accumulate=2)
+    part = {name: torch.from_numpy(values) for name, values in minibatch.items()}
+    learner._stepper.step([part], [3.0], lambda phase, gradients, weight: gradients)
+    expected, _ = by_hand(tracking.init_state(0), minibatch, 1, 0.0, first_row=2 * PART)
+    for name in NAMES:
+        np.testing.assert_allclose(learner.state()[name], expected[name], rtol=1e-5, atol=1e-6)
 
 
 def test_a_count_that_the_state_does_not_keep_is_refused():

@@ -132,7 +132,7 @@ class CompiledStepper:
         """Take one gradient step by the minibatch in the rows. Returns what the phases compute for each row."""
         due = self._clock.due()
         for index in due:
-            self._generate_noise(index, 0, self._size)
+            self._generate_noise(index, 0)
         step = self._step(due)
         step.run()
         self._clock.count += 1
@@ -196,7 +196,7 @@ class CompiledStepper:
         for number, (part, weight) in enumerate(zip(parts, weights, strict=True)):
             self._put(part)
             for index in phases:
-                self._generate_noise(index, number, len(parts) * self._size)
+                self._generate_noise(index, number)
             # A part of weight 0 is alone in its minibatch: only other learners have rows of that minibatch.
             self._buffers.share.fill_(weight / sum(weights) if weight else 1.0)
             find.run(count=0 if number else 1)
@@ -216,10 +216,11 @@ class CompiledStepper:
         for name, values in self._buffers.rows.items():
             values.copy_(part[name])
 
-    def _generate_noise(self, phase: int, part: int, rows: int) -> None:
+    def _generate_noise(self, phase: int, part: int) -> None:
         """Generate the noise of a phase for one part of a minibatch. Learners have different noise."""
         if self._buffers.noise[phase]:
-            first_row = self._learner * rows + part * self._size
+            # Parts of padding alone are left out, but have their numbers: learners must not share noise.
+            first_row = (self._learner * self._buffers.parts + part) * self._size
             for name, values in self._clock.noise(phase, first_row, self._size).items():
                 self._buffers.noise[phase][name].copy_(torch.from_numpy(values))
 

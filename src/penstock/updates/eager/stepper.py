@@ -138,11 +138,14 @@ class EagerStepper:
         return _here({name: values for found in all_found for name, values in found.per_row.items()})
 
     def _noise(self, phase: int, parts: int, size: int) -> list[dict[str, Tensor]]:
-        """The noise of a phase for each part. Rows are numbered through all learners, one learner after the other."""
-        rows = parts * size
+        """The noise of a phase for each part. Rows are numbered through all learners, one learner after the other.
+
+        Parts of padding alone are left out at the end, but have their numbers: learners must not share noise.
+        """
+        first_row = self._learner * self._settings.accumulate * size
         here = {
             name: torch.from_numpy(values).to(self._device).reshape(parts, size, *values.shape[1:])
-            for name, values in self._clock.noise(phase, self._learner * rows, rows).items()
+            for name, values in self._clock.noise(phase, first_row, parts * size).items()
         }
         return [{name: values[part] for name, values in here.items()} for part in range(parts)]
 

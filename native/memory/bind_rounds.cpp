@@ -100,9 +100,12 @@ class PyRounds {
     void mean(const std::vector<nb::object>& arrays) const {
         std::vector<Buffer> targets;
         targets.reserve(arrays.size());
+        std::size_t floats = 0;
         for (const nb::object& array : arrays) {
             targets.emplace_back(array, Buffer::writable);
+            floats += targets.back().size() / sizeof(float);
         }
+        check_index("float", floats, floats_ + 1);
         const nb::gil_scoped_release released;
         std::vector<const unsigned char*> brought;
         std::vector<double> weights;

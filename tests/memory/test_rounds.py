@@ -83,6 +83,13 @@ def test_what_is_brought_must_fit(rounds: list[Rounds]) -> None:
         rounds[0].arrive([np.zeros(9, np.float32)], 1.0)
 
 
+def test_the_mean_goes_only_into_as_many_numbers_as_members_can_bring(rounds: list[Rounds]) -> None:
+    rounds[0].join(anew=False)
+    rounds[0].arrive(brought(0), 1.0)
+    with pytest.raises(IndexError, match="float 9 of 9"):
+        rounds[0].mean([np.zeros(5, np.float32), np.zeros(4, np.float32)])
+
+
 def test_there_are_at_most_twelve(segment) -> None:
     assert Rounds.required(MOST_MEMBERS, STATE) > Rounds.required(MOST_MEMBERS - 1, STATE)
     with pytest.raises(IndexError, match=f"members {MOST_MEMBERS + 1}"):

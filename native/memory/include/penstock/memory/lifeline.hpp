@@ -28,16 +28,22 @@ inline void watch_lifeline(int fd, int code) {
     sigset_t before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    std::thread([own, code] {
-        for (;;) {
-            char byte;
-            const ssize_t got = read(own, &byte, 1);
-            if (got > 0 || (got < 0 && errno == EINTR)) {
-                continue;
+    try {
+        std::thread([own, code] {
+            for (;;) {
+                char byte;
+                const ssize_t got = read(own, &byte, 1);
+                if (got > 0 || (got < 0 && errno == EINTR)) {
+                    continue;
+                }
+                _exit(code);  // end of file; or an error, after which the launcher's end would go unnoticed
             }
-            _exit(code);  // end of file; or an error, after which the launcher's end would go unnoticed
-        }
-    }).detach();
+        }).detach();
+    } catch (...) {
+        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        close(own);
+        throw;
+    }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 

@@ -24,9 +24,6 @@ namespace {
 
 using namespace nb::literals;
 
-template <typename T>
-using Line = Flat<T, nb::ndim<1>>;
-
 // The caller keeps the arrays of the minibatch alive.
 class PyReplayUpdate {
 public:

@@ -18,10 +18,6 @@ template <typename T>
 using Cube = nb::ndarray<T, nb::ndim<3>, nb::device::cpu>;
 template <typename T>
 using Whole = Flat<T, nb::ndim<3>>;
-template <typename T>
-using Plane = Flat<T, nb::ndim<2>>;
-template <typename T>
-using Line = Flat<T, nb::ndim<1>>;
 using First = nb::ndarray<const bool, nb::ndim<2>, nb::device::cpu>;
 using LevelName = std::optional<std::string>;
 

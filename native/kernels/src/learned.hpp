@@ -26,7 +26,6 @@ public:
     const Stack& stack() const { return *stack_; }
     int count() const { return count_; }
     std::int64_t flat_size() const { return flat_size_; }
-    bool has_target() const { return has_target_; }
 
     // The array of a state with this name, such as "adam_m.critic"; nullptr if it is another vector's or optimizer's.
     Floats* find(const std::string& array, const Optimizer& optimizer);

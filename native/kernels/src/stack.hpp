@@ -27,8 +27,6 @@ public:
     std::int64_t flat_size() const { return flat_size_; }
     std::size_t packed_size() const { return packed_size_; }
     std::size_t transposed_size() const { return transposed_size_; }
-    std::int32_t inputs() const { return layers_.front().linear.inputs; }
-    std::int32_t outputs() const { return layers_.back().linear.outputs; }
     std::int32_t input_stride() const { return layers_.front().linear.depth; }
     std::int32_t output_stride() const { return layers_.back().linear.padded; }
     std::int32_t widest() const { return widest_; }

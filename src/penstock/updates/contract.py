@@ -22,6 +22,7 @@ __all__ = [
     "Members",
     "ReplayUpdater",
     "SamplingUpdater",
+    "ShardTeam",
     "Stateful",
     "StreamApplier",
     "StreamTeam",

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
+import penstock
 from penstock.envs.kept import KeptEpisodes
 from penstock.errors import EnvError
 from penstock.saved_runs.episodes import EpisodeFiles, KeptEpisode, list_episodes
@@ -31,3 +33,20 @@ def test_episodes_that_the_run_removes_meanwhile_are_followed_by_newer_ones(tmp_
         path.unlink()
     with pytest.raises(EnvError, match="has kept no episodes"):
         env.reset(seed=0)
+
+
+class Named(penstock.Agent):
+    """Sees a Dict whose keys have dots and digits, and a Tuple."""
+
+    NUMBER = Box(-1000, 1000, (1,), np.float32)
+    observation_space = Dict({"pos.x": NUMBER, "0": NUMBER, "pair": Tuple((NUMBER, NUMBER))})
+    action_space = Discrete(4)
+
+
+def test_fields_are_seen_under_the_keys_of_their_space(tmp_path: Path) -> None:
+    numbers = {"obs.pos.x": 1.0, "obs.0": 2.0, "obs.pair.0": 3.0, "obs.pair.1": 4.0}
+    obs = {name: np.full((3, 1), number, np.float32) for name, number in numbers.items()}
+    episode = KeptEpisode("g", obs, np.zeros(2, np.int64), np.zeros(2, np.float32), True, False)
+    EpisodeFiles(tmp_path, keep=1).add(episode)
+    seen, _ = KeptEpisodes(f"{__name__}:Named", str(tmp_path)).reset(seed=0)
+    assert seen == {"pos.x": [1.0], "0": [2.0], "pair": {0: [3.0], 1: [4.0]}}

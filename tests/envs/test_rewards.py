@@ -3,7 +3,7 @@
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete
 from gymnasium.vector import AutoresetMode
 
 from penstock.envs.gymnasium import ScalarSource
@@ -118,6 +118,23 @@ def test_dict_observations_are_dicts():
     assert source.shaped.tolist() == [np.float32(expected + int(result.obs["obs.which"][0]))]
 
 
+def test_a_key_with_a_dot_stays_one_key():
+    class Dotted(Counter):
+        observation_space = Dict({"pos.x": Counter.observation_space, "0": Counter.observation_space})
+
+        def reset(self, *, seed=None, options=None):
+            obs, info = super().reset()
+            return {"pos.x": obs, "0": -obs}, info
+
+        def step(self, action):
+            obs, *rest = super().step(action)
+            return {"pos.x": obs, "0": obs}, *rest
+
+    source = lanes(lambda next_obs: float(next_obs["pos.x"][0] + 10 * next_obs["0"][0]), Dotted(9))
+    source.reset([0])
+    assert steps(source, 2) == [[11.0], [22.0]]
+
+
 @pytest.mark.parametrize("mode", list(AutoresetMode))
 def test_lanes_that_are_stepped_by_one_call_have_rewards_of_their_own(mode):
     env = ClockVectorEnv(2, mode, limit=2)
@@ -207,6 +224,26 @@ def test_an_error_in_a_reward_says_for_which_lane():
     source = lanes(lambda reward: 1 / 0, Counter(3))
     source.reset([0])
     says = "^reward lambda failed for lane 10 of test: ZeroDivisionError: division by zero"
+    with pytest.raises(BadDataError, match=rf"{says} \(.*test_rewards.py, line \d+\)$"):
+        steps(source, 1)
+
+
+class Unmade:
+    fails = False
+
+    def __init__(self) -> None:
+        if self.fails:
+            raise ValueError("no such path")
+
+    def step(self, reward):
+        return reward
+
+
+def test_an_error_in_the_constructor_of_a_reward_is_one_line(monkeypatch):
+    source = lanes(Unmade, Counter(1))
+    source.reset([0])
+    monkeypatch.setattr(Unmade, "fails", True)
+    says = "^reward Unmade failed for lane 10 of test: ValueError: no such path"
     with pytest.raises(BadDataError, match=rf"{says} \(.*test_rewards.py, line \d+\)$"):
         steps(source, 1)
 

@@ -122,6 +122,12 @@ class Reuses(ClockEnv):
         return self.array, *rest
 
 
+@pytest.mark.parametrize("reward", [2.0, np.array([2.0]), [2.0]])
+def test_an_episode_is_restored_whatever_the_form_of_its_rewards(reward):
+    lanes = source(Scripted((OBS, reward, False, False, {})))
+    assert [paid for _, paid in lanes.replay(0, 5, np.array([3, 3]))] == [0.0, 2.0, 2.0]
+
+
 def test_an_array_that_is_handed_out_every_time_is_copied():
     shared = [Reuses(), Reuses()]
     shared[1].array = shared[0].array  # not even one for each environment

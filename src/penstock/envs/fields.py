@@ -6,14 +6,14 @@ A field of a Dict has the name of its key, a field of a Tuple its place (``0``, 
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from penstock.errors import ConfigError, SpaceError, nearest
 
-__all__ = ["OBSERVATIONS", "FieldPath", "field_paths", "kind_of", "one_line", "used_fields"]
+__all__ = ["OBSERVATIONS", "FieldPath", "field_paths", "kind_of", "nested", "one_line", "used_fields"]
 
 FieldPath: TypeAlias = tuple[Any, ...]
 """The keys of Dicts and places in Tuples that lead to a field; empty for a plain observation."""
@@ -44,6 +44,18 @@ def kind_of(space: Any) -> str:
 def field_paths(observation_space: Any) -> dict[str, FieldPath]:
     """Name of each field in rows (``obs``, ``obs.<name>``) -> its path in an observation."""
     return {".".join(("obs", *map(str, path))): path for path, _ in _leaves(observation_space)}
+
+
+def nested(fields: Iterable[tuple[FieldPath, Any]]) -> Any:
+    """The observation whose fields have these paths and values. A Tuple becomes a dict by places."""
+    found: dict[Any, Any] = {}
+    for path, value in fields:
+        *above, key = ("obs", *path)
+        inner = found
+        for part in above:
+            inner = inner.setdefault(part, {})
+        inner[key] = value
+    return found["obs"]
 
 
 def used_fields(observation_space: Any, ignore_obs: Sequence[str] = ()) -> dict[str, Any]:

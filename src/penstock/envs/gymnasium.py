@@ -29,6 +29,7 @@ class ScalarSource(EnvSource):
 
     Attributes:
         first_info: the info with which the latest episode began.
+        paths: as ``field_paths`` gives them.
 
     Args:
         name: of the environment, for error texts.
@@ -62,8 +63,8 @@ class ScalarSource(EnvSource):
         self.num_lanes = len(envs)
         self.restorable = all(env.seeded for env in self._envs if isinstance(env, OlderEnv))
         self._lane_names = [f"lane {first_lane + lane} of {name}" for lane in range(len(envs))]
-        paths = field_paths(envs[0].observation_space)
-        rows = ObservationRows(self.spaces, paths, self._lane_names)
+        self.paths = field_paths(envs[0].observation_space)
+        rows = ObservationRows(self.spaces, self.paths, self._lane_names)
         self._obs, self._stores = rows.arrays, rows.stores
         self._masks: Masks | None = None
         if mask is not None:
@@ -167,8 +168,9 @@ class ScalarSource(EnvSource):
             staged[lane] = one
             obs, reward, terminated, truncated, _ = step(list(self._cut(staged))[lane])
             store(obs)
-            # In float32, as ``step`` stores it, so that the episode's return is restored bit by bit.
-            yield self._obs, float(np.float32(reward))
+            # As ``step`` stores it: in float32, so that the episode's return is restored bit by bit, and from any form
+            # of one number.
+            yield self._obs, float(np.float32(np.reshape(reward, ())))
             if terminated or truncated:
                 return
 

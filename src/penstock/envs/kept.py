@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.envs.fields import field_paths, nested
 from penstock.envs.games import agent_class
 from penstock.envs.masks import IN_INFO, KEY
 from penstock.errors import EnvError
@@ -31,6 +32,7 @@ class KeptEpisodes:
         found = agent_class(agent)
         self.observation_space = found.observation_space
         self.action_space = found.action_space
+        self._paths = field_paths(found.observation_space)
         self._agent = agent
         self._folder = Path(folder)
         self._files = self._listed()
@@ -76,21 +78,10 @@ class KeptEpisodes:
     def _now(self) -> tuple[Any, dict[str, Any]]:
         row = {name: values[self._t] for name, values in self._rows.items()}
         info = {KEY: row.pop(IN_INFO)} if IN_INFO in row else {}
-        return _structured({name.partition(".")[2]: value for name, value in row.items()}), info
+        return nested((path, row[name]) for name, path in self._paths.items() if name in row), info
 
 
 def _rows_of(path: Path) -> Arrays:
     """The observations of an episode, with their masks."""
     with np.load(path, allow_pickle=False) as file:
         return {name: file[name] for name in file.files if name.partition(".")[0] in {"obs", KEY}}
-
-
-def _structured(fields: dict[str, Any]) -> Any:
-    """The observation whose fields have these names. A Dict becomes a dict by keys, a Tuple a dict by places."""
-    if "" in fields:
-        return fields[""]
-    below: dict[Any, dict[str, Any]] = {}
-    for name, value in fields.items():
-        key, _, rest = name.partition(".")
-        below.setdefault(int(key) if key.isdigit() else key, {})[rest] = value
-    return {key: _structured(inner) for key, inner in below.items()}

@@ -17,9 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.envs.actions import cutter
-from penstock.envs.fields import one_line
+from penstock.envs.fields import nested, one_line
+from penstock.envs.gymnasium import ScalarSource
 from penstock.envs.imports import find_callable, name_of
 from penstock.envs.rows import as_number
+from penstock.envs.vector import VectorSource
 from penstock.errors import BadDataError, EnvError, SnapshotError, place_in
 from penstock.types import Array, Arrays, Discrete, EnvSource, StepResult
 
@@ -59,11 +61,21 @@ class OwnReward(NamedTuple):
         """True if it takes the environment's info."""
         return "info" in self.step or "info" in (self.end or ())
 
-    def begin(self) -> tuple[_Part, _Part | None]:
-        """The functions for the rewards of one new episode: of its steps, and of its end."""
+    def begin(self, lane: str) -> tuple[_Part, _Part | None]:
+        """The functions for the rewards of one new episode: of its steps, and of its end.
+
+        Args:
+            lane: name of the episode's lane, for error texts.
+
+        Raises:
+            BadDataError: the class failed.
+        """
         if not inspect.isclass(self.given):
             return _Part(self.name, self.given, self.step), None
-        episode: Any = self.given()
+        try:
+            episode: Any = self.given()
+        except Exception as error:
+            raise _failed(f"{self.name} failed for {lane}", self.given, error) from error
         step = _Part(f"step of {self.name}", episode.step, self.step)
         return step, None if self.end is None else _Part(f"end of {self.name}", episode.end, self.end)
 
@@ -144,12 +156,18 @@ class RewardedSource(EnvSource):
         EnvError: the reward takes ``info``, and the source has none for single lanes.
     """
 
-    def __init__(self, source: EnvSource, reward: OwnReward, name: str, first_lane: int) -> None:
+    def __init__(self, source: ScalarSource | VectorSource, reward: OwnReward, name: str, first_lane: int) -> None:
         self.spaces, self.num_lanes = source.spaces, source.num_lanes
         self.same_step, self.restorable = source.same_step, source.restorable
         self._source, self._reward = source, reward
         self.reward_name = reward.name
         self._lane_names = [f"lane {first_lane + lane} of {name}" for lane in range(source.num_lanes)]
+        # An info's action mask has no path. Rewards name a place in a Tuple as a text.
+        self._fields = tuple(
+            (field, space, tuple(map(str, source.paths[field])))
+            for field, space in source.spaces.obs
+            if field in source.paths
+        )
         self._cut = cutter(source.spaces.action, source.num_lanes)
         self._infos = _infos(source, reward, name)
         self.shaped = np.zeros(source.num_lanes, np.float32)
@@ -157,7 +175,7 @@ class RewardedSource(EnvSource):
         self._cells: Any = self.shaped.data
         self.ended: list[float] = []
         self._returns = [0.0] * source.num_lanes
-        self._episodes = [reward.begin() for _ in range(source.num_lanes)]
+        self._episodes = [reward.begin(lane) for lane in self._lane_names]
         self._seen: list[Any] = [None] * source.num_lanes
 
     def watch(self, sign: memoryview) -> None:
@@ -191,7 +209,7 @@ class RewardedSource(EnvSource):
                 continue
             ends = bool(result.terminated[lane]), bool(result.truncated[lane])
             over = any(ends)
-            led_to = _of_lane(result.final_obs if over and self.same_step else result.obs, lane, self.spaces.obs)
+            led_to = self._of_lane(result.final_obs if over and self.same_step else result.obs, lane)
             self._value(lane, taken, float(result.reward[lane]), led_to, ends)
             if over:
                 self.ended.append(self._returns[lane])
@@ -241,7 +259,7 @@ class RewardedSource(EnvSource):
             staged[lane] = one
             taken = list(self._cut(staged))[lane]
             # A restored episode continues after these steps, so none of them ended it.
-            self._value(lane, taken, reward, _of_lane(obs, lane, self.spaces.obs), (False, False))
+            self._value(lane, taken, reward, self._of_lane(obs, lane), (False, False))
             yield obs, reward
 
     def _object(self, lane: int) -> Any:
@@ -250,9 +268,16 @@ class RewardedSource(EnvSource):
 
     def _begin(self, lane: int, obs: Arrays) -> None:
         """Begin an episode in ``lane`` with the observation ``obs``."""
-        self._episodes[lane] = self._reward.begin()
+        self._episodes[lane] = self._reward.begin(self._lane_names[lane])
         self._returns[lane] = 0.0
-        self._seen[lane] = _of_lane(obs, lane, self.spaces.obs)
+        self._seen[lane] = self._of_lane(obs, lane)
+
+    def _of_lane(self, obs: Arrays, lane: int) -> Any:
+        """A copy of one lane's observation in the user's form: an array, a number, or a dict of these."""
+        return nested(
+            (path, int(obs[name][lane]) if isinstance(space, Discrete) else obs[name][lane].copy())
+            for name, space, path in self._fields
+        )
 
     def _value(self, lane: int, action: Any, reward: float, next_obs: Any, ends: tuple[bool, bool]) -> None:
         """Compute the own reward of one step, plus that of the episode's end if the step ended it.
@@ -281,10 +306,7 @@ class RewardedSource(EnvSource):
         try:
             value = part.call(**{name: known[name] for name in part.names})
         except Exception as error:
-            # It would fail again in every life, so its process is not started anew.
-            place = place_in(str(getattr(part.call, "__module__", "")), error)
-            why = f"{type(error).__name__}: {one_line(error, 300)}{place}"
-            raise BadDataError(f"{part.name} failed for {self._lane_names[lane]}: {why}") from error
+            raise _failed(f"{part.name} failed for {self._lane_names[lane]}", part.call, error) from error
         if isinstance(value, float):
             return value
         try:
@@ -292,6 +314,12 @@ class RewardedSource(EnvSource):
         except BadDataError:
             given = one_line(repr(value))
             raise BadDataError(f"{part.name} returned {given} for {self._lane_names[lane]}; return a number") from None
+
+
+def _failed(what: str, function: Callable[..., Any], error: Exception) -> BadDataError:
+    """The error for a function of the user's. It would fail again in every life, so its process is not started anew."""
+    place = place_in(str(getattr(function, "__module__", "")), error)
+    return BadDataError(f"{what}: {type(error).__name__}: {one_line(error, 300)}{place}")
 
 
 def _parts(base: bytes) -> list[bytes]:
@@ -311,16 +339,3 @@ def _infos(source: EnvSource, reward: OwnReward, name: str) -> Sequence[Any] | N
     if infos is None:
         raise no_infos(reward, name)
     return infos
-
-
-def _of_lane(obs: Arrays, lane: int, fields: tuple[tuple[str, Any], ...]) -> Any:
-    """A copy of one lane's observation in the user's form: an array, a number, or a dict of these."""
-    found: dict[str, Any] = {}
-    for name, space in fields:
-        value = int(obs[name][lane]) if isinstance(space, Discrete) else obs[name][lane].copy()
-        *above, key = name.split(".")
-        inner = found
-        for part in above:
-            inner = inner.setdefault(part, {})
-        inner[key] = value
-    return found["obs"]

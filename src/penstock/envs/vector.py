@@ -46,6 +46,7 @@ class VectorSource(EnvSource):
 
     Attributes:
         first_info: the action mask in the info with which the first lane began, if there is one.
+        paths: as ``field_paths`` gives them.
 
     Raises:
         ConfigError: ``ignore_obs`` names an unknown field, or leaves none.
@@ -78,15 +79,15 @@ class VectorSource(EnvSource):
         self.num_lanes = num_lanes
         self.same_step = self._mode != "NextStep"
         self._name = f"lanes {first_lane} to {first_lane + num_lanes - 1} of {name}"
-        paths = field_paths(env.single_observation_space)
+        self.paths = field_paths(env.single_observation_space)
         self._lane_names = [f"lane {first_lane + lane} of {name}" for lane in range(num_lanes)]
-        self._final = ObservationRows(self.spaces, paths, self._lane_names)
+        self._final = ObservationRows(self.spaces, self.paths, self._lane_names)
         self._masks = None if mask is None else Masks(self.spaces, self._lane_names)
         self._unmasked = masks and mask is None and bool(self.spaces.action.choices)
         self.first_info: Any = None
         specs = {spec.name: spec for spec in self.spaces.obs_specs()}
         self._fields = [
-            (field, paths[field], space, (num_lanes, *specs[field].shape), np.dtype(specs[field].dtype))
+            (field, self.paths[field], space, (num_lanes, *specs[field].shape), np.dtype(specs[field].dtype))
             for field, space in self.spaces.seen
         ]
         self._action_dtype = env.single_action_space.dtype

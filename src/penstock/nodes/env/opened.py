@@ -36,7 +36,7 @@ def open_lanes(settings: EnvSettings, stacks: Arrays) -> Opened:
         EnvError: the environment cannot be made, or has other spaces than the settings.
     """
     name, first_lane = display_name(settings.env), settings.first_lane
-    source: EnvSource = open_source(
+    source = open_source(
         settings.env,
         settings.vector,
         settings.lanes,
@@ -49,7 +49,7 @@ def open_lanes(settings: EnvSettings, stacks: Arrays) -> Opened:
     try:
         check_same_arrays(name, source.spaces, settings.spaces)
         rewarded: RewardedSource | None = None
-        inner = source
+        inner: EnvSource = source
         if settings.reward is not None:
             inner = rewarded = RewardedSource(source, find_reward(settings.reward), name, first_lane)
         # Stacks go to the policy port. Rows get only the newest frame.

@@ -1,5 +1,7 @@
 """Experience from parallel environments without a learner."""
 
+import signal
+
 import numpy as np
 import pytest
 
@@ -36,6 +38,28 @@ def test_an_interrupt_while_it_collects_loses_no_step(monkeypatch) -> None:
             return take()
 
         monkeypatch.setattr(it._rollouts, "take", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            it.collect(8)
+        both = [it.collect(8), it.collect(8)]
+    np.testing.assert_allclose(np.concatenate([part["obs"][:, 0, 0] for part in both]) * 20, range(16))
+    assert [part["policy_version"].max() for part in both] == [0, 1]
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("call", ["take", "release"])
+def test_an_interrupt_between_two_calls_loses_no_step(monkeypatch, call) -> None:
+    """It comes right behind a call that has changed the stream: a slot was taken, or given back."""
+    with ParallelEnvironmentCollector("tests.environments:ClockEnv", num_workers=2, num_envs=2, rollout_steps=8) as it:
+        real = getattr(it._rollouts, call)
+
+        def interrupted(*given: int) -> int | None:
+            found = real(*given)
+            if call == "release" or found is not None:
+                monkeypatch.undo()
+                signal.raise_signal(signal.SIGINT)
+            return found
+
+        monkeypatch.setattr(it._rollouts, call, interrupted)
         with pytest.raises(KeyboardInterrupt):
             it.collect(8)
         both = [it.collect(8), it.collect(8)]

@@ -3,7 +3,8 @@
 Runs the environment nodes of training, in lock step. This process takes the place of the learner. It learns nothing.
 """
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +21,7 @@ from penstock.envs.given import named
 from penstock.errors import ConfigError, NodeError, PenstockError, ResourceError
 from penstock.memory.segment import Segment
 from penstock.planning import plan, prepare
+from penstock.processes.interrupts import Interrupts
 from penstock.processes.starts import Processes
 from penstock.processes.supervised import START_LIMIT_S
 from penstock.processes.worker import WorkerSpec
@@ -175,7 +177,7 @@ class ParallelEnvironmentCollector:
         num_steps = count_of(num_steps, "num_steps of collect")
         processes = self._running()
         while sum(len(part["reward"]) for part in self._left) < num_steps:
-            self._left.append(self._next_rollout(processes))
+            self._add_rollout(processes)
         joined = {name: np.concatenate([part[name] for part in self._left]) for name in self._left[0]}
         self._left = [{name: values[num_steps:] for name, values in joined.items()}]
         return {name: values[:num_steps] for name, values in joined.items()}
@@ -206,30 +208,33 @@ class ParallelEnvironmentCollector:
             raise PenstockError("the collector is not running; call start first")
         return self._processes
 
-    def _next_rollout(self, processes: Processes) -> Arrays:
-        """One rollout of every lane, copied out of the stream: ``[rollout_steps, num_envs, ...]``."""
+    def _add_rollout(self, processes: Processes) -> None:
+        """Copy one rollout of every lane out of the stream, and keep it: ``[rollout_steps, num_envs, ...]``."""
         if self._under_way is None:
-            self._version += 1
-            self._policy.publish(self._published, self._version)
-            self._under_way = []
+            with _interrupted_later():
+                self._version += 1
+                self._policy.publish(self._published, self._version)
+                self._under_way = []
         taken = self._under_way
         while len(taken) < len(processes.running()):
             seen = self._wiring.bells.word(self._wiring.bell_of(LEARNER))
-            index = self._rollouts.take()
+            with _interrupted_later():
+                index = self._rollouts.take()
+                if index is not None:
+                    taken.append(index)
             if index is None:
                 self._watch(processes)
                 self._wiring.bells.wait(self._wiring.bell_of(LEARNER), seen, TICK_S)
-            else:
-                taken.append(index)
         slots = sorted((self._rollouts.slot(index) for index in taken), key=lambda slot: int(slot["first_lane"]))
         if len({int(slot["first_lane"]) for slot in slots}) < len(slots):
             raise PenstockError("an environment process gave two rollouts of one version; stop the collector")
         lanes = [self._rows(slot) for slot in slots]
         joined = {name: np.concatenate([part[name] for part in lanes], axis=1) for name in lanes[0]}
-        self._under_way = None
-        for index in taken:
-            self._rollouts.release(index)
-        return joined
+        with _interrupted_later():
+            self._left.append(joined)
+            self._under_way = None
+            for index in taken:
+                self._rollouts.release(index)
 
     def _rows(self, slot: Arrays) -> Arrays:
         """The rows of one slot without the bootstrap row, each with the observation that followed it."""
@@ -257,6 +262,15 @@ class ParallelEnvironmentCollector:
             stacks = processes.stacks([silence.group])[silence.group]
             self.stop()
             raise NodeError(silence.node, f"no sign of life for {silence.seconds:.0f} s\n{stacks}")
+
+
+@contextlib.contextmanager
+def _interrupted_later() -> Iterator[None]:
+    """Hold an interrupt back until the end of the ``with`` block. In between, it would lose a slot or its rows."""
+    with Interrupts() as held:
+        yield
+    if held.count:
+        raise KeyboardInterrupt
 
 
 def _check(run: RunConfig) -> None:

@@ -13,6 +13,7 @@ import safetensors.numpy
 
 from penstock import __version__
 from penstock.config.commands import FORMATS, VERIFIED, ExportOptions
+from penstock.config.values import count_of
 from penstock.envs.games import agent_name
 from penstock.envs.given import given_of
 from penstock.errors import BundleError, ConfigError, EnvError
@@ -41,7 +42,7 @@ from penstock.serving.bundle.difference import difference
 from penstock.serving.bundle.sample import sample_of
 from penstock.serving.bundle.writing import check_place
 from penstock.serving.mobile import ort_format
-from penstock.serving.quantize import Precision, quantized
+from penstock.serving.quantize import PRECISIONS, Precision, quantized
 from penstock.serving.verification import EXACT, QUANTIZED, Limits, Report, Verification, compared, latencies
 from penstock.topologies.training import OPEN_LIMIT_S
 from penstock.trained import Trained, open_trained, policy_of
@@ -87,10 +88,14 @@ def export(
         The bundle's folder.
 
     Raises:
-        UsageError: no such run, a checkpoint that cannot be used, a folder that is taken, formats that do not fit
-            together, a module of the user's own that ONNX cannot express.
+        UsageError: no such run, a checkpoint that cannot be used, a folder that is taken, an unknown precision,
+            formats that do not fit together, a module of the user's own that ONNX cannot express; ``observations`` is
+            no whole number of at least 1.
     """
-    folder, out = RunFolder.open(Path(run)), Path(out)
+    observations = count_of(observations, "observations of export")
+    if quantize not in (None, *PRECISIONS):
+        raise ConfigError(f"--quantize {quantize}: one of {', '.join(PRECISIONS)}")
+    folder, out = RunFolder.open(run), Path(out).expanduser()
     check_place(out)
     unknown = [name for name in format if name not in FORMATS]
     if unknown:
@@ -149,16 +154,19 @@ def verify(
 
     Raises:
         UsageError: there is no such bundle or run; the run's policy takes or gives other arrays; ``checkpoint``,
-            ``observations`` or ``seed`` is given without ``against``.
+            ``observations`` or ``seed`` is given without ``against``; ``observations`` is no whole number of at least
+            1.
     """
+    if observations is not None:
+        observations = count_of(observations, "observations of verify")
     of_run = {"checkpoint": checkpoint, "observations": observations, "seed": seed}
     useless = [f"--{name}" for name, value in of_run.items() if value is not None]
     if against is None and useless:
         raise ConfigError(f"{useless[0]} needs --against RUN; without it, the bundle's own sample is compared")
-    found = read_bundle(Path(bundle))
+    found = read_bundle(Path(bundle).expanduser())
     beside, reports, sample = "its own sample", [], found.sample()
     if against is not None:
-        folder = RunFolder.open(Path(against))
+        folder = RunFolder.open(against)
         name = _own_checkpoint(found, folder) if checkpoint is None else checkpoint
         with processes or Processes() as opened:
             trained = open_trained(opened, folder, name, given_of(env, wrap), "verify")

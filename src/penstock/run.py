@@ -14,6 +14,7 @@ from typing import Any, Never
 
 from penstock.config.schema import RunConfig
 from penstock.config.sources import from_mapping, with_changes
+from penstock.config.values import count_of
 from penstock.config.whole import Config
 from penstock.envs.given import Given, given_of, named
 from penstock.errors import BundleError, ConfigError, EnvError, NodeError, UsageError
@@ -235,10 +236,12 @@ def evaluate(
         processes: as in `train`.
 
     Raises:
-        UsageError: no such run, a checkpoint that cannot be used, an environment that hangs.
+        UsageError: no such run, a checkpoint that cannot be used, an environment that hangs; ``episodes`` is no whole
+            number of at least 1.
         BadDataError: an episode held NaN or infinity; with ``bad_numbers`` ``skip``: every episode did.
         NodeError: a process failed; also for an error of the environment.
     """
+    episodes = count_of(episodes, "episodes of evaluate")
     given, folder = given_of(env, wrap, reward), RunFolder.open(Path(run))
     with _opened(processes, folder.read_config().run) as opened:
         trained = open_trained(opened, folder, checkpoint, given, "evaluate")
@@ -271,7 +274,7 @@ def load_policy(
     """
     if not isinstance(run, str | Path):
         raise ConfigError(f"run is {run!r}; wanted the folder of a run or of a bundle")
-    path = Path(run)
+    path = Path(run).expanduser()
     if is_bundle(path):
         if checkpoint is not None:
             raise BundleError(f"{path} is a bundle, which holds one checkpoint only; leave out checkpoint")

@@ -118,6 +118,12 @@ def test_a_run_named_by_where_one_stands_has_its_own_name(tmp_path, monkeypatch)
     assert RunFolder.open(".") == folder
 
 
+def test_a_tilde_stands_for_the_home_of_the_user(tmp_path, monkeypatch):
+    folder = made(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert RunFolder.open(f"~/{folder.name}") == folder
+
+
 def test_a_run_that_is_not_there(tmp_path):
     made(tmp_path)
     with pytest.raises(RunFolderError, match=r"did you mean Pendulum-v1-ppo-20260102-120000\?"):

@@ -136,7 +136,7 @@ def prepare(config: Config, processes: Processes, given: Given | None = None) ->
             raise ConfigError(f"--{name} is for algorithms that learn from a table (penstock algos)")
     if run.demonstrations is not None:
         # An absolute path, because a run may be resumed from another working directory.
-        config = replace(config, run=replace(run, demonstrations=str(Path(run.demonstrations).resolve())))
+        config = replace(config, run=replace(run, demonstrations=str(Path(run.demonstrations).expanduser().resolve())))
     config, of_games = with_games(config, profile, spec.topology)
     wanted = run.threads
     _check_own_rule(config.run, spec)

@@ -85,7 +85,7 @@ def retrain(
         BadDataError: a file is no episode of the run's spaces, or learning ended in numbers that are infinite or NaN.
             Nothing is published.
     """
-    folder, place = RunFolder.open(Path(run)), Path(experience)
+    folder, place = RunFolder.open(run), Path(experience).expanduser()
     _check_place(place)
     with folder.claim(), processes or Processes() as opened:
         trained = open_trained(opened, folder, None, given_of(env, wrap), "retrain")

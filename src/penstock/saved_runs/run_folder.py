@@ -88,7 +88,7 @@ class RunFolder:
         Raises:
             RunFolderError: it is no run folder.
         """
-        path = Path(path)
+        path = Path(path).expanduser()
         if path.name in {"", ".."}:
             # What lies beside a run is found by the run's name and parent.
             path = path.resolve()

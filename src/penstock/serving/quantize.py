@@ -21,7 +21,7 @@ import logging
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -29,9 +29,10 @@ from penstock.errors import ConfigError
 from penstock.inference.onnx import CPU
 from penstock.types import Array
 
-__all__ = ["Precision", "quantized"]
+__all__ = ["PRECISIONS", "Precision", "quantized"]
 
 Precision: TypeAlias = Literal["int8", "fp16"]
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 _WEIGHED = frozenset({"Conv", "Gemm", "MatMul"})
 _RECURRENT = frozenset({"LSTM", "GRU"})
 CALIBRATION_ROWS = 32

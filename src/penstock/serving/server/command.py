@@ -79,7 +79,7 @@ def named(policies: Sequence[str], name: str) -> dict[str, str]:
 
 def _source(place: str, options: ServeOptions, loader: str) -> Source:
     """Where a policy comes from: the folder of a bundle, or a run as `RunFolder.find` finds it."""
-    folder = Path(place)
+    folder = Path(place).expanduser()
     if is_bundle(folder):
         return Source(loader, str(folder), None, _version_of_bundle(folder, options))
     try:

@@ -15,7 +15,7 @@ from penstock.algorithm_package import (
 )
 from penstock.config.flags import config_from_arguments
 from penstock.config.help import train_help
-from penstock.config.sources import from_mapping, from_toml, to_toml
+from penstock.config.sources import from_mapping, from_toml, to_toml, with_changes
 from penstock.errors import ConfigError, SpaceError
 from penstock.registry import ALGORITHMS, Registry, load
 
@@ -174,6 +174,14 @@ def test_what_is_wrong_with_a_package_is_one_line(package, files, says):
     with pytest.raises(ConfigError, match=rf"^algorithm {name}: .*{says}") as refusal:
         check_learn(find_algorithm(from_mapping({"env": "X", "algo": name}).run.algo))
     assert "\n" not in str(refusal.value)
+
+
+def test_a_change_that_the_config_class_refuses_on_a_resume_is_one_line(package):
+    checks = "    def __post_init__(self):\n        if self.colour == 'blue': raise ValueError('no')\n\ndef spec"
+    name = package(spec=SPEC.replace("def spec", checks))
+    before = from_mapping({"env": "X", "algo": name})
+    with pytest.raises(ConfigError, match=rf"^algorithm {name}: Whatever refuses its settings: ValueError: no "):
+        with_changes(before, {"colour": "blue"})
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ __all__ = [
     "either",
     "nearest",
     "place_in",
+    "signal_name",
 ]
 
 

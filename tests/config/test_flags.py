@@ -119,6 +119,11 @@ def test_options_of_other_commands():
         options_from_arguments(PlotOptions, ["a", "b"])
 
 
+@pytest.mark.parametrize("every", ["90s", "0.5h", "10m", "05d"])
+def test_a_retraining_is_repeated_after_a_time(every):
+    assert options_from_arguments(RetrainOptions, ["a", "--experience", "b", "--every", every]).every == every
+
+
 def test_a_setting_is_searched_or_given():
     search = ["--search", "lr=loguniform:1e-4:1e-2,mini_batch_size=choice:32,64"]
     assert tune_from_arguments(["--env", "X", *search, "--epochs", "2"])[1].algorithm.epochs == 2
@@ -138,6 +143,10 @@ def test_of_a_flag_that_is_given_twice_the_last_counts_unless_it_adds():
     [
         (ResumeOptions, [], "RUN is missing"),
         (RetrainOptions, ["latest"], "--experience is missing: folder of kept episodes"),
+        *(
+            (RetrainOptions, ["a", "--experience", "b", "--every", never], f"--every takes a time .*, not {never}$")
+            for never in ("0s", "00h", "0.00m")
+        ),
         (ResumeOptions, ["a", "b"], "unexpected argument 'b'"),
         (ResumeOptions, ["a", "--run", "b"], "unknown flag --run"),
         (EvalOptions, ["a", "--episodes", "0"], "--episodes takes a whole number of at least 1, not 0"),

@@ -21,6 +21,16 @@ def test_the_algorithm_that_is_named_is_shown():
         assert "--clip_param" not in train_help(argv, 80)
 
 
+def test_the_algorithm_of_a_preset_and_of_a_file_is_shown_and_the_last_flag_wins(tmp_path):
+    file = tmp_path / "run.toml"
+    file.write_text('algo = "a2c"\n')
+    preset = ["--preset", "sac-pendulum"]
+    assert "Algorithm: sac" in train_help([*preset, "--help"], 80)
+    assert "Algorithm: a2c" in train_help([*preset, f"--config={file}", "--help"], 80)
+    assert "Algorithm: dqn" in train_help([*preset, "--algo", "ppo", "--algorithm=dqn", "--help"], 80)
+    assert "Algorithm: ppo" in train_help(["--num_envs", "--help"], 80)
+
+
 def test_help_fits_a_narrow_terminal():
     for width in (40, 80):
         assert max(map(len, train_help([], width).splitlines())) <= width

@@ -49,6 +49,14 @@ def test_learning_from_a_table(tmp_path: Path) -> None:
     assert (config.algorithm.mini_batch_size, config.algorithm.num_steps) == (32, 4)
 
 
+def test_names_are_read_for_the_algorithm_of_a_preset(tmp_path: Path) -> None:
+    path = tmp_path / "rllib.toml"
+    path.write_text("train_batch_size = 512\n")
+    argv = ["--preset", "dqn-cartpole", "--config", str(path)]
+    assert config_from_arguments(argv).algorithm.mini_batch_size == 512
+    assert file_note(argv) == "settings of RLlib: train_batch_size 512 became mini_batch_size 512"
+
+
 OLDER = """
 num_rollout_workers = 2
 num_envs_per_worker = 3

@@ -134,6 +134,8 @@ def test_a_file_is_read(tmp_path, encoding):
         (b'env = "X"\ngamma = "high"', r'gamma in .*run\.toml takes a number from 0 to 1, not the text "high"$'),
         (b'env = "X"\n[ppo]\nlr = 1', "unknown setting ppo in"),
         (b"env = ", "is not TOML"),
+        pytest.param(b"timesteps = 1" + 5000 * b"0", "is not TOML: .*digits", id="thousands of digits"),
+        pytest.param(b"timesteps = 1" + 400 * b"0", "at least 1, not a number of 1329 bits$", id="hundreds of digits"),
         (b"\xff\xfe", "is not TOML"),
     ],
 )
@@ -218,6 +220,8 @@ def test_a_resume_changes_what_may_change():
         ({"num_workers": 3}, "--num_workers 3 does not divide"),
         ({"checkpoin": Setting("1", "--checkpoin", text=True)}, "unknown flag --checkpoin; did you mean --checkpoint"),
         ({"tau": 0.1}, "unknown setting tau"),
+        ({"checkpoint": "best"}, "^checkpoint is an argument of resume, not a setting of the run$"),
+        ({"run": Setting("a", "--run", text=True)}, "^--run is an argument of resume, not a setting of the run$"),
     ],
 )
 def test_what_a_resume_cannot_change_is_one_line(settings, says):

@@ -64,6 +64,7 @@ def test_text_is_read_as_its_field_wants_it(name, text, value):
         ("number", "1.5", "whole number"),
         ("number", "inf", "whole number"),
         ("number", "many", "not many"),
+        ("free", "-inf", "not -inf"),
         ("number", "", "not nothing"),
         ("rate", "1.1", "a number from 0 to 1, not 1.1"),
         ("rate", "nan", "not nan"),
@@ -101,12 +102,21 @@ def test_a_value_takes_its_fields_own_type(name, value, kept):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("number", True), ("number", 3.0), ("number", "3"), ("switch", 1), ("text", 1), ("sizes", "64"), ("sizes", 64),
+    [("auto", 2**63), ("maybe", []), ("number", True), ("number", 3.0), ("number", "3"), ("switch", 1),
+     ("text", 1), ("sizes", "64"), ("sizes", 64),
      ("sizes", []), ("sizes", [64.0]), ("rate", None), ("rate", float("nan")), ("number", {})],
 )  # fmt: skip
 def test_a_value_of_another_type_is_refused(name, value):
     with pytest.raises(ConfigError):
         from_value(FIELDS[name], value, name)
+
+
+def test_a_whole_number_of_hundreds_of_digits_is_refused():
+    for name, value in (("auto", 10**400), ("auto", 10**5000), ("free", 10**400)):
+        with pytest.raises(ConfigError, match=r"number.*, not a number of \d+ bits$"):
+            from_value(FIELDS[name], value, name)
+    with pytest.raises(ConfigError, match="auto or a whole number of at least 1, not a number of 1329 bits"):
+        from_text(FIELDS["auto"], 400 * "9", "--auto")
 
 
 def test_a_model_that_is_a_class_is_told_how_to_name_it():

@@ -75,7 +75,7 @@ class RetrainOptions:
     every: str | None = _option(
         None,
         "look for new episodes again after this time, such as 90s, 30m, 1h or 1d; left out: look once",
-        pattern=r"[0-9]+(\.[0-9]+)?[smhd]",
+        pattern=r"(?!0+(\.0+)?[smhd])[0-9]+(\.[0-9]+)?[smhd]",
         form="a time such as 90s, 30m, 1h or 1d",
     )
     drift: float = _option(

@@ -17,6 +17,8 @@ __all__ = [
     "BY_NETWORKS",
     "BY_OPTIMIZER",
     "BY_PRIORITIES",
+    "BY_PRIORITY_ALPHA",
+    "BY_TEMPERATURE",
     "REQUIRED",
     "Demands",
     "DependentDefaults",

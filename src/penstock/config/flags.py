@@ -1,19 +1,29 @@
 """Reads command lines by the fields of dataclasses: ``--a_b 1``, ``--a-b=1``, a bare ``--flag`` for True."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from penstock.algorithm_package import AlgorithmPackage
 from penstock.config.commands import ResumeOptions, TuneOptions
 from penstock.config.fields import Field, field_table
 from penstock.config.rllib import COUNTS, renamed
 from penstock.config.schema import RunConfig
-from penstock.config.sources import Setting, from_settings, known_fields, preset_path, settings_of_file
+from penstock.config.sources import (
+    Setting,
+    algorithm_of,
+    from_settings,
+    known_fields,
+    preset_path,
+    settings_of_file,
+)
 from penstock.config.values import from_text, from_value
 from penstock.config.whole import Config
 from penstock.errors import ConfigError, nearest
 
 __all__ = [
+    "algorithm_from_arguments",
     "config_from_arguments",
     "file_note",
     "options_from_arguments",
@@ -72,9 +82,7 @@ def _config(line: _Line) -> Config:
         if stray in line.behind:
             raise ConfigError(f"{line.behind[stray]} takes True or False, not {stray!r}")
         raise ConfigError(f"unexpected argument {stray!r}; settings are written as --name value")
-    preset: dict[str, Setting] = {}
-    if "preset" in line.flags:
-        preset = settings_of_file(preset_path(str(line.flags["preset"].value)))
+    preset = _of_preset(line)
     settings = dict(preset)
     if "config" in line.flags:
         settings |= _of_file(line)[0]
@@ -94,11 +102,42 @@ def file_note(argv: Sequence[str]) -> str:
     return _of_file(line)[1] if "config" in line.flags else ""
 
 
+def algorithm_from_arguments(argv: Sequence[str]) -> AlgorithmPackage:
+    """The algorithm that ``penstock train ARGV`` would train with. A flag of ARGV may still lack its value.
+
+    Raises:
+        ConfigError: unknown algorithm or preset, a file that cannot be read, or a package that cannot be used.
+    """
+    words = [part for word in argv for part in word.split("=", 1)]
+    given = {
+        _name_of(flag): Setting(word, flag, text=True)
+        for flag, word in itertools.pairwise(words)
+        if flag.startswith("--") and not word.startswith("-")
+    }
+    line = _Line([], given, {})
+    settings = _of_preset(line)
+    if "config" in given:
+        settings |= settings_of_file(_config_file(line))
+    if "algo" in given:
+        settings["algo"] = given["algo"]
+    return algorithm_of(settings)
+
+
+def _of_preset(line: _Line) -> dict[str, Setting]:
+    """The settings of the preset of ``--preset``; none without that flag."""
+    return settings_of_file(preset_path(str(line.flags["preset"].value))) if "preset" in line.flags else {}
+
+
+def _config_file(line: _Line) -> Path:
+    return Path(str(line.flags["config"].value)).expanduser()
+
+
 def _of_file(line: _Line) -> tuple[dict[str, Setting], str]:
     """The settings of the file of ``--config``, those of RLlib under our names, and a note on these."""
-    settings = settings_of_file(Path(str(line.flags["config"].value)).expanduser())
-    named = {name: flag for name, flag in line.flags.items() if name == "algo"}
-    known = known_fields({**settings, **named})
+    settings = settings_of_file(_config_file(line))
+    # The names of RLlib are read for the algorithm of the run, which a preset may name.
+    named = {"algo": line.flags["algo"]} if "algo" in line.flags else {}
+    known = known_fields({**_of_preset(line), **settings, **named})
     counts = {
         name: from_text(known[name], str(flag.value), flag.label) for name, flag in line.flags.items() if name in COUNTS
     }
@@ -200,8 +239,7 @@ def _taken_apart(argv: Sequence[str], fields: Mapping[str, Field]) -> _Line:
             line.positionals.append(word)
             continue
         spelled, equals, value = word.partition("=")
-        name = spelled.removeprefix("--").replace("-", "_")
-        name = _ALSO.get(name, name)
+        name = _name_of(spelled)
         if not equals:
             follows = argv[position] if position < len(argv) else None
             if follows is not None and _is_value(follows, boolean=name in booleans):
@@ -219,6 +257,12 @@ def _taken_apart(argv: Sequence[str], fields: Mapping[str, Field]) -> _Line:
             value = f"{line.flags[name].value},{value}"
         line.flags[name] = Setting(value, spelled, text=True)
     return line
+
+
+def _name_of(flag: str) -> str:
+    """The name of the setting or option that a flag stands for."""
+    name = flag.removeprefix("--").replace("-", "_")
+    return _ALSO.get(name, name)
 
 
 def _is_value(word: str, *, boolean: bool) -> bool:

@@ -1,13 +1,12 @@
 """The text of ``--help``, derived from the fields that are parsed. Prints nothing."""
 
-import itertools
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from penstock.algorithm_package import find_algorithm
 from penstock.config.algorithms import algorithm_fields
 from penstock.config.commands import ResumeOptions
 from penstock.config.fields import Field, fields_of
+from penstock.config.flags import algorithm_from_arguments
 from penstock.config.schema import RunConfig
 
 __all__ = ["options_help", "resume_help", "train_help"]
@@ -25,19 +24,17 @@ def train_help(argv: Sequence[str], width: int) -> str:
     """Every setting of a run and of its algorithm, with its range and default.
 
     Args:
-        argv: the command line that asks for help. Its ``--algo`` selects the algorithm.
+        argv: the command line that asks for help. Its preset, its file and its ``--algo`` select the algorithm.
         width: columns of the terminal.
 
     Raises:
-        ConfigError: unknown algorithm, or its package cannot be used.
+        ConfigError: as `algorithm_from_arguments`.
     """
-    words = [part for word in argv for part in word.split("=", 1)]
-    named = (after for word, after in itertools.pairwise(words) if word in {"--algo", "--algorithm"})
-    algorithm = next(named, RunConfig.algo)
+    algorithm = algorithm_from_arguments(argv)
     sections = (
         ("Sources", [_entry(flag, text, width) for flag, text in _SOURCES]),
         ("Run", [_of_field(field, width) for field in fields_of(RunConfig)]),
-        (f"Algorithm: {algorithm}", [_of_field(field, width) for field in algorithm_fields(find_algorithm(algorithm))]),
+        (f"Algorithm: {algorithm.name}", [_of_field(field, width) for field in algorithm_fields(algorithm)]),
     )
     return "\n".join(_section(title, entries) for title, entries in sections)
 

@@ -23,6 +23,7 @@ from penstock.errors import ConfigError, nearest
 
 __all__ = [
     "Setting",
+    "algorithm_of",
     "from_mapping",
     "from_settings",
     "from_toml",
@@ -94,7 +95,7 @@ def settings_of_file(path: Path) -> dict[str, Setting]:
         content = tomllib.loads(path.read_text("utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"cannot read the config file {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # also an integer of more digits than Python reads
         raise ConfigError(f"{path} is not TOML: {error}") from error
     return {name.replace("-", "_"): Setting(value, f"{name} in {path}", text=False) for name, value in content.items()}
 
@@ -148,7 +149,7 @@ def from_settings(settings: Mapping[str, Setting], flags: Iterable[str] = ()) ->
         ConfigError: see ``from_mapping``.
     """
     run_fields = field_table(RunConfig)
-    algorithm = _algorithm_of(settings)
+    algorithm = algorithm_of(settings)
     known = run_fields | {field.name: field for field in algorithm_fields(algorithm)}
     _refuse_unknown(settings, (*known, *flags))
     values = {name: _read(known[name], setting) for name, setting in settings.items()}
@@ -168,10 +169,15 @@ def known_fields(settings: Mapping[str, Setting]) -> dict[str, Field]:
     Raises:
         ConfigError: there is no such algorithm.
     """
-    return field_table(RunConfig) | {field.name: field for field in algorithm_fields(_algorithm_of(settings))}
+    return field_table(RunConfig) | {field.name: field for field in algorithm_fields(algorithm_of(settings))}
 
 
-def _algorithm_of(settings: Mapping[str, Setting]) -> AlgorithmPackage:
+def algorithm_of(settings: Mapping[str, Setting]) -> AlgorithmPackage:
+    """The algorithm that ``settings`` name, or the default one.
+
+    Raises:
+        ConfigError: there is no such algorithm, or its package cannot be used.
+    """
     return find_algorithm(str(_read(field_table(RunConfig)["algo"], settings.get("algo"))))
 
 
@@ -190,14 +196,18 @@ def with_changes(config: Config, settings: Mapping[str, Any]) -> Config:
         name: value if isinstance(value, Setting) else Setting(value, name, text=False)
         for name, value in settings.items()
     }
-    _refuse_unknown(given, (*known, *(field.name for field in fields_of(ResumeOptions))))
+    arguments = [field.name for field in fields_of(ResumeOptions)]
+    _refuse_unknown(given, (*known, *arguments))
+    for name, setting in given.items():
+        if name not in known:
+            raise ConfigError(f"{setting.label} is an argument of resume, not a setting of the run")
     values = {name: _read(known[name], setting) for name, setting in given.items()}
     for name, value in values.items():
         if known[name].fixed and value != before[name]:
             why = f"a resumed run keeps its own value, {shown(before[name])}, because {known[name].fixed}"
             raise ConfigError(f"{given[name].label} cannot become {shown(value)}: {why}")
     own = {field.name for field in dataclasses.fields(config.run)}
-    algorithm = dataclasses.replace(config.algorithm, **_part(values, values.keys() - own))
+    algorithm = algorithm_config(find_algorithm(config.run.algo), _part({**before, **values}, before.keys() - own))
     changed = _part(values, own & values.keys())
     return Config(
         dataclasses.replace(config.run, **_follows(config.run, changed), **_decided_anew(changed), **changed), algorithm

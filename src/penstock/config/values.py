@@ -15,6 +15,10 @@ __all__ = ["count_of", "from_text", "from_value"]
 
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
 _NONE = frozenset({"none"})
+_BITS = {"int": 63, "float": 1023}
+"""Type of a field -> the bits of the largest whole number that it can hold."""
+_LONG = 199
+"""Bits. A larger number has more than the 60 digits that an error text shows."""
 
 
 def from_text(field: Field, text: str, label: str) -> Value:
@@ -41,7 +45,7 @@ def from_value(field: Field, value: object, label: str) -> Value:
     Raises:
         ConfigError: the value has another type, or is out of range.
     """
-    if field.optional and (value is None or _is_empty_list(value)):
+    if field.optional and value is None:
         return None
     if isinstance(value, str) and value in field.words:
         return value
@@ -77,10 +81,6 @@ def count_of(value: Any, label: str) -> int:  # noqa: ANN401 - whatever the user
     if count < 1:
         raise ConfigError(f"{label} takes a whole number of at least 1, not {repr(value)[:60]}")
     return count
-
-
-def _is_empty_list(value: object) -> bool:
-    return isinstance(value, list | tuple) and not value
 
 
 def _scalar(field: Field, text: str, label: str) -> Scalar:
@@ -122,8 +122,10 @@ def _checked(field: Field, value: object, label: str) -> Scalar:
     if getattr(value, "shape", None) == ():
         # A number of NumPy's, which computed settings often are.
         value = getattr(value, "tolist", lambda: value)()
-    if field.base == "float" and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
+    if field.base in _BITS and isinstance(value, int) and not isinstance(value, bool):
+        if value.bit_length() > _BITS[field.base]:
+            raise _refused(field, value, label)
+        value = float(value) if field.base == "float" else value
     expected = {"bool": bool, "int": int, "float": float, "str": str}[field.base]
     if not isinstance(value, expected) or (field.base == "int" and isinstance(value, bool)):
         raise _refused(field, f'the text "{value}"' if isinstance(value, str) else value, label)
@@ -144,6 +146,8 @@ def _checked(field: Field, value: object, label: str) -> Scalar:
 
 
 def _refused(field: Field, value: object, label: str) -> ConfigError:
+    if isinstance(value, int) and value.bit_length() > _LONG:
+        value = f"a number of {value.bit_length()} bits"
     # 64.0 is no whole number, so its point is shown.
     shown = f"{value:g}" if isinstance(value, float) and field.base != "int" else str(value)
     return ConfigError(f"{label} takes {field.takes}, not {shown[:60] or 'nothing'}")

@@ -59,8 +59,13 @@ def test_other_threads_go_without_a_limit() -> None:
 class StuckEnv(TargetEnv):
     """Its reset never comes back."""
 
+    closed = False
+
     def reset(self, **_: object):
         time.sleep(60)
+
+    def close(self) -> None:
+        type(self).closed = True
 
 
 class ClingingEnv(gymnasium.Env):
@@ -79,6 +84,7 @@ class ClingingEnv(gymnasium.Env):
 def test_an_environment_whose_reset_hangs_is_refused() -> None:
     with pytest.raises(EnvError, match=r"resetting environment .*StuckEnv takes more than 0\.1 s"):
         probe(f"{__name__}:StuckEnv", reset_limit_s=0.1)
+    assert not StuckEnv.closed
 
 
 def test_an_environment_that_cannot_be_closed_is_refused_in_one_line() -> None:

@@ -142,6 +142,7 @@ def info(**more: object) -> bytes:
         (message({"type": "step"}), EnvError, "answers env_info with step, not env_info"),
         (message({"type": "env_info"}), EnvError, "describes its agents in another form: .*n_agents"),
         (info(n_agents=0), EnvError, "no agent that trains"),
+        (info(n_agents=float("inf")), EnvError, "describes its agents in another form: .*infinity"),
         (info(action_space={"steer": {**STEER, "action_type": "odd"}}), SpaceError, "an action of type odd"),
         (info(observation_space={"obs": {**BOX, "space": "odd"}}), SpaceError, "shows obs as odd"),
         (info(n_agents=2, observation_space=[{"obs": BOX}, {"other": BOX}]), SpaceError, "have different obs"),
@@ -161,6 +162,8 @@ def test_a_game_that_says_something_else_is_one_line(answer: bytes, kind: type[E
         ({"type": "step", "obs": [{"obs": [1, 2]}], "reward": [1, 2], "done": [False]}, "as reward of 1 agents"),
         ({"type": "step", "obs": [{"obs": [1]}], "reward": [1], "done": [False]}, "obs of an agent does not fit"),
         ({"type": "step", "obs": [{}], "reward": [1], "done": [False]}, "obs of an agent does not fit"),
+        ({"type": "step", "obs": [{"obs": [1, 2]}], "reward": ["much"], "done": [False]}, "as reward of its agents"),
+        ({"type": "step", "obs": [{"obs": [1, 2]}], "reward": [1], "done": ["no"]}, "as done of its agents"),
     ],
 )
 def test_a_step_that_does_not_fit_is_one_line(answer, text: str) -> None:
@@ -170,6 +173,18 @@ def test_a_step_that_does_not_fit_is_one_line(answer, text: str) -> None:
     assert env.reset()[0].tolist() == [[0.0, 3.5]]
     with pytest.raises(penstock.BadDataError, match=text):
         env.step(np.zeros((1, 2), np.float32))
+    env.close()
+    thread.join()
+
+
+def test_a_byte_beyond_255_is_one_line() -> None:
+    port = free_port()
+    picture = {"view_2d": {"space": "box", "size": [1, 1, 1]}}
+    reset = {"type": "reset", "obs": [{"view_2d": [[[256]]]}]}
+    thread = answering(port, info(observation_space=picture), message(reset))
+    env = agents_at(f":{port}")(num_envs=1, seed=0)
+    with pytest.raises(penstock.BadDataError, match=r"view_2d of an agent does not fit its space: .*256"):
+        env.reset()
     env.close()
     thread.join()
 

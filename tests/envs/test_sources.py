@@ -119,6 +119,10 @@ def test_an_entry_point(monkeypatch):
             "tests.environments:ClockEnv.nothing",
             "^tests.environments:ClockEnv.nothing: module .* has no ClockEnv.nothing",
         ),
+        (
+            "tests.environments:__all__.attribute",
+            "^tests.environments:__all__.attribute: module .* has no __all__.attri",
+        ),
         ("tests.environments:__all__", r"^tests.environments:__all__ is \['ClockEnv'.* cannot be called"),
         ("tests.environments:Nothing-v0", "^module tests.environments registers no environment Nothing-v0$"),
         ("gymnasium:CartPol-v1", "registers no environment CartPol-v1; did you mean gymnasium:CartPole-v1"),
@@ -260,6 +264,21 @@ def test_a_probe_closes_what_it_made():
             closed.append(self)
 
     probe(Closes)
+    assert len(closed) == 1
+
+
+def test_a_probe_that_refuses_closes_what_it_made():
+    closed = []
+
+    class Gone(ClockEnv):
+        def reset(self, **_):
+            raise EnvError("the game is gone")
+
+        def close(self):
+            closed.append(self)
+
+    with pytest.raises(EnvError, match=r"^the game is gone$"):
+        probe(Gone)
     assert len(closed) == 1
 
 

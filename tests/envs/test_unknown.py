@@ -4,7 +4,9 @@ import sys
 
 import pytest
 
+from penstock.envs.imports import find_callable
 from penstock.envs.unknown import hint
+from penstock.errors import EnvError
 
 NOTHING = "; give a Gymnasium id, module:Id, module:name of what makes it, or in Python the callable itself"
 
@@ -64,3 +66,13 @@ def test_ids_that_a_package_of_another_name_registers(installed, monkeypatch):
     assert hint(name, []) == f"; such ids are of shimmy: --env shimmy:{name}"
     monkeypatch.setitem(sys.modules, "shimmy", sys)
     assert "shimmy" not in hint(name, [])
+
+
+@pytest.mark.parametrize("fault", ["not python", "raise RuntimeError('no licence')"])
+def test_a_package_that_fails_when_it_is_imported_is_still_answered(tmp_path, monkeypatch, fault):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "zzfails").mkdir()
+    (tmp_path / "zzfails" / "__init__.py").write_text(fault)
+    assert hint("zzfails.envs", []) == "; did you mean zzfails:envs?"
+    with pytest.raises(EnvError, match=r"^wrapper zzfails\.envs\.Mine is no name in a module: write zzfails\.envs:M"):
+        find_callable("zzfails.envs.Mine", "wrapper")

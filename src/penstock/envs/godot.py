@@ -96,7 +96,7 @@ class _Game:
             self.agents = int(info["n_agents"])
             self.action = {name: _action(one) for name, one in _of_all(info["action_space"], "actions").items()}
             self.seen = {name: _seen(name, one) for name, one in _of_all(info["observation_space"], "obs").items()}
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise EnvError(f"the game describes its agents in another form: {one_line(error, 200)}") from None
         if self.agents < 1:
             raise EnvError("the game has no agent that trains")
@@ -201,8 +201,8 @@ class _Agents:
         for game in self._games:
             own, actions = actions[: game.agents], actions[game.agents :]
             answers.append(game.ask({"type": "action", "action": own}, "step"))
-        reward = np.array(self._of_lanes(answers, "reward"), np.float32)
-        terminated = np.array(self._of_lanes(answers, "done"), np.bool_)
+        reward = np.array(self._numbers(answers, "reward"), np.float32)
+        terminated = np.array(self._numbers(answers, "done"), np.bool_)
         return self._observed(answers), reward, terminated, np.zeros(self.num_envs, np.bool_), {}
 
     def close(self) -> None:
@@ -234,6 +234,16 @@ class _Agents:
             found += values
         return found[: self.num_envs]
 
+    def _numbers(self, answers: Sequence[Mapping[str, Any]], key: str) -> list[float]:
+        """One number for each lane; true counts as 1."""
+        values = self._of_lanes(answers, key)
+        try:
+            return [float(value) for value in values]
+        except (TypeError, ValueError, OverflowError):
+            raise BadDataError(
+                f"the game sends {one_line(values)} as {key} of its agents: not all are numbers"
+            ) from None
+
     def _observed(self, answers: Sequence[Mapping[str, Any]]) -> Any:
         rows = self._of_lanes(answers, "obs")
         found = {}
@@ -241,7 +251,7 @@ class _Agents:
             try:
                 values = np.array([_value(row[name], space, name) for row in rows], space.dtype)
                 found[name] = values.reshape(self.num_envs, *space.shape)
-            except (KeyError, TypeError, ValueError) as error:
+            except (KeyError, TypeError, ValueError, OverflowError) as error:
                 raise BadDataError(f"{name} of an agent does not fit its space: {one_line(error, 200)}") from None
         return next(iter(found.values())) if len(found) == 1 else found
 

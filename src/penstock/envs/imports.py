@@ -78,7 +78,7 @@ def attribute_of(whose: str, module: Any, attribute: str) -> Callable[..., Any]:
     found = module
     for part in attribute.split("."):
         if not hasattr(found, part):
-            known = [known for known in vars(found) if not known.startswith("_")]
+            known = [known for known in dir(found) if not known.startswith("_")]
             raise EnvError(f"{whose}: module {module.__name__} has no {attribute}{nearest(part, known)}")
         found = getattr(found, part)
     if inspect.ismodule(found):
@@ -125,7 +125,8 @@ def _with_colon(given: str) -> str:
     if not (dot and all(map(str.isidentifier, given.split(".")))):
         return ""
     search_working_directory()
-    with contextlib.suppress(ImportError, ValueError):
+    # It imports the packages above the module, which are the user's: their code may raise anything.
+    with contextlib.suppress(Exception):
         if importlib.util.find_spec(given):
             return f"{given}:NAME"
     return f"{inside}:{last}"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from penstock.envs.deadline import deadline
+from penstock.envs.deadline import Deadline, deadline
 from penstock.envs.fields import one_line
 from penstock.envs.games import game_spaces, is_game
 from penstock.envs.gymnasium import ScalarSource
@@ -75,9 +75,9 @@ def probe(
     with deadline(make_limit_s, f"making environment {name}"):
         source = open_source(env, vector, num_lanes=lanes if many else 1, ignore_obs=ignore_obs)
     kind: Literal["scalar", "vector"] = "vector" if many else "scalar"
-    doing = "reset"
+    doing, limit = "reset", Deadline()
     try:
-        with deadline(reset_limit_s, f"resetting environment {name}"):
+        with deadline(reset_limit_s, f"resetting environment {name}") as limit:
             source.reset(range(source.num_lanes))
         mask, spaces = mask_given(source.spaces, source.first_info), source.spaces
         unused = None if masks and spaces.action.choices else unusable_mask(spaces, source.first_info)
@@ -86,15 +86,13 @@ def probe(
             spaces = with_mask(spaces, mask)
         doing = "closed"
         source.close()
-    except EnvError:
-        raise
-    except UsageError:
-        with contextlib.suppress(Exception):
-            source.close()
-        raise
     except Exception as error:
-        with contextlib.suppress(Exception):
-            source.close()
+        # An environment whose reset has hung may hang here as well.
+        if not limit.passed:
+            with contextlib.suppress(Exception):
+                source.close()
+        if isinstance(error, UsageError):
+            raise
         why = f"{type(error).__name__}: {one_line(error, 300)}"
         raise EnvError(f"environment {name} cannot be {doing}: {why}") from error
     return EnvProfile(name, spaces, source.same_step, source.restorable, kind, unused)

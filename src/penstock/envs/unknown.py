@@ -128,6 +128,8 @@ def _is_installed(module: str) -> bool:
     """True for an installed module that is not a part of Python itself."""
     if module in sys.stdlib_module_names or not module.replace(".", "").isidentifier():
         return False
-    with contextlib.suppress(ValueError, ImportError):  # a module that was made by hand may have no spec
+    # A module that was made by hand may have no spec. The packages above a module are imported: their code may raise
+    # anything.
+    with contextlib.suppress(Exception):
         return importlib.util.find_spec(module) is not None
     return False

@@ -114,6 +114,11 @@ class Colour(enum.Enum):
     BLUE = 2
 
 
+class Doors(enum.Flag):
+    LEFT = enum.auto()
+    RIGHT = enum.auto()
+
+
 @dataclass(frozen=True)
 class Frozen:
     number: float
@@ -192,6 +197,13 @@ def test_everything_that_is_plain_comes_back_and_what_is_shared_stays_shared() -
     assert other.first is other.parts[0]
     assert [part.x for part in other.parts] == [7, 8]
     assert (other.method, other.kind) == (method, State)
+
+
+@pytest.mark.parametrize("held", [Doors.LEFT, Doors.LEFT | Doors.RIGHT, Doors(0)])
+def test_flags_come_back_alone_together_and_none(held: Doors) -> None:
+    other = SimpleNamespace(doors=Doors.RIGHT)
+    lay(capture({"env": SimpleNamespace(doors=held)}), {"env": other})
+    assert other.doors is held
 
 
 START = [0, 0]

@@ -7,7 +7,7 @@ Follows attributes and the elements of containers, each object once. Kinds of no
 - ``array``: dtype, shape, blob, order in memory, whether it can be written.
 - ``view``: the array it shows, dtype, shape, strides, offset.
 - ``number``: dtype, blob: a NumPy number. ``bytes``, ``bytearray``: blob. ``complex``: real, imaginary.
-- ``enum``: class, name.
+- ``enum``: class, name. ``flag``: class, value; a union of flags is no member, so it has no name of its own.
 - ``generator``, ``bits``: the state of a NumPy generator. ``randomstate``, ``random``: theirs.
 - ``object``: class, attributes. ``space``: its random numbers.
 - ``own``, ``ale``: blob. ``mujoco``: a value, a dict of arrays.
@@ -126,10 +126,11 @@ class _Capture:
     def _complex(self, found: complex, _: str) -> list[Any]:
         return ["complex", found.real, found.imag]
 
-    def _enum(self, found: enum.Enum, path: str) -> list[Any]:
-        if found.name is None:
-            raise SnapshotError(f"{path} is {found!r}, a member without a name")
+    def _enum(self, found: enum.Enum, _: str) -> list[Any]:
         return ["enum", name_of_class(type(found)), found.name]
+
+    def _flag(self, found: enum.Flag, _: str) -> list[Any]:
+        return ["flag", name_of_class(type(found)), found.value]
 
     def _generator(self, found: np.random.Generator, path: str) -> list[Any]:
         # Its bits may be an attribute of another object as well.
@@ -170,6 +171,7 @@ class _Capture:
 
 _NODES: tuple[tuple[Callable[[Any], bool], Callable[[_Capture, Any, str], list[Any]]], ...] = (
     (has_own, _Capture._own),  # noqa: SLF001 - of this module
+    (lambda found: isinstance(found, enum.Flag), _Capture._flag),  # noqa: SLF001
     (lambda found: isinstance(found, enum.Enum), _Capture._enum),  # noqa: SLF001
     (lambda found: type(found) is np.ndarray, _Capture._array),  # noqa: SLF001
     (lambda found: isinstance(found, np.generic), _Capture._number),  # noqa: SLF001

@@ -158,6 +158,12 @@ class _Laid:
             raise SnapshotError(f"{of} is no enum")
         return found[name]
 
+    def _flag(self, _: int, target: Any, of: str, value: int) -> Any:
+        found = self._class(of, target)
+        if not issubclass(found, enum.Flag):
+            raise SnapshotError(f"{of} is no enum of flags")
+        return found(value)
+
     def _generator(self, _: int, target: Any, bits: list[int]) -> Any:
         if type(target) is np.random.Generator:
             made = self.value(bits, target.bit_generator)

@@ -18,6 +18,8 @@ from penstock.errors import ConfigError, EnvError, RunFolderError
 from penstock.nodes.evaluation import filming
 from penstock.nodes.evaluation.episodes import Episode
 from penstock.nodes.evaluation.filming import Reel
+from penstock.saved_runs.run_folder import RunFolder
+from penstock.watching import Watched
 
 LENGTH = 6
 SMALL = {"num_envs": 2, "num_workers": 1, "num_steps": 16, "mini_batch_size": 16, "timesteps": 32}
@@ -143,6 +145,38 @@ def test_a_window_that_cannot_close_loses_no_film_and_hides_no_error(monkeypatch
     monkeypatch.setattr(filming, "play", failing)
     with pytest.raises(EnvError, match="the game is over"):
         filming._played(settings, nothing, {}, 1, 60.0, is_enough=lambda: False)
+
+
+@pytest.mark.parametrize(("seconds", "is_cut"), [(60.0, False), (0.05, True)])
+def test_only_a_full_picture_cuts_an_episode(monkeypatch: pytest.MonkeyPatch, seconds: float, is_cut: bool) -> None:
+    """The only episode is given up in its second step. Each step is shown for 0.1 s."""
+    takes: list[Any] = []
+
+    def played(*_: object, **__: object) -> Iterator[Episode | None]:
+        takes[0](env_at(10), None, False)
+        yield None
+        takes[0](env_at(10), None, True)
+        yield Episode(0, 0.0, 2, spoilt=True)
+
+    source: Any = SimpleNamespace(film=takes.append, close=lambda: None)
+    monkeypatch.setattr(filming, "play", played)
+    monkeypatch.setattr(filming, "_opened", lambda *_: source)
+    backend = SimpleNamespace(load=lambda _: None)
+    settings: Any = SimpleNamespace(name="e", seed=0, make_backend=lambda: backend)
+    found = filming.film(settings, {}, 1, seconds, 60.0)
+    assert (found.episodes, found.is_cut) == ((), is_cut)
+
+
+def test_episodes_that_are_missing_without_a_full_picture_are_not_called_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = RunFolder.fresh(tmp_path, "e", "ppo")
+    folder.make()
+    folder.write_config(penstock.from_mapping({"env": "e"}))
+    shown = Watched("e", "update-00000001", (6.0,), (6,), None, is_cut=False)
+    monkeypatch.setattr("penstock.watching.watch", lambda *_, **__: shown)
+    assert main(["watch", str(folder.path), "--window", "--episodes", "2"]) == 0
+    assert capsys.readouterr().out.splitlines() == ["e, update-00000001", "episode 1: return 6.0, 6 steps"]
 
 
 def env_of(picture: object, metadata: object = None) -> Any:

@@ -39,6 +39,8 @@ class Watched:
     """Steps of these episodes."""
     picture: Path | None
     """The animated picture; ``None``: a window showed them."""
+    is_cut: bool
+    """The picture was full before all episodes had ended."""
 
 
 def watch(
@@ -103,4 +105,4 @@ def watch(
         except OSError as error:
             raise RunFolderError(f"{path} cannot be written: {error.strerror or error}") from None
     returns, lengths = (tuple(part) for part in zip(*found.episodes, strict=True)) if found.episodes else ((), ())
-    return Watched(name, trained.checkpoint.name, returns, lengths, None if window else path)
+    return Watched(name, trained.checkpoint.name, returns, lengths, None if window else path, found.is_cut)

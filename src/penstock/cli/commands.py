@@ -95,7 +95,7 @@ def _watch(argv: Sequence[str]) -> int:
         f"episode {number}: return {value:,.1f}, {length:,} steps"
         for number, (value, length) in enumerate(zip(found.returns, found.lengths, strict=True), 1)
     ]
-    if len(played) < options.episodes:
+    if found.is_cut:
         played.append(f"episode {len(played) + 1} is cut after --seconds {options.seconds:g}")
     picture = [] if found.picture is None else [f"picture: {found.picture}"]
     return say("\n".join([f"{found.env}, {found.checkpoint}", *played, *picture]))

@@ -46,6 +46,8 @@ class Filmed(NamedTuple):
     """Empty if it was shown in a window."""
     episodes: tuple[tuple[float, int], ...]
     """Return and length of each episode that was played to its end."""
+    is_cut: bool
+    """The picture was full before all episodes had ended."""
 
 
 def film(
@@ -70,14 +72,14 @@ def film(
     played = _played(settings, source, published, episodes, limit_s, is_enough=lambda: reel.is_full)
     if not reel.pictures:
         raise EnvError(f"environment {settings.name} has no picture: it renders no rgb_array, and observes no image")
-    return Filmed(reel.gif(), played)
+    return Filmed(reel.gif(), played, is_cut=reel.is_over and len(played) < episodes)
 
 
 def show(settings: PlaySettings, published: Mapping[str, Array], episodes: int, limit_s: float) -> Filmed:
     """Play so many episodes in the window that the environment opens. The arguments are those of `film`."""
-    return Filmed(
-        b"", _played(settings, _opened(settings, "human"), published, episodes, limit_s, is_enough=lambda: False)
-    )
+    source = _opened(settings, "human")
+    played = _played(settings, source, published, episodes, limit_s, is_enough=lambda: False)
+    return Filmed(b"", played, is_cut=False)
 
 
 def _opened(settings: PlaySettings, render_mode: str) -> ScalarSource | VectorSource:
@@ -161,6 +163,11 @@ class Reel:
         """How long each picture is shown."""
         self._step = 0
         """Of the present episode."""
+
+    @property
+    def is_over(self) -> bool:
+        """True if no more time is left for the episodes that have not ended."""
+        return self._left <= 0 and self._episodes > 0
 
     def take(self, env: Any, obs: Any, ended: bool) -> None:  # noqa: ANN401 - any environment
         """Keep the present picture, unless the environment goes faster than pictures are kept.

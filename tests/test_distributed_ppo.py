@@ -4,7 +4,7 @@ import pytest
 
 import penstock
 from penstock.errors import ConfigError
-from penstock.parallel_ppo import DistributedPPO
+from penstock.parallel_ppo import DistributedPPO, ParallelPPO
 
 
 @pytest.fixture
@@ -75,3 +75,19 @@ def test_collecting_may_overlap_and_a_cluster_be_named(trained: list[penstock.Co
 def test_what_does_not_fit_is_said_in_the_words_of_the_call(arguments: dict[str, object], says: str) -> None:
     with pytest.raises(ConfigError, match=f"^{says}"):
         DistributedPPO("Pendulum-v1", **arguments)
+
+
+def test_what_would_take_the_place_of_an_argument_is_refused(trained: list[penstock.Config]) -> None:
+    with pytest.raises(ConfigError, match=r"^the environment is given as env_name; leave env out$"):
+        ParallelPPO("Pendulum-v1", env="CartPole-v1")
+    with pytest.raises(ConfigError, match=r"^algo sac is not PPO; leave algo out, or call penstock.train"):
+        ParallelPPO("Pendulum-v1", algo="sac")
+    ppo = ParallelPPO("Pendulum-v1", algo="ppo")
+    for settings, says in (
+        ({"env": "CartPole-v1"}, "given as env_name"),
+        ({"algo": "sac"}, "not PPO"),
+        ({"timesteps": 5}, "train takes timesteps as total_timesteps; leave timesteps out"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            ppo.train(1000, **settings)
+    assert trained == []

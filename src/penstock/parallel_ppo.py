@@ -3,6 +3,7 @@
 Each makes a config from its arguments, calls ``run.train`` and keeps the trained policy.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from penstock.config.sources import from_mapping
@@ -27,10 +28,11 @@ class ParallelPPO:
             their defaults.
 
     Raises:
-        ConfigError: an unknown setting, or a value out of range.
+        ConfigError: an unknown setting, a value out of range, or a second environment or algorithm.
     """
 
     def __init__(self, env_name: str | EnvFactory, **settings: Any) -> None:  # noqa: ANN401 - a setting has its own type
+        _check(settings)
         self._settings = {"env": env_name, "algo": "ppo", **settings}
         self._policy: Policy | None = None
         from_mapping(named(self._settings)[0])
@@ -43,9 +45,13 @@ class ParallelPPO:
             settings: ``log_interval``, ``save_interval`` (both in updates), or any other setting for this run.
 
         Raises:
-            UsageError: the environment, its spaces or the device cannot be used.
+            UsageError: the environment, its spaces or the device cannot be used; or ``settings`` name another
+                environment, another algorithm, or ``timesteps``.
             NodeError: a node of the run failed.
         """
+        _check(settings)
+        if "timesteps" in settings:
+            raise ConfigError("train takes timesteps as total_timesteps; leave timesteps out")
         result = train({**self._settings, "timesteps": total_timesteps, **settings})
         self._policy = result.policy
         return result
@@ -59,6 +65,20 @@ class ParallelPPO:
         if self._policy is None:
             raise PenstockError("there is no policy yet; call train first")
         return self._policy(obs)
+
+
+def _check(settings: Mapping[str, object]) -> None:
+    """Refuse settings that would take the place of ``env_name``, or of PPO.
+
+    Raises:
+        ConfigError: there is one.
+    """
+    if "env" in settings:
+        raise ConfigError("the environment is given as env_name; leave env out")
+    if settings.get("algo", "ppo") != "ppo":
+        raise ConfigError(
+            f"algo {settings['algo']} is not PPO; leave algo out, or call penstock.train({{'algo': ...}}) with it"
+        )
 
 
 class DistributedPPO(ParallelPPO):

@@ -15,6 +15,7 @@ from penstock.clients.wire import (
     BaseMissingError,
     EpisodeLostError,
     RefusedError,
+    bracketed,
     decoded,
     encoded,
     first_wire,
@@ -35,8 +36,7 @@ class AsyncGameClient(GameSession):
         while True:
             try:
                 if self._is_open:
-                    self._is_open = False
-                    await self.send("stop", b"")
+                    await self._end_former()
                 await self.send("start", body)
             except (RefusedError, EpisodeLostError) as error:
                 await asyncio.sleep(self._pause_after(error, tries, is_late=loop.time() > until))
@@ -93,9 +93,18 @@ class AsyncGameClient(GameSession):
     ) -> None:
         await self.close()
 
+    async def _end_former(self) -> None:
+        """End the episode that is open. The server may have ended it by itself."""
+        self._is_open = False
+        try:
+            await self.send("stop", b"")
+        except RefusedError as error:
+            if not error.has_ended:
+                raise
+
     def _exchange(self, line: Line, kind: str, body: bytes) -> Coroutine[Any, Any, bytes]:
         wire = line.wire
-        return line.ask(wire.request(kind, self._session, body), wire.feed, wire.hint)
+        return line.ask(lambda: wire.request(kind, self._session, body), wire.feed, wire.hint)
 
     async def _connected(self) -> Line:
         is_tcp = self._reach.address.scheme == "tcp"
@@ -112,7 +121,7 @@ class AsyncGameClient(GameSession):
         with contextlib.ExitStack() as unless_welcome:
             unless_welcome.callback(line.close)
             with contextlib.suppress(ConnectionError, ClosedLineError):
-                await line.ask(greeting.request, lambda data: greeting.feed(data) or None, "")
+                await line.ask(lambda: greeting.request, lambda data: greeting.feed(data) or None, "")
                 unless_welcome.pop_all()
                 line.wire = FrameWire(delta=self._delta)
                 return line
@@ -130,5 +139,5 @@ class AsyncGameClient(GameSession):
             raise untrusted(error) from None
         except OSError as error:
             why = error.strerror or str(error) or f"none within {reach.timeout:g} s"
-            raise EpisodeLostError(f"no server at {host}:{port}: {why}") from None
+            raise EpisodeLostError(f"no server at {bracketed(host)}:{port}: {why}") from None
         return line

@@ -52,8 +52,7 @@ class GameClient(GameSession):
         while True:
             try:
                 if self._is_open:
-                    self._is_open = False
-                    self.send("stop", b"")
+                    self._end_former()
                 self.send("start", body)
             except (RefusedError, EpisodeLostError) as error:
                 time.sleep(self._pause_after(error, tries, is_late=time.monotonic() > until))
@@ -133,6 +132,15 @@ class GameClient(GameSession):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _end_former(self) -> None:
+        """End the episode that is open. The server may have ended it by itself."""
+        self._is_open = False
+        try:
+            self.send("stop", b"")
+        except RefusedError as error:
+            if not error.has_ended:
+                raise
 
     def _exchange(self, line: _Line, kind: str, body: bytes) -> bytes:
         line.socket.sendall(line.wire.request(kind, self._session, body))

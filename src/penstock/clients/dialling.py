@@ -6,7 +6,7 @@ import ssl
 
 from penstock.clients.frames import Greeting
 from penstock.clients.session import Reach, untrusted
-from penstock.clients.wire import EpisodeLostError
+from penstock.clients.wire import EpisodeLostError, bracketed
 
 __all__ = ["CHUNK", "dialled", "welcomed"]
 
@@ -26,7 +26,7 @@ def dialled(reach: Reach) -> socket.socket:
         made = socket.create_connection((address.host, address.port), reach.timeout)
     except OSError as error:
         why = error.strerror or str(error) or f"none within {reach.timeout:g} s"
-        raise EpisodeLostError(f"no server at {address.host}:{address.port}: {why}") from None
+        raise EpisodeLostError(f"no server at {bracketed(address.host)}:{address.port}: {why}") from None
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if reach.tls is None:
         return made

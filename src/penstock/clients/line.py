@@ -43,11 +43,11 @@ class Line(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._lost: Exception | None = None
 
-    async def ask(self, request: bytes, feed: Callable[[bytes], _T | None], hint: str) -> _T:
+    async def ask(self, request: Callable[[], bytes], feed: Callable[[bytes], _T | None], hint: str) -> _T:
         """Send a request and wait for its reply.
 
         Args:
-            request: its bytes.
+            request: makes its bytes. It is called only if no other request waits.
             feed: takes bytes that have arrived, and returns the reply once it is whole. Its errors are raised here.
             hint: what a closed connection may mean.
 
@@ -59,12 +59,13 @@ class Line(asyncio.Protocol):
             raise RuntimeError("a client asks for one thing at a time; give each task a client of its own")
         if self._lost is not None or self._transport is None:
             raise self._lost or ClosedLineError(str(closed(hint)))
+        sent = request()
         self._feed, self._hint = feed, hint
         self._reply = self._loop.create_future()
         self._until = self._loop.time() + self._timeout
         if self._timer is None:
             self._timer = self._loop.call_at(self._until, self._look)
-        self._transport.write(request)
+        self._transport.write(sent)
         found: _T = await self._reply
         return found
 

@@ -10,7 +10,6 @@ __all__ = ["GameSession", "Reach", "pause_after", "trust", "untrusted"]
 
 _PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 """Between tries to begin an episode."""
-_NO_SESSION = 404
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ def pause_after(error: RefusedError | EpisodeLostError, tries: int, *, is_late: 
         RefusedError, EpisodeLostError: ``error`` itself, because it is too late or another try would fail as well.
     """
     has_begun = isinstance(error, RefusedError) and error.has_begun
-    may_pass = not isinstance(error, RefusedError) or error.may_retry or has_begun or error.status == _NO_SESSION
+    may_pass = not isinstance(error, RefusedError) or error.may_retry or has_begun
     if is_late or not may_pass:
         raise error
     return 0.0 if has_begun else _PAUSES_S[min(tries, len(_PAUSES_S) - 1)]

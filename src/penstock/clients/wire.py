@@ -16,6 +16,7 @@ __all__ = [
     "RefusedError",
     "TcpWire",
     "Wire",
+    "bracketed",
     "checked_version",
     "closed",
     "decoded",
@@ -56,6 +57,11 @@ class RefusedError(PenstockError):
         """Whether a start was refused because its session has an episode already."""
         return self.status == 409
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether a stop was refused because the server has no such session any more."""
+        return self.status == 404
+
 
 class BaseMissingError(RefusedError):
     """The server lacks the base of a delta. The request was not taken; the wire sends it as a key frame next time."""
@@ -78,15 +84,15 @@ class Address(NamedTuple):
         Raises:
             ConfigError: ``url`` is no such address.
         """
-        found = urlsplit(url)
         try:
-            port = found.port
+            found = urlsplit(url)
+            given, host, port = found.scheme, found.hostname, found.port
         except ValueError:
-            port = None
-        scheme = found.scheme.removesuffix("s")
-        if scheme not in {"http", "tcp"} or not found.hostname or port is None:
+            given, host, port = "", None, None
+        scheme = given.removesuffix("s")
+        if scheme not in {"http", "tcp"} or not host or port is None:
             raise ConfigError(f"{url!r} is no address of a server; write tcp://localhost:8001 or http://localhost:8000")
-        return cls(scheme, found.hostname, port, is_secure=scheme != found.scheme)
+        return cls(scheme, host, port, is_secure=scheme != given)
 
 
 class Wire(Protocol):
@@ -153,14 +159,14 @@ class HttpWire:
         self.hint = "" if address.is_secure else "; a server with TLS wants https://"
         named = {"token": token, "policy": policy}
         headers = "".join(f"{name}: {value}\r\n" for name, value in named.items() if value)
-        self._head = f"POST /step HTTP/1.1\r\nhost: {address.host}:{address.port}\r\n{headers}"
+        self._head = f"POST /step HTTP/1.1\r\nhost: {bracketed(address.host)}:{address.port}\r\n{headers}"
         self._buffer = bytearray()
 
     def request(self, kind: str, session: str, body: bytes) -> bytes:
         """See `Wire`."""
         self._buffer.clear()
         more = f"session: {session}\r\nstep-kind: {kind}\r\ncontent-length: {len(body)}\r\n\r\n"
-        return (self._head + more).encode("latin-1") + body
+        return (self._head + more).encode() + body
 
     def feed(self, data: bytes) -> bytes | None:
         """See `Wire`."""
@@ -181,6 +187,11 @@ class HttpWire:
         if status != 200:
             raise RefusedError(status, _detail(body))
         return body
+
+
+def bracketed(host: str) -> str:
+    """A host as it stands before a colon and a port: an address of IPv6 is in brackets."""
+    return f"[{host}]" if ":" in host else host
 
 
 def first_wire(address: Address, token: str, policy: str) -> Wire:

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable
 from http import HTTPStatus
 
+from penstock.clients.wire import bracketed
 from penstock.envs.games import agent_maker
 from penstock.errors import EnvError
 from penstock.games.lane import Lane
@@ -157,7 +158,8 @@ class GamesNode:
             raise EnvError(f"{silence}; the latest was refused: {self._steps.refusal}")
         self._asked = max(self._asked, self._steps.asked())
         if now - self._asked > self._settings.patience:
-            where = " or ".join(f"{scheme}://{self._settings.host}:{port}" for scheme, port in self.ports.items())
+            host = bracketed(self._settings.host)
+            where = " or ".join(f"{scheme}://{host}:{port}" for scheme, port in self.ports.items())
             silence = f"no game has asked for {now - self._asked:.0f} s"
             raise EnvError(f"{silence}: connect one to {where}, or give a longer --stall_timeout")
 

@@ -4,6 +4,7 @@ import importlib.util
 from dataclasses import replace
 from pathlib import Path
 
+from penstock.clients.wire import bracketed
 from penstock.config.schema import AUTO, HTTP_PORT, RunConfig
 from penstock.config.whole import Config
 from penstock.envs.sources import EnvProfile
@@ -49,7 +50,7 @@ def with_games(config: Config, profile: EnvProfile, topology: str) -> tuple[Conf
 
 def where(run: RunConfig) -> str:
     """The addresses that games connect to."""
-    return " and ".join(f"{name}://{run.host}:{port}" for name, port in _ports(run).items())
+    return " and ".join(f"{name}://{bracketed(run.host)}:{port}" for name, port in _ports(run).items())
 
 
 def check_ports(run: RunConfig) -> None:

@@ -4,6 +4,7 @@ import errno
 import os
 import socket
 
+from penstock.clients.wire import bracketed
 from penstock.errors import ResourceError
 
 __all__ = ["cannot_listen", "check_free"]
@@ -36,7 +37,7 @@ def cannot_listen(host: str, port: int, instead: str, error: OSError) -> Resourc
     """The error for a port that cannot be listened on: why, and what to type."""
     if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
         return ResourceError(f"cannot listen on {host}: {_why(error)}; give another --host, as 127.0.0.1")
-    return ResourceError(f"cannot listen on {host}:{port}: {_why(error)}; {instead}")
+    return ResourceError(f"cannot listen on {bracketed(host)}:{port}: {_why(error)}; {instead}")
 
 
 def _why(error: OSError) -> str:

@@ -10,6 +10,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.clients.wire import bracketed
 from penstock.errors import ConfigError
 from penstock.registry import load
 from penstock.serving.server.connection import Connection
@@ -135,7 +136,8 @@ class Server:
                 grpc = load("penstock.serving.server.protocols.inference_grpc:InferenceGrpc")(service, self._models)
                 opened["grpc"] = await grpc.start(ports.host, ports.grpc, self._pem())
             secure = "s" if context is not None else ""
-            where = "  ".join(f"{name}{secure}://{ports.host}:{port}" for name, port in opened.items())
+            host = bracketed(ports.host)
+            where = "  ".join(f"{name}{secure}://{host}:{port}" for name, port in opened.items())
             served = "; ".join(f"{one.name}, version {one.stable.number}" for one in self._endpoints)
             say(f"serving {served}, at {where}")
             sweeping = loop.create_task(self._sweep())

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import grpc
 
+from penstock.clients.wire import bracketed
 from penstock.errors import ResourceError
 from penstock.serving.server.grpc_calls import Calls
 from penstock.serving.server.grpc_messages import SERVICE, message
@@ -71,7 +72,7 @@ class InferenceGrpc:
         Raises:
             ResourceError: the port cannot be used.
         """
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        address = f"{bracketed(host)}:{port}"
         try:
             if certificate is None:
                 bound = self._server.add_insecure_port(address)

@@ -180,6 +180,12 @@ def test_a_port_that_is_taken_ends_the_run_with_one_line(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_file_of_tokens_that_cannot_be_read_ends_the_run_with_one_line(tmp_path):
+    with pytest.raises(penstock.ConfigError, match="--token_file /nowhere/tokens cannot be read: No such file"):
+        penstock.train(settings(tmp_path, algo="appo", token_file="/nowhere/tokens"), quiet=True)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_run_of_games_cannot_be_evaluated(tmp_path):
     config = settings(tmp_path, algo="appo", timesteps=64)
     with carts(f"tcp://127.0.0.1:{config['tcp_port']}", 4):

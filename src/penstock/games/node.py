@@ -78,9 +78,10 @@ class GamesNode:
         """Listen.
 
         Raises:
-            UsageError: a port cannot be used, or the agent cannot be made.
+            UsageError: a port or the file of tokens cannot be used, or the agent cannot be made.
         """
         settings = self._settings
+        tokens = Tokens.read(settings.token_file, "--token_file")
         loop = self._loop = load("uvloop:new_event_loop")()
         asyncio.set_event_loop(loop)
         lobby: Lobby = ports.meeting("games", Lobby)
@@ -95,7 +96,6 @@ class GamesNode:
             stopping=ports.stopping,
         )
         limits = Limits(max_sessions=lobby.size, max_seconds=_WAIT_S, idle_seconds=max(settings.idle_seconds, 60.0))
-        tokens = Tokens.read(settings.token_file, "--token_file")
         service = self._service = Service(loop, steps, lambda: not ports.stopping(), limits, tokens, Metrics())
         games = GamecoreHttp(service)
 
@@ -140,7 +140,7 @@ class GamesNode:
             return
         for listener in self._listeners:
             listener.close()
-        if hasattr(self, "_steps"):
+        if hasattr(self, "_service"):
             loop.run_until_complete(self._steps.close())
             for connection in list(self._service.connections):
                 connection.transport.abort()

@@ -14,6 +14,7 @@ from penstock.registry import TOPOLOGIES
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.serving.server.command import is_loopback
 from penstock.serving.server.listening import check_free
+from penstock.serving.server.tokens import Tokens
 from penstock.types import EnvReference
 
 __all__ = ["check_ports", "game_settings", "with_games"]
@@ -57,8 +58,10 @@ def check_ports(run: RunConfig) -> None:
     """Check that games can connect to this machine. Of a run without games nothing is checked.
 
     Raises:
+        ConfigError: the file of tokens cannot be read, or holds none.
         ResourceError: a port cannot be listened on.
     """
+    Tokens.read(run.token_file, "--token_file")
     for scheme, port in _ports(run).items():
         check_free(run.host, port, f"give another {PORT_FLAGS[scheme]}")
 

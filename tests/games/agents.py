@@ -163,6 +163,13 @@ class Blind(Plain):
         state.obs = [1, 2, 3]
 
 
+class Rich(Plain):
+    """Is paid more than a float holds."""
+
+    def on_tick(self, state):
+        state.reward = 10**400
+
+
 class NoSpaces(penstock.Agent):
     pass
 

@@ -17,6 +17,7 @@ from penstock.clients import EpisodeLostError, GameClient, RefusedError
 from penstock.doubles import FakeGame, Script, rehearse
 from penstock.errors import PenstockError
 from penstock.games.sessions import GameSteps
+from penstock.saved_runs.episodes import EpisodeFiles
 from tests.games import agents
 
 AGENT = "tests.games.agents:Counter"
@@ -438,6 +439,36 @@ def test_a_lost_connection_goes_on_with_its_session_or_begins_anew(agent):
     }
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_session_whose_stop_is_refused_parts_with_its_connection(monkeypatch, version):
+    monkeypatch.setattr("penstock.games.sessions._RECONNECT_S", 0.0)
+    with rehearse(AGENT, num_envs=1, idle_seconds=1000.0) as stage:
+        with GameClient(stage.tcp, "g", version=version) as client:
+            client.start()
+            client.tick([1])
+            with pytest.raises((RefusedError, EpisodeLostError)):
+                client.stop(reward=3.0)
+        GameClient(stage.tcp, "other", patience=90.0).start()
+        assert agents.Counter.seen[-1][-1]
+
+
+def test_a_stop_that_is_refused_after_its_connection_is_lost_parts_with_it(monkeypatch):
+    monkeypatch.setattr("penstock.games.sessions._RECONNECT_S", 0.0)
+    with rehearse(AGENT, num_envs=1, num_steps=1, idle_seconds=1000.0) as stage:
+        stage.learner.hold = True
+        client = GameClient(stage.tcp, "g", version=1, timeout=0.3)
+        client.start()
+        client.tick([1])
+        # The learner is busy: this tick waits, and the stop waits behind it.
+        for call in (lambda: client.tick([2], 1.0), lambda: client.tick([3], 1.0)):
+            with contextlib.suppress(EpisodeLostError):
+                call()
+        with pytest.raises(EpisodeLostError):
+            client.stop(reward=3.0)
+        stage.learner.hold = False
+        GameClient(stage.tcp, "other", patience=90.0).start()
+
+
 @both_agents
 def test_back_pressure_a_busy_learner_makes_games_wait(agent):
     with rehearse(agent, num_steps=1, num_envs=1) as stage:
@@ -468,6 +499,17 @@ def test_kept_episodes_are_files_and_the_oldest_go(agent, tmp_path):
     assert (whole["action"].tolist(), whole["reward"].tolist()) == ([0, 0], [1, 2])
     assert (bool(whole["terminated"]), bool(whole["vanished"]), str(whole["session"])) == (True, False, "g")
     assert (cut["obs"][:, 0].tolist(), cut["reward"].tolist(), bool(cut["vanished"])) == ([8, 9], [3], True)
+
+
+@both_agents
+def test_an_episode_that_is_open_at_the_end_is_kept(agent, monkeypatch):
+    kept = []
+    monkeypatch.setattr(EpisodeFiles, "add", lambda _, episode: kept.append(episode))
+    with rehearse(agent, keep_episodes=1) as stage:
+        FakeGame(GameClient(stage.tcp, "g")).begin(Script([[1], [2], [3]], [10.0, 20.0]), 3)
+    (episode,) = kept
+    assert (episode.session, episode.vanished, episode.terminated) == ("g", True, False)
+    assert (episode.obs["obs"][:, 0].tolist(), episode.reward.tolist(), len(episode.action)) == ([1, 2, 3], [10, 20], 3)
 
 
 def test_kept_episodes_hold_what_an_agent_saw_at_each_tick(tmp_path):
@@ -537,11 +579,40 @@ def test_a_run_whose_games_are_only_refused_says_why(caplog: pytest.LogCaptureFi
                         client.tick([1])
                     time.sleep(0.01)
 
-    why = r"no request of a game has fitted for \d+ s; the latest was refused: obs has shape \[3\], wanted \[1\]"
+    why = r"no tick of a game has fitted for \d+ s; the latest was refused: obs has shape \[3\], wanted \[1\]"
     with pytest.raises(PenstockError, match=why):
         play()
     # It is said once.
     assert caplog.text.count("a request of session g is refused: obs has shape [3]") == 1
+
+
+def test_a_game_that_crashes_at_each_refused_tick_and_comes_back_counts_as_refused():
+    def play():
+        with rehearse("tests.games.agents:Blind", patience=0.5) as stage:
+
+            def is_over() -> bool:
+                with GameClient(stage.tcp, "g", patience=0.0) as client:
+                    try:
+                        client.start()
+                        client.tick([1])
+                    except RefusedError:
+                        return False
+                    except EpisodeLostError:
+                        return True
+                raise AssertionError("the tick was not refused")
+
+            until(is_over)
+
+    with pytest.raises(PenstockError, match="no tick of a game has fitted for"):
+        play()
+
+
+def test_a_reward_that_no_float_can_hold_is_refused():
+    with rehearse("tests.games.agents:Rich", num_envs=1) as stage, GameClient(stage.http, "g") as client:
+        client.start()
+        with pytest.raises(RefusedError, match="reward is a whole number too large for a float") as refused:
+            client.tick([1])
+        assert refused.value.status == 400
 
 
 @pytest.mark.parametrize(

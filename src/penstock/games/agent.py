@@ -195,6 +195,9 @@ class Agent:
     def on_episode(self, episode: list[State], final: State) -> Awaitable[None] | None:
         """Called at the end of an episode. It may be a coroutine, and may replace ``final.reward`` and ``final.obs``.
 
+        These two are checked after this call. If one of them does not fit, ``stop`` is refused and the episode is still
+        open. So this is called again, with the same ticks, when the episode is stopped again.
+
         Args:
             episode: its ticks, with the policy's actions.
             final: what ``stop`` said. If the client vanished, ``final.vanished`` is true.

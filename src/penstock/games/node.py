@@ -149,12 +149,12 @@ class GamesNode:
         loop.close()
 
     def _look_for_games(self, now: float) -> None:
-        """End the run if it waits in vain for games, or for requests that fit.
+        """End the run if it waits in vain for games, or for ticks that fit.
 
         Otherwise the supervisor would end it a little later, and only show the stacks of all nodes.
         """
         if self._steps.refusal and now - self._steps.taken > self._settings.patience:
-            silence = f"no request of a game has fitted for {now - self._steps.taken:.0f} s"
+            silence = f"no tick of a game has fitted for {now - self._steps.taken:.0f} s"
             raise EnvError(f"{silence}; the latest was refused: {self._steps.refusal}")
         self._asked = max(self._asked, self._steps.asked())
         if now - self._asked > self._settings.patience:

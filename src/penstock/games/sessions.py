@@ -121,9 +121,9 @@ class GameSteps:
         self.failure: BaseException | None = None
         """An error of an agent. It ends the run."""
         self.refusal = ""
-        """Why the latest request did not fit; empty: it did."""
+        """Why the latest request that did not fit was refused; empty: a tick has fitted since."""
         self.taken = loop.time()
-        """When a request has last fitted."""
+        """When a tick has last fitted."""
         self._said = -math.inf
         """When the log was last told of a request that did not fit."""
 
@@ -223,7 +223,9 @@ class GameSteps:
             request = session.requests.popleft()
             try:
                 is_on = await self._take(session, request)
-                self.taken, self.refusal = self._loop.time(), ""
+                if request.kind == "tick":
+                    # A game whose ticks are all refused can still begin and end its episodes.
+                    self.taken, self.refusal = self._loop.time(), ""
             except BadDataError as error:
                 if request.reply is not None:
                     self._note_refusal(session, str(error))
@@ -424,6 +426,7 @@ class GameSteps:
         del self._live[session.key]
         if session.has_begun:
             session.lane.cut_off()
+            session.rows.vanish()
         self._lobby.give_back(session.number, session.lane)
         game = session.agent.game
         game.leave(session.agent)
@@ -455,6 +458,8 @@ def _finite(reward: float) -> float:
         number = float(reward)
     except (TypeError, ValueError):
         raise BadDataError(f"reward is {str(reward)[:40]!r}, which is no number") from None
+    except OverflowError:
+        raise BadDataError("reward is a whole number too large for a float") from None
     if not abs(number) <= _LARGEST:
         raise BadDataError(f"reward is {reward}, which is not finite")
     return number

@@ -24,7 +24,7 @@ _OWN = ("host", "port", "tcp_port", "token_file", "keep_episodes", "idle_seconds
 _PACKAGES = ("httptools", "orjson", "prometheus_client", "uvloop")
 _PATIENCE = 0.9
 """Share of ``--stall_timeout`` after which `GamesNode` itself ends the run and says why: no game has asked, or no
-request has fitted. The supervisor's report of the stall would come later and say less."""
+tick has fitted. The supervisor's report of the stall would come later and say less."""
 
 
 def with_games(config: Config, profile: EnvProfile, topology: str) -> tuple[Config, tuple[str, ...]]:

@@ -41,10 +41,11 @@ class _Reply(Reply):
     """The reply to one frame.
 
     Attributes:
+        stopped: the session that the request asks to end, once it waits for its end.
         unpacked: bytes of a body that came as a delta.
     """
 
-    __slots__ = ("framing", "request", "unpacked")
+    __slots__ = ("framing", "request", "stopped", "unpacked")
 
     connection: "GamecoreConnection"
 
@@ -52,6 +53,7 @@ class _Reply(Reply):
         super().__init__(connection, since)
         self.framing = framing
         self.request = request
+        self.stopped: SessionKey | None = None
         self.unpacked = 0
 
     def answer(self, content_type: str, body: bytes) -> None:  # noqa: ARG002 - the protocol has no place for it
@@ -63,6 +65,8 @@ class _Reply(Reply):
         """Without a status, the connection ends with the replies before this one."""
         self._note(refusal.status, 0)
         self.connection.unpacked -= self.unpacked
+        if self.stopped is not None and refusal.status == HTTPStatus.BAD_REQUEST:
+            self.connection.still_lives(self.stopped)
         data = self.framing.refusal(self.request, refusal)
         if data is not None:
             self.put(data)
@@ -144,6 +148,16 @@ class GamecoreConnection(Connection):
             self.partial_since = None
         elif taken or self.partial_since is None:
             self.partial_since = self.service.loop.time()
+
+    def still_lives(self, key: SessionKey) -> None:
+        """A session does not end: its stop was refused, after it has waited."""
+        if key in self.service.asked_over:
+            # It has gone on over another connection meanwhile.
+            return
+        if self._is_lost:
+            self.service.steps.parted(key)
+        else:
+            self._asked(key)
 
     def has_room(self) -> bool:
         """See `Connection`. A few bytes may be deltas of large bodies, so their number alone is no limit."""
@@ -232,6 +246,7 @@ class GamecoreConnection(Connection):
                 self._bases.drop(request.session)
                 self._sessions.discard(key)
                 self.service.asked_over.pop(key, None)
+                reply.stopped = key
             case _:
                 raise Refusal(HTTPStatus.BAD_REQUEST, "step_kind is none of start, tick and stop")
 

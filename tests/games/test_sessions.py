@@ -103,6 +103,17 @@ def test_waiting_in_vain_for_games_ends_with_a_line():
         wait()
 
 
+def test_a_rehearsal_that_has_failed_says_why_also_if_its_body_fails():
+    def play() -> None:
+        with rehearse(AGENT, num_envs=1, patience=0.0) as stage:
+            until(lambda: is_closed(int(stage.tcp.rpartition(":")[2])))
+            GameClient(stage.tcp, "g", patience=0.0).start()
+
+    with pytest.raises(PenstockError, match="no game has asked") as failed:
+        play()
+    assert isinstance(failed.value.__context__, EpisodeLostError)
+
+
 def is_closed(port: int) -> bool:
     with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
         return False

@@ -282,7 +282,7 @@ def rehearse(
 
     Raises:
         UsageError: the agent cannot be used.
-        PenstockError: the agent failed. Raised when the body has ended.
+        PenstockError: the agent failed. Raised when the body has ended, also in place of an error of the body.
     """
     name = agent if isinstance(agent, str) else sendable(agent, "agent")
     if not isinstance(name, str):
@@ -318,8 +318,9 @@ def rehearse(
         finally:
             stage.ended.set()
             thread.join()
-    if failure:
-        raise PenstockError(f"the agent failed: {failure[0]!r}") from failure[0]
+            if failure:
+                # Also if the body has failed: its client only knows that the connection broke.
+                raise PenstockError(f"the agent failed: {failure[0]!r}") from failure[0]
 
 
 def _ports(name: str, stage: _Stage) -> Ports:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from penstock.errors import ResourceError
 from penstock.serving.server.answering import Questions
 from penstock.serving.server.balance import Shortest
 from penstock.serving.server.batcher import Ask
@@ -97,6 +98,37 @@ def test_a_dead_worker_whose_child_holds_its_socket_gives_its_batches_back(monke
         await stage.end()
 
     asyncio.run(play())
+
+
+def test_a_worker_that_hangs_while_it_loads_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play() -> None:
+        stage = Stage(monkeypatch, 1)
+        try:
+            await asyncio.wait_for(stage.engine.start(), 30.0)
+        finally:
+            await stage.end()
+
+    monkeypatch.setattr("penstock.serving.server.workers._LOAD_SECONDS", 0.01)
+    with pytest.raises(ResourceError, match=r"^worker 1 has not loaded the policy within 0\.01 s; give --workers 0"):
+        asyncio.run(play())
+
+
+def test_a_worker_that_hangs_while_it_loads_gives_its_place_to_another(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def play() -> None:
+        stage = Stage(monkeypatch, 1)
+        await stage.start()
+        stage.held[0].close()
+        await until(lambda: len(stage.held) == 2 and stage.engine._workers)
+        stage.engine.check(asyncio.get_running_loop().time() + 100.0)
+        assert stage.engine.restarts == 1
+        stage.engine.check(asyncio.get_running_loop().time() + 121.0)
+        await until(lambda: stage.engine.restarts == 2)
+        await stage.end()
+
+    asyncio.run(play())
+    assert "worker 1 has not loaded the policy within 120 s: killed" in caplog.messages
 
 
 def test_answers_of_one_worker_do_not_shorten_the_pause_before_another_is_started(

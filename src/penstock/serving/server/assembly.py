@@ -6,9 +6,10 @@ import gc
 import logging
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import NamedTuple
 
 import uvloop
@@ -94,16 +95,23 @@ class Assembly:
         limits, metrics = limits_of(options), Metrics()
         access_log = None if options.access_log is None else AccessLog(options.access_log)
         start = partial(start_engine, workers=options.workers, balance=options.balance, limits=limits)
+        # Before any worker process starts.
+        folders = _folders(options, origins)
         endpoints = metrics.endpoints = Endpoints(await _opened(origins, limits, start))
-        with _recording(options, endpoints) as recorders:
-            metrics.recorders = recorders
-            steps = PolicySteps(endpoints, CODECS[options.codec], {one.name: one for one in recorders})
-            service = Service(loop, steps, lambda: endpoints.is_ready, limits, tokens, metrics, access_log)
-            server = Server(service, endpoints, ports, _certificate(options), administrators)
-            try:
-                await self._run(server, endpoints, origins, start, say)
-            finally:
-                steps.close()
+        try:
+            with _recording(options, endpoints, folders) as recorders:
+                metrics.recorders = recorders
+                steps = PolicySteps(endpoints, CODECS[options.codec], {one.name: one for one in recorders})
+                service = Service(loop, steps, lambda: endpoints.is_ready, limits, tokens, metrics, access_log)
+                server = Server(service, endpoints, ports, _certificate(options), administrators)
+                try:
+                    await self._run(server, endpoints, origins, start, say)
+                finally:
+                    steps.close()
+        except BaseException:
+            # The server closes them at its end, but it may not have begun. To close them twice changes nothing.
+            await _closed(endpoints)
+            raise
 
     async def _run(
         self,
@@ -165,9 +173,14 @@ async def _opened(origins: Mapping[str, Origin], limits: Limits, start: StartEng
         for name, origin in origins.items():
             opened.append(await first_endpoint(name, origin, limits, start))
     except BaseException:
-        await asyncio.gather(*(endpoint.close() for endpoint in opened))
+        await _closed(opened)
         raise
     return opened
+
+
+async def _closed(endpoints: Iterable[Endpoint]) -> None:
+    """End all engines."""
+    await asyncio.gather(*(endpoint.close() for endpoint in endpoints))
 
 
 async def first_endpoint(name: str, origin: Origin, limits: Limits, start: StartEngine) -> Endpoint:
@@ -263,22 +276,33 @@ def limits_of(options: ServeOptions) -> Limits:
     )
 
 
-@contextlib.contextmanager
-def _recording(options: ServeOptions, endpoints: Endpoints) -> Iterator[list[Recorder]]:
-    """What keeps the episodes of each policy, if that is wanted. At the end everything is written.
+def _folders(options: ServeOptions, names: Iterable[str]) -> dict[str, Path]:
+    """A folder for the episodes of each policy, by the names of the policies; empty: no episodes are kept.
 
     Raises:
-        ConfigError: the folder cannot be made.
+        ConfigError: a folder cannot be made, or not be written.
     """
+    if options.collect is None:
+        return {}
+    folders = {name: Path(options.collect).expanduser() / name for name in names}
+    for folder in folders.values():
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with TemporaryFile(dir=folder, buffering=0) as trial:
+                trial.write(b"\0")
+        except OSError as error:
+            raise ConfigError(f"--collect {folder} cannot be written: {error.strerror or error}") from None
+    return folders
+
+
+@contextlib.contextmanager
+def _recording(options: ServeOptions, endpoints: Endpoints, folders: Mapping[str, Path]) -> Iterator[list[Recorder]]:
+    """What keeps the episodes of each policy that has a folder for them. At the end everything is written."""
     with contextlib.ExitStack() as stack:
         recorders = []
-        for one in endpoints if options.collect is not None else ():
-            folder = Path(str(options.collect)).expanduser() / one.name
-            try:
-                folder.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise ConfigError(f"--collect {folder} cannot be written: {error.strerror or error}") from None
-            recorder = Recorder(one.name, folder, options.collect_bytes, one.policy.spaces, options.explore)
+        for name, folder in folders.items():
+            spaces = endpoints.find(name).policy.spaces
+            recorder = Recorder(name, folder, options.collect_bytes, spaces, options.explore)
             stack.callback(recorder.close)
             recorders.append(recorder)
         yield recorders

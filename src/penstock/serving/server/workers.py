@@ -33,6 +33,8 @@ _DEPTH = 2
 _PAUSES = (0.0, 0.5, 2.0, 5.0)
 """Seconds before a worker is started again, by how often one has died or was refused since one became ready."""
 _END_SECONDS = 5.0
+_LOAD_SECONDS = 120.0
+"""A worker that has not loaded the policy within so long hangs. Many may load at once, on few cores."""
 
 
 class _Worker(asyncio.Protocol):
@@ -42,14 +44,18 @@ class _Worker(asyncio.Protocol):
         under_way: its batches by number, with the time when each was sent.
         rows: of these batches.
         place: its number among the workers; one that is started for a dead one has the dead one's.
+        since: when it was started.
         is_ready: it has loaded the policy.
     """
 
     transport: asyncio.Transport
     process: asyncio.subprocess.Process
 
-    def __init__(self, place: int, layout: Layout, told: Callable[["_Worker"], None], returns: Returns) -> None:
+    def __init__(
+        self, place: int, since: float, layout: Layout, *, told: Callable[["_Worker"], None], returns: Returns
+    ) -> None:
         self.place = place
+        self.since = since
         self.under_way: dict[int, tuple[Batch, float]] = {}
         self.rows = 0
         self.is_ready = False
@@ -146,7 +152,8 @@ class Workers:
         """Start all workers, and wait until each is ready.
 
         Raises:
-            ResourceError: the system refuses a process; or one ended before it was ready, and has said why.
+            ResourceError: the system refuses a process; or one ended before it was ready, and has said why; or one
+                was not ready in time.
         """
         try:
             await self._start_all()
@@ -156,7 +163,11 @@ class Workers:
 
     async def _start_all(self) -> None:
         for worker in [await self._begin(place) for place in range(self._count)]:
-            await worker.changed.wait()
+            try:
+                await asyncio.wait_for(worker.changed.wait(), _LOAD_SECONDS)
+            except TimeoutError:
+                late = f"worker {worker.process.pid} has not loaded the policy within {_LOAD_SECONDS:g} s"
+                raise ResourceError(f"{late}; give --workers 0 to see where it hangs") from None
             if worker.is_lost:
                 raise ResourceError("a worker process ended before it was ready; what it said is above")
 
@@ -179,15 +190,13 @@ class Workers:
         worker.send(self._numbers, batch, asyncio.get_running_loop().time())
 
     def check(self, now: float) -> None:
-        """Kill a worker that has not answered in time. Its batches go to another."""
+        """Kill a worker that has not answered, or not loaded the policy, in time. Its batches go to another."""
         limit = self._limits.max_seconds
         for worker in self._workers:
             if any(now - since > limit for _, since in worker.under_way.values()):
-                log.warning("worker %d has not answered within %g s: killed", worker.process.pid, limit)
-                with contextlib.suppress(ProcessLookupError):
-                    worker.process.kill()
-                # A child of a user's module may hold its socket open, so its end alone would not be noticed.
-                worker.transport.abort()
+                _kill(worker, f"has not answered within {limit:g} s")
+            elif not worker.is_ready and now - worker.since > _LOAD_SECONDS:
+                _kill(worker, f"has not loaded the policy within {_LOAD_SECONDS:g} s")
 
     async def close(self) -> None:
         """End all workers, and return when each of their processes is reaped."""
@@ -221,7 +230,8 @@ class Workers:
         Raises:
             ResourceError: the system refuses it.
         """
-        worker = _Worker(place, self._layout, self._told, self._returns)
+        since = asyncio.get_running_loop().time()
+        worker = _Worker(place, since, self._layout, told=self._told, returns=self._returns)
         with contextlib.ExitStack() as unless_begun:
             try:
                 ours, theirs = socketpair()
@@ -282,3 +292,11 @@ class Workers:
             except ResourceError as error:
                 seconds = self._pause()
                 log.warning("%s; the next try is in %g s", error, seconds)
+
+
+def _kill(worker: _Worker, why: str) -> None:
+    log.warning("worker %d %s: killed", worker.process.pid, why)
+    with contextlib.suppress(ProcessLookupError):
+        worker.process.kill()
+    # A child of a user's module may hold its socket open, so its end alone would not be noticed.
+    worker.transport.abort()

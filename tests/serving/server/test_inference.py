@@ -346,6 +346,14 @@ def test_an_input_comes_once_over_grpc() -> None:
             client.infer("toy", twice)
 
 
+def test_a_stream_that_is_refused_for_its_token_is_counted() -> None:
+    with serving(grpc=True, token="secret") as server, grpc.insecure_channel(f"127.0.0.1:{server.grpc}") as channel:
+        with pytest.raises(grpc.RpcError, match="token is missing or wrong"):
+            next(channel.stream_stream(f"/{SERVICE}/ModelStreamInfer")(iter(()), timeout=120.0))
+        page = request(server, "GET", "/metrics", token="secret")[1]
+    assert b'penstock_requests_total{protocol="inference-grpc",status="401"} 1.0' in page
+
+
 def test_either_header_holds_the_token_everywhere() -> None:
     paths = (("GET", "/v2"), ("GET", "/metrics"), ("GET", "/admin/policies"), ("POST", "/step"))
     with serving(token="secret", admin_token="secret", grpc=True) as server:

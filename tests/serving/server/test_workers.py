@@ -18,7 +18,19 @@ import pytest
 from penstock.errors import ResourceError
 from penstock.serving.server.assembly import open_endpoint, start_engine
 from penstock.serving.server.limits import Limits
-from tests.serving.server.harness import Game, Running, call, observations, policy_of, serving, source_of, until
+from tests.serving.server.harness import (
+    Game,
+    Running,
+    call,
+    halted,
+    make_idle,
+    observations,
+    policy_of,
+    resume,
+    serving,
+    source_of,
+    until,
+)
 
 
 def pids(server: Running) -> list[int]:
@@ -45,6 +57,19 @@ def test_workers_answer_as_the_server_itself_does() -> None:
         connection.request("POST", "/step", tick(obs))
         found = json.loads(connection.getresponse().read())["action"]
     np.testing.assert_array_equal(np.array(found, np.float32), policy_of("plain")(obs))
+
+
+def test_a_session_does_not_expire_because_its_answer_took_long() -> None:
+    with serving(workers=1) as server, Game(server.tcp) as game:
+        game.ask("g", "start")
+        with halted(server):
+            game.send("g", "tick", tick(observations(1)[0]))
+            until(lambda: not server.endpoint.is_idle)
+            make_idle(server)
+            resume(server)
+            game.receive()
+        call(server, server.endpoint.sweep)
+        assert "action" in json.loads(game.ask("g", "tick", tick(observations(1)[0])))
 
 
 # Shorter: the one with memory has stateless requests beside it, too.

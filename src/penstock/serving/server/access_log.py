@@ -61,7 +61,9 @@ class AccessLog:
                 self._file.flush()
 
     def close(self) -> None:
-        """Write the rest and close the file."""
+        """Write the rest and close the file. What cannot be written is lost, as in `flush`."""
         self.flush()
         if self._file is not sys.stdout:
-            self._file.close()
+            # To close a file writes what an earlier try has left in its buffer.
+            with contextlib.suppress(OSError):
+                self._file.close()

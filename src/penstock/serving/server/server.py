@@ -63,15 +63,21 @@ class Certificate:
         """For sockets of this process.
 
         Raises:
-            ConfigError: the files hold no certificate with its private key.
+            ConfigError: the files hold no certificate with its private key, or the key is encrypted.
         """
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         for flag, path in (("--tls_cert", self.chain), ("--tls_key", self.key)):
             if not path.is_file():
                 raise ConfigError(f"{flag} {path} is no file")
+
+        def pass_phrase() -> str:
+            # Otherwise OpenSSL would ask for it on the terminal.
+            text = f"--tls_key {self.key} is encrypted; write one that is not: openssl pkey -in KEY -out PLAIN_KEY"
+            raise ConfigError(text)
+
         named = f"--tls_cert {self.chain} and --tls_key {self.key}"
         try:
-            context.load_cert_chain(self.chain, self.key)
+            context.load_cert_chain(self.chain, self.key, pass_phrase)
         except ssl.SSLError as error:
             why = "they do not belong together" if error.reason == "KEY_VALUES_MISMATCH" else "give two files in PEM"
             raise ConfigError(f"{named} are no certificate with its private key: {why}") from error

@@ -111,9 +111,14 @@ class Sessions:
         session = self._live.get(key)
         if session is None:
             raise no_session(key)
-        session.used = now
-        self._live.move_to_end(key)
+        self.use(session, now)
         return session
+
+    def use(self, session: ClientSession, now: float) -> None:
+        """Let a session count as used now."""
+        session.used = now
+        if self._live.get(session.key) is session:
+            self._live.move_to_end(session.key)
 
     def has(self, key: SessionKey) -> bool:
         """Whether this session lives."""

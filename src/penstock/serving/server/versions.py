@@ -253,6 +253,8 @@ class Version:
         """A session's question is done: go on with what it asked next."""
         session.asking = False
         self.asking -= 1
+        # While its client waited for the answer, it was not silent.
+        self._table.use(session, self._loop.time())
         while session.waiting and not session.asking:
             session.waiting.popleft()()
         self._table.settle(session)

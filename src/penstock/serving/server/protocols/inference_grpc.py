@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from http import HTTPStatus
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
 
@@ -34,8 +34,6 @@ _CODES: Mapping[HTTPStatus, grpc.StatusCode] = {
 }
 _OPEN = frozenset({"ServerLive", "ServerReady"})
 """Calls that need no token."""
-
-Reply = TypeVar("Reply")
 
 
 class InferenceGrpc:
@@ -123,9 +121,11 @@ class InferenceGrpc:
 
     async def _stream(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:  # noqa: ANN401
         """Answer a client's requests one after the other."""
+        since = perf_counter()
         try:
             self._check_token(context)
         except Refusal as refusal:
+            self._note(context, "ModelStreamInfer", refusal.status, since, 0)
             await context.abort(_CODES[refusal.status], refusal.text)
         async for data in self._until_end(requests):
             since = perf_counter()

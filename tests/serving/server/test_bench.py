@@ -1,5 +1,9 @@
 """``penstock bench-serve``: what it sends fits the policy, and what fails is said."""
 
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +12,7 @@ import pytest
 from penstock.cli import main
 from penstock.clients.session import trust
 from penstock.clients.wire import Address
-from penstock.errors import ResourceError
+from penstock.errors import ConfigError, ResourceError
 from penstock.serving.server.bench import Load, measure
 from penstock.serving.server.load import Measured
 from penstock.serving.server.server import Certificate
@@ -51,6 +55,43 @@ def test_a_server_that_answers_no_tick_is_an_error_with_its_reason(tcp: bool, wh
         with pytest.raises(ResourceError, match=f"has answered no tick: .*{why}"):
             measured(server, "raw", tcp=tcp)
         assert not len(server.endpoint.sessions)
+
+
+@contextlib.contextmanager
+def answering(data: bytes) -> Iterator[str]:
+    """The URL of a server that gives one client these bytes."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(data)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\n<html>",
+        b"HTTP/1.1 404 Not Found\r\ncontent-length: 6\r\n\r\n<html>",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]",
+        b"220 ready\r\n",
+    ],
+)
+def test_another_server_is_one_line(data: bytes) -> None:
+    with answering(data) as url, pytest.raises(ResourceError, match=f"^{url} is no penstock server; give the address"):
+        measure(Load(url, "toy", 1, 0.1, None, "json", ""))
+
+
+def test_a_name_of_a_policy_that_nobody_serves_is_one_line() -> None:
+    with serving() as server, pytest.raises(ConfigError, match="this server has 'toy'"):
+        measure(Load(f"http://127.0.0.1:{server.http}", "a b", 1, 0.1, None, "json", ""))
 
 
 def test_a_file_of_tokens_that_is_no_utf_8_is_one_line(tmp_path, capfd) -> None:

@@ -3,6 +3,7 @@
 Each client is a Gamecore session on a connection of its own, over HTTP or TCP.
 """
 
+import http.client
 import ssl
 import urllib.error
 import urllib.request
@@ -10,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from struct import Struct
 from time import perf_counter
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import numpy as np
 import orjson
@@ -134,17 +135,41 @@ def http_reply(buffer: bytes) -> tuple[int, str] | None:
 
 def _metadata(load: Load) -> dict[str, Any]:
     request = urllib.request.Request(
-        f"{load.url.rstrip('/')}/v2/models/{load.policy}", headers={"authorization": f"Bearer {load.token}"}
+        f"{load.url.rstrip('/')}/v2/models/{quote(load.policy, safe='')}",
+        headers={"authorization": f"Bearer {load.token}"},
     )
     try:
         with urllib.request.urlopen(request, timeout=_PATIENCE_S, context=load.tls) as reply:
-            found: dict[str, Any] = orjson.loads(reply.read())
-            return found
+            found = _object(reply.read(), load)
     except urllib.error.HTTPError as error:
-        text = orjson.loads(error.read()).get("error", error.reason)
+        text = _object(error.read(), load).get("error", error.reason)
         raise ConfigError(f"{load.url}: {text}") from None
     except (urllib.error.URLError, OSError) as error:
         raise ResourceError(f"cannot reach {load.url}: {getattr(error, 'reason', error)}") from None
+    except http.client.HTTPException:
+        raise _no_server(load) from None
+    if "inputs" not in found:
+        raise _no_server(load)
+    return found
+
+
+def _object(body: bytes, load: Load) -> dict[str, Any]:
+    """The JSON object in a reply.
+
+    Raises:
+        ResourceError: there is none.
+    """
+    try:
+        found = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        found = None
+    if not isinstance(found, dict):
+        raise _no_server(load)
+    return found
+
+
+def _no_server(load: Load) -> ResourceError:
+    return ResourceError(f"{load.url} is no penstock server; give the address that penstock serve has printed")
 
 
 def _bodies(metadata: Mapping[str, Any], codec: str) -> list[bytes]:

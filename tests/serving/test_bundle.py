@@ -344,6 +344,12 @@ def test_a_newer_format_is_one_line(bundle) -> None:
     [
         ({"kind": "training"}, "manifest.json is not that of a policy"),
         ({"spaces": {"action": 3}}, "manifest.json is not that of a policy"),
+        (
+            {"run": {"name": "r", "algorithm": "ppo", "env": "e", "checkpoint": "c"}},
+            "manifest.json is not that of a policy",
+        ),
+        ({"run": {"name": "r", "env": "e", "checkpoint": "c", "update": 1}}, "manifest.json is not that of a policy"),
+        ({"run": []}, "manifest.json is not that of a policy"),
         ({"files": {}}, "manifest.json does not list policy.onnx"),
         ({"files": []}, "manifest.json is not that of a policy"),
     ],

@@ -93,7 +93,11 @@ class Facts:
             raise ValueError(f"a manifest of kind {found['kind']!r}")
         inputs, outputs = (tuple(map(_read_port, found[name])) for name in ("inputs", "outputs"))
         spaces = json_spaces.from_json(found["spaces"])
-        return cls(dict(found["run"]), str(found["penstock"]), str(found["precision"]), spaces, inputs, outputs)
+        run = dict(found["run"])
+        # Others read these without a check.
+        run |= {name: str(run[name]) for name in ("name", "algorithm", "env", "checkpoint")}
+        run["update"] = int(run["update"])
+        return cls(run, str(found["penstock"]), str(found["precision"]), spaces, inputs, outputs)
 
 
 def ports_of(graph: PolicyGraph, spaces: Spaces, *, noise: bool) -> tuple[tuple[Port, ...], tuple[Port, ...]]:

@@ -241,6 +241,9 @@ def nothing(reward):
 
 
 def test_mistakes_are_one_line(run, tmp_path, capsys) -> None:
+    for name, value in (("held_out", 0.9), ("epochs", 0.0), ("epochs", float("nan")), ("drift", -1.0)):
+        with pytest.raises(ConfigError, match=f"^{name} takes a number .*, not {value:g}$"):
+            penstock.retrain(run, experience=tmp_path / "none", **{name: value})
     with pytest.raises(ConfigError, match=r"--experience .*none is no folder"):
         penstock.retrain(run, experience=tmp_path / "none")
     keep(tmp_path / "all" / "policy", 1)

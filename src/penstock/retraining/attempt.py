@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from penstock.config.commands import RetrainOptions
+from penstock.config.fields import field_table
+from penstock.config.values import from_value
 from penstock.envs.given import given_of
 from penstock.errors import ConfigError
 from penstock.processes.starts import Processes
@@ -71,7 +73,7 @@ def retrain(
         experience: folder of kept episodes (``penstock serve --collect``, ``--keep_episodes``).
         drift: learn only if observations or rewards differ so much from those learned from before, see
             `penstock.ops.offline.largest_shift`; 0: whenever there is a new episode.
-        held_out: share of the episodes that nothing is learned from, in (0, 0.5]. Which they are does not change.
+        held_out: share of the episodes that nothing is learned from, at most 0.5. Which they are does not change.
         epochs: how often each step is learned from, on average.
         after: episodes up to this number are not new: an earlier attempt has looked at them. The run folder remembers
             by itself which episodes an attempt has judged by, also if nothing was published.
@@ -80,11 +82,14 @@ def retrain(
         processes: as in `penstock.train`.
 
     Raises:
-        UsageError: no such run or folder; an algorithm that cannot learn from kept episodes; another process writes the
-            run.
+        UsageError: no such run or folder; ``drift``, ``held_out`` or ``epochs`` is out of range; an algorithm that
+            cannot learn from kept episodes; another process writes the run.
         BadDataError: a file is no episode of the run's spaces, or learning ended in numbers that are infinite or NaN.
             Nothing is published.
     """
+    drift, held_out, epochs = (
+        _checked(name, value) for name, value in (("drift", drift), ("held_out", held_out), ("epochs", epochs))
+    )
     folder, place = RunFolder.open(run), Path(experience).expanduser()
     _check_place(place)
     with folder.claim(), processes or Processes() as opened:
@@ -98,6 +103,11 @@ def retrain(
         found = _learn(attempt, epochs, found)
         remember_judged(folder, place, found.newest)
         return found
+
+
+def _checked(name: str, value: float) -> float:
+    """A number in the bounds of the command's option."""
+    return cast("float", from_value(field_table(RetrainOptions)[name], value, name))
 
 
 def _check_place(place: Path) -> None:

@@ -7,6 +7,7 @@ from penstock.errors import RunFolderError
 from penstock.inference.onnx import export as onnx_bytes
 from penstock.policies import PolicyGraph
 from penstock.registry import load
+from penstock.saved_runs.durable import write_file
 from penstock.types import Array, Spaces
 
 __all__ = ["FILE_NAME", "LIBRARY", "export"]
@@ -26,12 +27,10 @@ def export(folder: Path, spaces: Spaces, graph: PolicyGraph, published: Mapping[
         ConfigError: the policy is a user's own module that ONNX cannot express.
     """
     path = folder / FILE_NAME
-    partial = path.with_suffix(".onnx.partial")
     own = graph.actor.own
     exported = b"" if own is None else load("penstock.torch_networks.own_export:exported")(own)
     try:
-        partial.write_bytes(onnx_bytes(graph, spaces, published, exported))
-        partial.replace(path)
+        write_file(path, onnx_bytes(graph, spaces, published, exported))
     except OSError as error:
         raise RunFolderError(f"cannot write {path}: {error.strerror or error}") from error
     return path

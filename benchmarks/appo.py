@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks.arguments import positive_float, positive_int
 from benchmarks.bars import Bar
 from benchmarks.peers.run import result_of
-from benchmarks.record import destination, write
+from benchmarks.record import command_of, destination, write
 from benchmarks.runs import curve, flags, throughput, train
 from penstock.metrics.report import RETURN
 
@@ -101,7 +101,7 @@ def main() -> None:
     print("\n".join(bar.line() for bar in bars))
     if args.write:
         result = {
-            "command": f"python -m benchmarks.appo --rounds {args.rounds}",
+            "command": command_of("python -m benchmarks.appo"),
             "setting": SETTING,
             "bars": [bar.entry() for bar in bars],
             "steps_per_s": {name: [round(value) for value in values] for name, values in rates.items()},

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.arguments import positive_int
 from benchmarks.peers.install import python_of
-from benchmarks.record import ROOT, destination, write
+from benchmarks.record import ROOT, command_of, destination, write
 from benchmarks.runs import curve, train
 from penstock.metrics.report import STEPS_PER_SECOND
 
@@ -72,9 +72,8 @@ def main() -> None:
     ratios = {name: round(statistics.median(found) / statistics.median(peers), 2) for name, found in own.items()}
     print(f"ratios of medians {ratios}")
     if args.write:
-        options = f"--rounds {args.rounds} --updates {args.updates} --threads {args.threads} --backend {args.backend}"
         result = {
-            "command": f"python -m benchmarks.atari {options} --env {args.env}",
+            "command": command_of("python -m benchmarks.atari"),
             "ratios": ratios,
             "penstock_frames_per_s": {name: [round(value) for value in found] for name, found in own.items()},
             "stable_baselines3_frames_per_s": [round(value) for value in peers],

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.arguments import positive_int
-from benchmarks.record import destination, write
+from benchmarks.record import command_of, destination, write
 from benchmarks.runs import curve, train
 from penstock.metrics.report import STEPS_PER_SECOND
 
@@ -77,8 +77,12 @@ def main() -> None:
     args = parser.parse_args()
     measured = list(results(args.cores, args.settings, args.rounds))
     if args.write:
-        command = f"python -m benchmarks.auto_choice --rounds {args.rounds}"
-        write(args.write, {"command": command, "ratios": [row["ratio"] for row in measured], "results": measured})
+        result = {
+            "command": command_of("python -m benchmarks.auto_choice"),
+            "ratios": [row["ratio"] for row in measured],
+            "results": measured,
+        }
+        write(args.write, result)
 
 
 if __name__ == "__main__":

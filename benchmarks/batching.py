@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.arguments import positive_int
-from benchmarks.record import destination, write
+from benchmarks.record import command_of, destination, write
 from penstock.algorithm import UpdaterSettings
 from penstock.algorithm_package import find_algorithm
 from penstock.program.rollout import rollout_specs
@@ -112,7 +112,7 @@ def main() -> int:
             f"{row['case']}: {row['gather_ms']:.2f} of {row['step_ms']:.1f} ms, {100 * row['share']:.1f} %", flush=True
         )
     if args.write:
-        write(args.write, {"command": f"python -m benchmarks.batching --rounds {args.rounds}", "rows": rows})
+        write(args.write, {"command": command_of("python -m benchmarks.batching"), "rows": rows})
     return 0
 
 

@@ -23,7 +23,7 @@ from benchmarks.arguments import positive_int
 from benchmarks.bars import Bar
 from benchmarks.end_to_end import SETTING as PUBLISHED
 from benchmarks.peers.run import result_of
-from benchmarks.record import destination, write
+from benchmarks.record import command_of, destination, write
 from benchmarks.runs import curve, flags, throughput, train
 from penstock.metrics.report import EPISODES, EVAL_RETURN, RETURN
 
@@ -131,7 +131,7 @@ def main() -> None:
     print("\n".join(bar.line() for bar in bars))
     if args.write:
         result = {
-            "command": f"python -m benchmarks.cluster --rounds {args.rounds}",
+            "command": command_of("python -m benchmarks.cluster"),
             "settings": {"published": PUBLISHED, "distributed": DISTRIBUTED},
             "bars": [bar.entry() for bar in bars],
             "steps_per_s": {name: [round(value) for value in values] for name, values in rates.items()},

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from benchmarks.bars import Bar
 from benchmarks.far_link import Far
 from benchmarks.hosts import BIN, Hosts
-from benchmarks.record import destination, write
+from benchmarks.record import command_of, destination, write
 from benchmarks.runs import flags
 from benchmarks.soak.log import reports_of
 from penstock.metrics.jsonl import read_reports
@@ -124,7 +124,7 @@ def main() -> int:
             print(bars[-1].line(), flush=True)
     if args.write:
         result = {
-            "command": "python -m benchmarks.cluster_learning",
+            "command": command_of("python -m benchmarks.cluster_learning"),
             "rows": rows,
             "bars": [bar.entry() for bar in bars],
         }

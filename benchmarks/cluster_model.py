@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.bars import Bar
-from benchmarks.record import ROOT, destination, write
+from benchmarks.record import ROOT, command_of, destination, write
 from benchmarks.runs import curve, flags, idle, rate, train
 from benchmarks.sleeping import FIXED_S
 from penstock.metrics.report import STEPS_PER_SECOND
@@ -404,7 +404,7 @@ def main() -> None:
     parser.add_argument("--machines", nargs="+", type=int, default=list(MACHINES))
     parser.add_argument("--write", type=destination, help="with --measure: write the result here as JSON")
     args = parser.parse_args()
-    result: dict[str, Any] = {"command": "python -m benchmarks.cluster_model --measure"}
+    result: dict[str, Any] = {"command": command_of("python -m benchmarks.cluster_model")}
     if args.measure:
         costs, step_s = measure()
         print(costs, f"step {1000 * step_s:.3f} ms; a sleep is {1000 * FIXED_S:g} ms")

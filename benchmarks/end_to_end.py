@@ -12,7 +12,7 @@ import statistics
 
 from benchmarks.arguments import positive_int
 from benchmarks.peers.run import result_of
-from benchmarks.record import destination, write
+from benchmarks.record import command_of, destination, write
 from benchmarks.runs import flags, throughput
 
 SETTING = {
@@ -55,7 +55,7 @@ def main() -> None:
     print(f"ratio of medians {ratio:.2f}")
     if args.write:
         result = {
-            "command": " ".join(["python -m benchmarks.end_to_end", f"--rounds {args.rounds}", *extra]),
+            "command": command_of("python -m benchmarks.end_to_end"),
             "setting": SETTING,
             "ratio": round(ratio, 2),
             "penstock_steps_per_s": [round(value) for value in own],

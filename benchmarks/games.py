@@ -26,7 +26,7 @@ from pathlib import Path
 
 from benchmarks.arguments import positive_int
 from benchmarks.bars import Bar
-from benchmarks.record import ROOT, destination, write
+from benchmarks.record import ROOT, command_of, destination, write
 from benchmarks.runs import curve, flags, rate, train
 from penstock.metrics.report import STEPS_PER_SECOND
 
@@ -112,7 +112,7 @@ def main() -> None:
     for what in [what for what in games if "Python" in what]:
         print(f"{what}: {shares[what]:.2f} of in-process")
     if args.write:
-        command = f"python -m benchmarks.games --rounds {args.rounds} --batches {args.batches}"
+        command = command_of("python -m benchmarks.games")
         rows = [
             {"what": what, "steps_per_s": round(rate, 1), "rounds": [round(one, 1) for one in found[what]]}
             for what, rate in middle.items()

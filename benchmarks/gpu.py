@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from benchmarks.measured import parser
-from benchmarks.record import write
+from benchmarks.record import command_of, write
 from benchmarks.varied import varied
 from penstock.algorithm import UpdaterSettings
 from penstock.algorithm_package import find_algorithm
@@ -168,7 +168,8 @@ def main() -> None:
     given = arguments.parse_args()
     if not torch.cuda.is_available():
         arguments.error("torch finds no GPU here")
-    result = {"command": "python -m benchmarks.gpu", "gpu": torch.cuda.get_device_name(), "rows": measure(given.rounds)}
+    gpu = torch.cuda.get_device_name()
+    result = {"command": command_of(arguments.prog), "gpu": gpu, "rows": measure(given.rounds)}
     if given.write:
         write(given.write, result)
 

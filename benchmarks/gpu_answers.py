@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from benchmarks.measured import parser
-from benchmarks.record import write
+from benchmarks.record import command_of, write
 from benchmarks.varied import varied
 from penstock.algorithm_package import find_algorithm, load_functions
 from penstock.envs.sources import probe
@@ -79,7 +79,7 @@ def main() -> None:
     if not torch.cuda.is_available():
         arguments.error("torch finds no GPU here")
     gpu = torch.cuda.get_device_name()
-    result = {"command": "python -m benchmarks.gpu_answers", "gpu": gpu, "rows": measure(given.rounds)}
+    result = {"command": command_of(arguments.prog), "gpu": gpu, "rows": measure(given.rounds)}
     if given.write:
         write(given.write, result)
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import penstock
 from benchmarks.arguments import positive_int
-from benchmarks.record import destination, write
+from benchmarks.record import command_of, destination, write
 from benchmarks.runs import Curve, curve
 from penstock.algorithm import UpdaterSettings
 from penstock.gradient_exchange.all_reduce import AllReduce
@@ -126,7 +126,8 @@ def main() -> int:
             flush=True,
         )
     if args.write:
-        write(args.write, {"command": "python -m benchmarks.link", "timesteps": args.timesteps, "rows": rows})
+        command = command_of("python -m benchmarks.link")
+        write(args.write, {"command": command, "timesteps": args.timesteps, "rows": rows})
     return 0
 
 

@@ -4,12 +4,11 @@ Rows of one case did the same work in the same sitting: ours, a peer's, and a ph
 """
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from benchmarks.arguments import positive_int
-from benchmarks.record import destination, write
+from benchmarks.record import command_of, destination, write
 
 Kind = Literal["penstock", "peer", "limit"]
 
@@ -77,9 +76,8 @@ def report(
             if row.case == case:
                 print(_line(row, times.get(row.what, 1.0)))
     if args.write:
-        command = " ".join([arguments.prog, *_but_write(sys.argv[1:])])
         body = [{name: value for name, value in row._asdict().items() if value is not None} for row in rows]
-        write(args.write, {"command": command, "ratios": found, **setting, "rows": body})
+        write(args.write, {"command": command_of(arguments.prog), "ratios": found, **setting, "rows": body})
 
 
 def _line(row: Measured, times: float) -> str:
@@ -87,14 +85,6 @@ def _line(row: Measured, times: float) -> str:
     bars = [("median", row.may_be_us), ("p99", row.p99_may_be_us)]
     may_be = ", ".join(f"{name} {bar:g}" for name, bar in bars if bar is not None)
     return f"  {row.what:48} {row.us:10.2f} us  x {times:<8g}{p99}{may_be and f'  (may be {may_be})'}"
-
-
-def _but_write(words: Sequence[str]) -> list[str]:
-    """The words of a command line without ``--write FILE``."""
-    if "--write" not in words:
-        return list(words)
-    at = words.index("--write")
-    return [*words[:at], *words[at + 2 :]]
 
 
 def _short(value: float) -> float:

@@ -23,7 +23,7 @@ from benchmarks.arguments import positive_int
 from benchmarks.bars import Bar
 from benchmarks.end_to_end import BATCH, SETTING
 from benchmarks.processes import cpu_per_step
-from benchmarks.record import destination, write
+from benchmarks.record import command_of, destination, write
 from benchmarks.runs import curve, flags, idle, rate, throughput, train
 from benchmarks.sleeping import ROLLOUT
 from penstock.metrics.report import STEPS_PER_SECOND
@@ -129,9 +129,8 @@ def main() -> None:
     reached, entries = measure(args.parts, args.rounds, args.updates)
     print("\n".join(bar.line() for bar in reached))
     if args.write:
-        command = ["python -m benchmarks.non_blocking", "--parts", *args.parts]
-        sizes = ["--rounds", str(args.rounds), "--updates", str(args.updates)]
-        write(args.write, {"command": " ".join([*command, *sizes]), "bars": [b.entry() for b in reached], **entries})
+        command = command_of("python -m benchmarks.non_blocking")
+        write(args.write, {"command": command, "bars": [bar.entry() for bar in reached], **entries})
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from benchmarks.arguments import positive_int
 from benchmarks.bars import Bar
 from benchmarks.peers.run import result_of
-from benchmarks.record import destination, write
+from benchmarks.record import command_of, destination, write
 from benchmarks.runs import Curve, curve, flags, idle, rate, train
 from penstock.metrics.report import STEPS_PER_SECOND
 
@@ -139,7 +139,7 @@ def main() -> None:
     bars = judged(found)
     print("\n".join(bar.line() for bar in bars))
     if args.write:
-        command = f"python -m benchmarks.off_policy --rounds {args.rounds} --updates {args.updates}"
+        command = command_of("python -m benchmarks.off_policy")
         ways = {name: entry(values) for name, values in found.items()}
         orders = [in_turn(list(found), number) for number in range(args.rounds)]
         entries = {"bars": [bar.entry() for bar in bars], "setting": SETTING, "orders": orders, "ways": ways}

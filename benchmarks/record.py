@@ -10,7 +10,10 @@ import importlib.metadata
 import json
 import os
 import platform
+import shlex
 import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +37,15 @@ def machine() -> dict[str, Any]:
         "torch": importlib.metadata.version("torch"),
         "gymnasium": importlib.metadata.version("gymnasium"),
     }
+
+
+def command_of(program: str) -> str:
+    """The command that repeats what this process measures: all words that it was given, but not where to write.
+
+    Args:
+        program: how the benchmark is started, ``python -m benchmarks.NAME``.
+    """
+    return " ".join([program, *map(shlex.quote, _but_write(sys.argv[1:]))])
 
 
 def commit() -> str:
@@ -75,6 +87,15 @@ def write(path: Path, result: dict[str, Any]) -> None:
         raise DirtyTreeError(f"{error}; what was measured stands in {kept}") from None
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"commit": commit(), "machine": machine(), **result}, indent=2) + "\n")
+
+
+def _but_write(words: Sequence[str]) -> list[str]:
+    """The words of a command line without ``--write FILE`` and ``--write=FILE``."""
+    kept = [word for word in words if not word.startswith("--write=")]
+    if "--write" in kept:
+        at = kept.index("--write")
+        del kept[at : at + 2]
+    return kept
 
 
 def _git(*words: str) -> str:

@@ -21,7 +21,7 @@ from benchmarks.arguments import positive_int
 from benchmarks.bars import Bar
 from benchmarks.peers.install import python_of
 from benchmarks.peers.run import LIMIT_S, parse
-from benchmarks.record import ROOT, destination, write
+from benchmarks.record import ROOT, command_of, destination, write
 from benchmarks.runs import flags, throughput
 
 SETTING = {
@@ -96,11 +96,10 @@ def main() -> None:
     bar = judged(found)
     print(bar.line())
     if args.write:
-        sizes = f"--rounds {args.rounds} --updates {args.updates} --peer_updates {args.peer_updates}"
         rates = {name: [round(value) for value in values] for name, values in found.items()}
         orders = [in_turn(list(found), number) for number in range(args.rounds)]
         entries = {"bars": [bar.entry()], "setting": SETTING, "orders": orders, "steps_per_s": rates}
-        write(args.write, {"command": f"python -m benchmarks.recurrent {sizes}", **entries})
+        write(args.write, {"command": command_of("python -m benchmarks.recurrent"), **entries})
 
 
 if __name__ == "__main__":

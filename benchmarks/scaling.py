@@ -24,7 +24,7 @@ import numpy as np
 
 from benchmarks.arguments import positive_int
 from benchmarks.bars import Bar
-from benchmarks.record import destination, write
+from benchmarks.record import command_of, destination, write
 from benchmarks.runs import curve, flags, idle, rate, train
 from benchmarks.sleeping import FIXED_S, fixed
 from penstock.metrics.report import STEPS_PER_SECOND
@@ -102,7 +102,7 @@ def main() -> None:
     bar = Bar(f"{last['workers']} workers, share of linear", per_worker[1] / per_worker[0], LINEAR)
     print(bar.line())
     if args.write:
-        command = f"python -m benchmarks.scaling --batches {args.batches}"
+        command = command_of("python -m benchmarks.scaling")
         write(args.write, {"command": command, "sleep_s": FIXED_S, "bars": [bar.entry()], "widths": rows})
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.arguments import positive_float
-from benchmarks.record import destination, write
+from benchmarks.record import command_of, destination, write
 from benchmarks.served import Served, serving, trained
 from penstock.serving.server.bench import Load, measure
 
@@ -52,7 +52,7 @@ def main() -> int:
         with serving(run, "--workers", str(arguments.workers)) as server:
             rows = [_row(case, server, arguments.seconds) for case in CASES]
     if arguments.write is not None:
-        command = f"python -m benchmarks.serve --seconds {arguments.seconds:g} --workers {arguments.workers}"
+        command = command_of("python -m benchmarks.serve")
         write(arguments.write, {"command": command, "rows": rows})
     return int(not all(row["good"] for row in rows))
 

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.arguments import positive_float, positive_int
 from benchmarks.bars import Bar
-from benchmarks.record import destination, write
+from benchmarks.record import command_of, destination, write
 from benchmarks.served import Served, serving, trained
 from penstock.serving.server.bench import Load, measure
 
@@ -88,8 +88,7 @@ def main() -> int:
     bars = bars_of(medians)
     print("\n".join(("", *(bar.line() for bar in bars))))
     if args.write is not None:
-        words = f"--rounds {args.rounds} --seconds {args.seconds:g} --clients {' '.join(map(str, args.clients))}"
-        write(args.write, _result(words, medians, bars))
+        write(args.write, _result(command_of(parser.prog), medians, bars))
     return int(not all(bar.holds for bar in bars))
 
 
@@ -135,10 +134,10 @@ def _line(case: Case, figures: Figures) -> str:
     )
 
 
-def _result(words: str, medians: Mapping[Case, Figures], bars: Sequence[Bar]) -> dict[str, Any]:
+def _result(command: str, medians: Mapping[Case, Figures], bars: Sequence[Bar]) -> dict[str, Any]:
     """The result as it is committed."""
     return {
-        "command": f"python -m benchmarks.serve_batching {words}",
+        "command": command,
         "ratios": {
             policy: {f"{clients} clients": round(ratio, 2) for clients, ratio in ratios.items()}
             for policy, ratios in gains(medians).items()

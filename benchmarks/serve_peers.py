@@ -40,7 +40,7 @@ import penstock
 from benchmarks.arguments import positive_float, positive_int
 from benchmarks.bars import Bar
 from benchmarks.peers.install import python_of, requirements_of
-from benchmarks.record import ROOT, destination, write
+from benchmarks.record import ROOT, command_of, destination, write
 from penstock.serving.server.bench import Load, http_reply, measure
 from penstock.serving.server.load import Conversation, Measured, converse
 
@@ -116,7 +116,7 @@ def main() -> int:
     bars = bars_of(medians)
     print("\n".join(("", *(bar.line() for bar in bars))))
     if args.write is not None:
-        write(args.write, _result(f"--rounds {args.rounds} --seconds {args.seconds:g}", medians, bars))
+        write(args.write, _result(command_of(parser.prog), medians, bars))
     return int(not all(bar.holds for bar in bars))
 
 
@@ -273,13 +273,13 @@ def _line(figures: Figures) -> str:
     )
 
 
-def _result(words: str, medians: Mapping[tuple[str, str], Figures], bars: list[Bar]) -> dict[str, Any]:
+def _result(command: str, medians: Mapping[tuple[str, str], Figures], bars: list[Bar]) -> dict[str, Any]:
     """The result as it is committed. A ratio is the rate of ours, divided by a peer's."""
     many = _case("http", MANY)
     rates = {name: figures.requests_a_second for (case, name), figures in medians.items() if case == many}
     ours = rates.pop(OURS.name)
     return {
-        "command": f"python -m benchmarks.serve_peers {words}",
+        "command": command,
         "ratios": {many: {name: round(ours / rate, 2) for name, rate in rates.items()}},
         "bars": [bar.entry() for bar in bars],
         "versions": versions(),

@@ -19,7 +19,7 @@ import statistics
 from benchmarks.arguments import positive_float, positive_int
 from benchmarks.bars import Bar
 from benchmarks.peers.run import result_of
-from benchmarks.record import destination, write
+from benchmarks.record import command_of, destination, write
 from benchmarks.runs import flags, throughput
 
 SETTING = {"num_envs": 64, "num_steps": 128, "epochs": 4, "mini_batch_size": 2048, "lr": 3e-4}
@@ -82,7 +82,7 @@ def main() -> None:
     print("\n".join(bar.line() for bar in reached))
     if args.write:
         result = {
-            "command": f"python -m benchmarks.throughput --rounds {args.rounds}{' --shared' * args.shared}",
+            "command": command_of("python -m benchmarks.throughput"),
             "setting": SETTING,
             "ratios": [bar.entry() for bar in reached],
             "steps_per_s": {name: [round(one[name]) for one in rounds] for name in rounds[0]},

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.bars import Bar
-from benchmarks.record import destination, write
+from benchmarks.record import command_of, destination, write
 from benchmarks.runs import curve, evaluate, train
 from penstock.metrics.report import RETURN
 
@@ -158,13 +158,7 @@ def main() -> None:
     print("\n".join(bar.line() for reached, _ in measured for bar in reached))
     if args.write:
         result = {
-            "command": " ".join(
-                [
-                    "python -m benchmarks.time_to_solve --seeds",
-                    *map(str, args.seeds),
-                    *(["--", *args.flags] if args.flags else []),
-                ]
-            ),
+            "command": command_of("python -m benchmarks.time_to_solve"),
             "cases": [entry for _, entry in measured],
         }
         write(args.write, result)

@@ -27,7 +27,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from benchmarks.arguments import positive_int
-from benchmarks.record import destination, write
+from benchmarks.record import command_of, destination, write
 from penstock.algorithms.impala.fused import build
 from penstock.algorithms.impala.spec import IMPALAConfig, init_state, spec
 from penstock.algorithms.ppo.spec import policy_graph
@@ -204,11 +204,8 @@ def main() -> int:
             kind = "V-trace" if corrects else "no correction"
             print(f"{lag} updates old, {kind}: {mean:.1f} {returns}", flush=True)
     if args.write:
-        lists = {"lags": args.lags, "seeds": args.seeds}
-        words = [f"--{name} {' '.join(map(str, given))}" for name, given in lists.items()]
-        single = {"timesteps": args.timesteps, **settings, "bound": args.bound}
-        words += [f"--{name} {given}" for name, given in single.items()]
-        write(args.write, {"command": " ".join(["python -m benchmarks.vtrace", *words]), "rows": rows})
+        setting = {"seeds": args.seeds, "timesteps": args.timesteps, **settings, "bound": args.bound}
+        write(args.write, {"command": command_of("python -m benchmarks.vtrace"), "setting": setting, "rows": rows})
     return 0
 
 

@@ -21,7 +21,7 @@ import penstock
 from benchmarks.arguments import positive_int
 from benchmarks.bars import Bar
 from benchmarks.hosts import BIN, Hosts
-from benchmarks.record import destination, write
+from benchmarks.record import command_of, destination, write
 from benchmarks.runs import curve, flags
 from penstock.metrics.report import STEPS_PER_SECOND
 from penstock.planning import plan, prepare
@@ -109,7 +109,7 @@ def main() -> int:
     print("\n".join(bar.line() for bar in bars))
     if args.write:
         result: dict[str, Any] = {
-            "command": f"python -m benchmarks.weights --updates {args.updates}",
+            "command": command_of("python -m benchmarks.weights"),
             "bars": [bar.entry() for bar in bars],
             "versions": versions,
             "weights_bytes": weights,

@@ -32,7 +32,7 @@ from typing import NamedTuple
 from benchmarks.arguments import positive_int
 from benchmarks.bars import Bar
 from benchmarks.hosts import BIN, Hosts
-from benchmarks.record import ROOT, destination, write
+from benchmarks.record import ROOT, command_of, destination, write
 from benchmarks.runs import evaluate, flags
 from benchmarks.soak.log import Follower, Reported, reports_of
 
@@ -193,7 +193,7 @@ def main() -> int:
     for bar in bars:
         print(bar.line(), flush=True)
     result = {
-        "command": f"python -m benchmarks.soak.churn --times {args.times}",
+        "command": command_of(parser.prog),
         "bars": [bar.entry() for bar in bars],
         "usual_steps_per_s": {what: round(rate) for what, rate in usual_rates(seen).items()},
         "recoveries_s": [[what, round(seconds, 1)] for what, seconds in recoveries(seen)],

@@ -31,7 +31,7 @@ from pathlib import Path
 from benchmarks.arguments import positive_float
 from benchmarks.bars import Bar
 from benchmarks.hosts import BIN, Hosts
-from benchmarks.record import ROOT, destination, write
+from benchmarks.record import ROOT, command_of, destination, write
 from benchmarks.runs import flags
 from benchmarks.soak.log import Follower, reports_of
 from benchmarks.soak.measures import Life, Sample, lives
@@ -255,7 +255,7 @@ def main() -> int:
     if broken:
         print(broken)
     result = {
-        "command": f"python -m benchmarks.soak.cluster --minutes {args.minutes:g}",
+        "command": command_of(parser.prog),
         "bars": [bar.entry() for bar in bars],
         "processes": _lines(found),
         "faults": watched.faults,

@@ -17,11 +17,10 @@ import math
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.arguments import positive_float
-from benchmarks.record import ROOT, destination
+from benchmarks.record import ROOT, command_of, destination
 from benchmarks.runs import evaluate, flags
 from benchmarks.soak.faults import Draw
 from benchmarks.soak.report import Asked, Finding, save
@@ -88,11 +87,11 @@ def missed(found: Finding, minutes: float) -> list[str]:
     return [bar.line() for bar in found.bars if not bar.holds and (minutes >= FULL_MINUTES or math.isfinite(bar.value))]
 
 
-def soak(minutes: float, seed: int, path: Path, words: Sequence[str]) -> list[str]:
+def soak(minutes: float, seed: int, path: Path, command: str) -> list[str]:
     """Run the sitting, report every minute and at the end. Returns the missed bars."""
     turn_s = minutes * 60.0 / len(SPARED)
     asked = Asked(
-        command=" ".join(["python -m benchmarks.soak.on_policy", *words]),
+        command=command,
         run=" ".join(["penstock train", *flags(SETTING)]),
         minutes=minutes,
         members=MEMBERS,
@@ -129,7 +128,7 @@ def main() -> int:
     place = ROOT / "build/benchmarks/soak_on_policy.json"
     parser.add_argument("--write", type=destination, default=place, metavar="FILE")
     args = parser.parse_args()
-    short = soak(args.minutes, args.seed, args.write, sys.argv[1:])
+    short = soak(args.minutes, args.seed, args.write, command_of("python -m benchmarks.soak.on_policy"))
     print("\n".join(["falls short:", *short]) if short else "every bar holds")
     return 1 if short else 0
 

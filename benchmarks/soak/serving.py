@@ -30,7 +30,7 @@ import psutil
 import penstock
 from benchmarks.arguments import positive_float
 from benchmarks.bars import Bar
-from benchmarks.record import ROOT, destination, write
+from benchmarks.record import ROOT, command_of, destination, write
 from benchmarks.soak.measures import Sample, lives, varied
 from benchmarks.soak.processes import Process, held
 from benchmarks.soak.traffic import HOST, Traffic
@@ -72,8 +72,7 @@ def main() -> int:
     bars = bars_of(watched, args.minutes)
     for bar in bars:
         print(bar.line() if math.isfinite(bar.value) else f"{bar.name}: too short to judge", flush=True)
-    command = f"python -m benchmarks.soak.serving --minutes {args.minutes:g}"
-    rate = round(watched.requests / watched.seconds)
+    command, rate = command_of(parser.prog), round(watched.requests / watched.seconds)
     write(args.write, {"command": command, "bars": [bar.entry() for bar in bars], "requests_a_second": rate})
     return int(any(not bar.holds for bar in bars if math.isfinite(bar.value) or args.minutes >= FULL_MINUTES))
 

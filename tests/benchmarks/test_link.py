@@ -1,5 +1,7 @@
 """The benchmark of a link: its learners are those of a run, and their bytes take their time."""
 
+import json
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -37,6 +39,16 @@ def test_bytes_take_their_time(monkeypatch) -> None:
     team("actor_critic", {"critic": np.ones(1000, np.float32)}, 1.0)
     assert waits == [pytest.approx(0.00082)]
     assert team.sent() == 4000
+
+
+def test_a_result_names_the_words_that_it_was_given(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(link, "CASES", ())
+    monkeypatch.setattr(
+        sys, "argv", ["link", "--seeds", "4", "--write", str(tmp_path / "link.json"), "--timesteps", "9"]
+    )
+    assert link.main() == 0
+    written = json.loads((tmp_path / "link.json").read_text())
+    assert written["command"] == "python -m benchmarks.link --seeds 4 --timesteps 9"
 
 
 def test_the_first_return_at_a_threshold() -> None:

@@ -3,6 +3,7 @@
 import argparse
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,13 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for words in (["init", "-q"], ["add", "."], [*identity, "commit", "-q", "-m", "First"]):
         subprocess.run(["git", *words], cwd=tmp_path, check=True)
     return tmp_path
+
+
+@pytest.mark.parametrize("where", [["--write", "result.json"], ["--write=result.json"], []])
+def test_a_command_has_the_given_words_but_not_where_it_writes(where, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["slots.py", "--rounds", "3", *where, "--cases", "two words"])
+    command = record.command_of("python -m benchmarks.slots")
+    assert command == "python -m benchmarks.slots --rounds 3 --cases 'two words'"
 
 
 def test_a_clean_tree_is_named_by_its_commit(tree: Path) -> None:

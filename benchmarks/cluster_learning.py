@@ -27,7 +27,7 @@ from benchmarks.bars import Bar
 from benchmarks.far_link import Far
 from benchmarks.hosts import BIN, Hosts
 from benchmarks.record import command_of, destination, write
-from benchmarks.runs import flags
+from benchmarks.runs import begun, flags
 from benchmarks.soak.log import reports_of
 from penstock.metrics.jsonl import read_reports
 from penstock.metrics.report import RESTARTS
@@ -38,7 +38,7 @@ FAR = Far(delay_s=0.02, loss=0.01)
 LINKS = {"near": None, "far": FAR, "cut": FAR}
 CUT_AFTER_S, CUT_S, CUT_STEPS = 10.0, 60.0, 300_000
 """The run is so long that it goes on once the link is there again."""
-LIMIT_S = 900.0
+START_LIMIT_S, LIMIT_S = 120.0, 900.0
 
 
 class Case(NamedTuple):
@@ -60,7 +60,7 @@ def run(case: Case, link: str, folder: Path) -> dict[str, Any]:
     """One run on three hosts.
 
     Raises:
-        RuntimeError: it fails.
+        RuntimeError: it fails, or does not begin.
         subprocess.TimeoutExpired: it does not end within ``LIMIT_S`` seconds.
     """
     settings = {**case.settings, **({"timesteps": CUT_STEPS} if link == "cut" else {})}
@@ -69,7 +69,8 @@ def run(case: Case, link: str, folder: Path) -> dict[str, Any]:
         began = time.monotonic()
         command = hosts.all[0].popen([str(BIN / "penstock"), "train", *flags({**settings, **where})])
         if link == "cut":
-            _cut(hosts, folder)
+            begun(command, folder / "logs", START_LIMIT_S)
+            _cut(hosts)
         status = command.wait(LIMIT_S)
         seconds = time.monotonic() - began
         time.sleep(2.0)
@@ -88,10 +89,8 @@ def run(case: Case, link: str, folder: Path) -> dict[str, Any]:
     }
 
 
-def _cut(hosts: Hosts, folder: Path) -> None:
-    """Cut the second host off for a while, once the run has reported."""
-    while not list((folder / "logs").glob("[!.]*/metrics.jsonl")):
-        time.sleep(0.2)
+def _cut(hosts: Hosts) -> None:
+    """Cut the second host off for a while, some time after the run has begun."""
     time.sleep(CUT_AFTER_S)
     hosts.all[1].cut(off=True)
     time.sleep(CUT_S)

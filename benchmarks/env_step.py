@@ -212,9 +212,8 @@ def measure(case: Case, rounds: int, folder: Path) -> list[Measured]:
 def main() -> None:
     """Measure, print, and write the result."""
     arguments = parser("env_step", __doc__, rounds=30)
-    arguments.add_argument(
-        "--cases", nargs="+", help="names of cases, as printed", default=[case.name for case in CASES]
-    )
+    names = [case.name for case in CASES]
+    arguments.add_argument("--cases", nargs="+", choices=names, help="names of cases, as printed", default=names)
     args = arguments.parse_args()
     rows = []
     for case in CASES:

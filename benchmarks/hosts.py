@@ -145,6 +145,9 @@ class Hosts:
         resources: of each host, the head first.
         folder: for what Ray prints.
         far: how far apart they are; ``None``: as near as this machine can.
+
+    Raises:
+        RuntimeError: the hosts of another sitting are there; the text says how to remove those of a killed one.
     """
 
     address = f"{NETWORK}.1:{PORT}"
@@ -156,7 +159,10 @@ class Hosts:
         self.all = [Host(number, own, self._log) for number, own in enumerate(resources)]
 
     def __enter__(self) -> Self:
-        # If another sitting has it, that one's hosts are left alone.
+        if (DEVICES / BRIDGE).exists():
+            # Perhaps another sitting runs, so its hosts are left alone.
+            self._log.close()
+            raise RuntimeError(f"{BRIDGE} is there: another sitting runs. If it was killed: {REMOVE}")
         _ip("link", "add", BRIDGE, "type", "bridge")
         try:
             _ip("link", "set", BRIDGE, "up")
@@ -204,7 +210,14 @@ class Hosts:
                     yield host, process
 
 
+DEVICES = Path("/sys/class/net")
 BRIDGE = "penstockbr"
+REMOVE = (
+    "for host in $(ip netns list | grep -o '^penstock-[0-9]*'); "
+    "do ip netns pids $host | xargs -r kill -9; ip netns del $host; done; "
+    f"ip link del {BRIDGE}"
+)
+"""Removes what a killed sitting has left."""
 
 
 def _ip(*words: str) -> str:

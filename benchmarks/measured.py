@@ -30,15 +30,17 @@ class Measured(NamedTuple):
 
 
 def ratios(rows: Sequence[Measured]) -> dict[str, dict[str, float]]:
-    """For each case, how many times as long each row takes as the case's first row of ours."""
-    ours: dict[str, Measured] = {}
+    """For each case, how many times as long each row takes as the case's first row of ours.
+
+    Where no row of a case is ours, its first row takes that place.
+    """
+    first: dict[str, Measured] = {}
+    for row in sorted(rows, key=lambda row: row.kind != "penstock"):
+        first.setdefault(row.case, row)
+    result: dict[str, dict[str, float]] = {case: {} for case in first}
     for row in rows:
-        if row.kind == "penstock":
-            ours.setdefault(row.case, row)
-    result: dict[str, dict[str, float]] = {case: {} for case in ours}
-    for row in rows:
-        if row is not ours[row.case]:
-            result[row.case][row.what] = _short(row.us / ours[row.case].us)
+        if row is not first[row.case]:
+            result[row.case][row.what] = _short(row.us / first[row.case].us)
     return result
 
 

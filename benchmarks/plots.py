@@ -269,8 +269,10 @@ line."""
 
 
 def draw(path: Path, into: Path) -> Path | None:
-    """Draw one result. ``None`` if there is no drawing for it."""
+    """Draw one result. ``None`` if there is no drawing for it, or if it has no rows."""
     result = json.loads(path.read_text())
+    if result.get("rows") == []:
+        return None
     if path.stem in DRAWINGS:
         drawing, title = DRAWINGS[path.stem]
     elif "kind" in result.get("rows", [{}])[0]:
@@ -294,7 +296,7 @@ def main() -> None:
     args = parser.parse_args()
     for path in [args.results / f"{name}.json" for name in args.names] or sorted(args.results.glob("*.json")):
         image = draw(path, args.into)
-        print(f"{path.stem}: {image or 'there is no drawing for it'}")
+        print(f"{path.stem}: {image or 'there is no drawing for it, or it has no rows'}")
 
 
 if __name__ == "__main__":

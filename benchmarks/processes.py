@@ -68,7 +68,13 @@ def cpu_per_step(arguments: Sequence[str], workers: int, skip: int) -> float:
 
 
 def slope(samples: Sequence[Sample]) -> float:
-    """CPU seconds for each step, by a line of least squares, because both numbers are read a little late."""
+    """CPU seconds for each step, by a line of least squares, because both numbers are read a little late.
+
+    Raises:
+        RuntimeError: there are fewer than two samples.
+    """
+    if len(samples) < 2:
+        raise RuntimeError(f"{len(samples)} samples give no slope: the run was too short; train for more --updates")
     steps, seconds = np.array(samples, np.float64).T
     return float(np.polyfit(steps - steps[0], seconds - seconds[0], 1)[0])
 

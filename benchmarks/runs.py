@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -43,6 +44,22 @@ def train(log_dir: Path, arguments: Sequence[str]) -> Path:
     if len(made) != 1:
         raise RuntimeError(f"expected one new run folder in {log_dir}, found {len(made)}")
     return made[0]
+
+
+def begun(command: "subprocess.Popen[bytes]", logs: Path, limit_s: float) -> Path:
+    """Wait until a training reports for the first time; returns its run folder, the only one in ``logs``.
+
+    Raises:
+        RuntimeError: the command ends before, or reports nothing for so many seconds.
+    """
+    until = time.monotonic() + limit_s
+    while not (found := list(logs.glob("[!.]*/metrics.jsonl"))):
+        if command.poll() is not None:
+            raise RuntimeError(f"the run ended with {command.returncode} before its first report; see {logs.parent}")
+        if time.monotonic() > until:
+            raise RuntimeError(f"the run has reported nothing for {limit_s:.0f} s; see {logs.parent}")
+        time.sleep(0.1)
+    return found[0].parent
 
 
 def evaluate(run: Path, episodes: int, checkpoint: str = "latest", seed: int | None = None) -> dict[str, Any]:

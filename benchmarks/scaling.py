@@ -16,8 +16,10 @@ import argparse
 import multiprocessing
 import tempfile
 import time
+from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
+from queue import Empty
 from typing import Any
 
 import numpy as np
@@ -33,6 +35,9 @@ WORKERS = (1, 2, 4, 8, 16)
 NUM_STEPS = 128
 SKIP = 1
 LINEAR = 0.9
+START_LIMIT_S = 120.0
+SLOWEST = 10
+"""A bare step may take so many times as long as its sleep."""
 
 
 def penstock(workers: int, batches: int) -> tuple[float, float]:
@@ -47,26 +52,36 @@ def penstock(workers: int, batches: int) -> tuple[float, float]:
 
 
 def limit(workers: int, steps: int) -> float:
-    """Steps per second of bare environments in processes of their own."""
+    """Steps per second of bare environments in processes of their own.
+
+    Raises:
+        RuntimeError: one of them ends, or takes too long.
+    """
     spawn = multiprocessing.get_context("spawn")
-    start, queue = spawn.Barrier(workers), spawn.SimpleQueue()
-    processes = [spawn.Process(target=_step_alone, args=(steps, start, queue)) for _ in range(workers)]
+    start, seconds = spawn.Barrier(workers, timeout=START_LIMIT_S), spawn.Queue()
+    processes = [spawn.Process(target=_step_alone, args=(steps, start, seconds)) for _ in range(workers)]
     for process in processes:
         process.start()
-    seconds = [queue.get() for _ in processes]
-    for process in processes:
-        process.join()
-    return workers * steps / float(np.mean(seconds))
+    limit_s = START_LIMIT_S + SLOWEST * steps * FIXED_S
+    try:
+        taken = [seconds.get(timeout=limit_s) for _ in processes]
+    except Empty:
+        raise RuntimeError(f"a bare environment has ended, or takes longer than {limit_s:.0f} s") from None
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()
+    return workers * steps / float(np.mean(taken))
 
 
-def _step_alone(steps: int, start: Barrier, queue: "multiprocessing.SimpleQueue[float]") -> None:
+def _step_alone(steps: int, start: Barrier, seconds: "Queue[float]") -> None:
     env, action = fixed(1), np.zeros(1, np.int64)
     env.reset()
     start.wait()
     begun = time.perf_counter()
     for _ in range(steps):
         env.step(action)
-    queue.put(time.perf_counter() - begun)
+    seconds.put(time.perf_counter() - begun)
 
 
 def row(workers: int, ours: float, idle_share: float, bare: float) -> dict[str, Any]:

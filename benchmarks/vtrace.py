@@ -192,7 +192,10 @@ def main() -> int:
         parser.error(f"--timesteps {args.timesteps} are too few for a curve; give at least {LEAST}")
     settings = {name: getattr(args, name) for name in ("lr", "mini_batch_size", "max_grad_norm", "adam_eps")}
     config = IMPALAConfig(**settings, rho_bar=args.bound, c_bar=args.bound)
-    check_lanes(config)
+    try:
+        check_lanes(config)
+    except ValueError as error:
+        parser.error(f"{error}; give another --mini_batch_size")
     rows: list[dict[str, Any]] = []
     with ProcessPoolExecutor() as pool:
         for lag, corrects in product(args.lags, (True, False)):

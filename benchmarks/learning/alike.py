@@ -79,7 +79,11 @@ def learn(setting: Setting, name: str, row: dict[str, Any], seeds: Sequence[int]
     first, *others = setting.values
     overlaps = {value: overlap(ranges[value], ranges[first]) for value in others}
     command = " ".join(["penstock train", *given, f"--{setting.flag} X --seed {{{','.join(map(str, seeds))}}}"])
-    short = [f"{value} {line}" for value in setting.values for line in verdict(row, returns[value])]
+    short = [
+        f"{value} {line}"
+        for value in setting.values
+        for line in verdict(row, dict(zip(seeds, returns[value], strict=True)))
+    ]
     short += [f"{value} overlaps {share:.0%}" for value, share in overlaps.items() if share < LEAST_OVERLAP]
     result = {"command": command, "overlap": overlaps, "holds": not short, "mean_return": returns}
     write(HERE / "results" / f"{setting.flag}s-{name}.json", result)

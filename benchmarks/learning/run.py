@@ -18,6 +18,7 @@ import math
 import statistics
 import sys
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,13 +41,13 @@ JUDGES = {
 NON_BLOCKING = ("--sync_mode", "non_blocking")
 
 
-def verdict(row: dict[str, Any], returns: list[float]) -> list[str]:
-    """A line for each threshold of a row that is missed."""
+def verdict(row: dict[str, Any], returns: Mapping[int, float]) -> list[str]:
+    """A line for each threshold of a row that is missed, by seed -> return."""
     least, most = row.get("each", -math.inf), row.get("below", math.inf)
-    lines = [f"seed {seed}: {value:.1f} < {least}" for seed, value in enumerate(returns) if value < least]
-    lines += [f"seed {seed}: {value:.1f} >= {most}" for seed, value in enumerate(returns) if value >= most]
-    if "mean" in row and statistics.mean(returns) < row["mean"]:
-        lines.append(f"mean: {statistics.mean(returns):.1f} < {row['mean']}")
+    lines = [f"seed {seed}: {value:.1f} < {least}" for seed, value in returns.items() if value < least]
+    lines += [f"seed {seed}: {value:.1f} >= {most}" for seed, value in returns.items() if value >= most]
+    if "mean" in row and (mean := statistics.mean(returns.values())) < row["mean"]:
+        lines.append(f"mean: {mean:.1f} < {row['mean']}")
     return lines
 
 
@@ -103,7 +104,7 @@ def preset_of(row: dict[str, Any]) -> str | None:
 
 def conclude(name: str, row: dict[str, Any], extra: list[str], found: list[Learned]) -> list[str]:
     """Write the results of all seeds of a row. Returns what falls short."""
-    short = verdict(row, [float(entry["mean_return"]) for _, entry in found])
+    short = verdict(row, {entry["seed"]: float(entry["mean_return"]) for _, entry in found})
     result = {
         "command": " ".join(["penstock train", *row["arguments"], *extra, "--seed {0,1,2}"]),
         "preset": preset_of(row),

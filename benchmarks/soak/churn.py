@@ -20,7 +20,6 @@ import itertools
 import math
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -33,7 +32,7 @@ from benchmarks.arguments import positive_int
 from benchmarks.bars import Bar
 from benchmarks.hosts import BIN, Hosts
 from benchmarks.record import ROOT, command_of, destination, write
-from benchmarks.runs import evaluate, flags
+from benchmarks.runs import begun, evaluate, flags
 from benchmarks.soak.log import Follower, Reported, reports_of
 
 SETTING = {
@@ -83,7 +82,7 @@ def sitting(times: int, folder: Path) -> Seen:
     with Hosts(RESOURCES, folder) as hosts:
         words = [*flags(SETTING), "--address", hosts.address, "--log_dir", str(folder / "logs")]
         command = hosts.all[0].popen([str(BIN / "penstock"), "train", *words])
-        run = _begun(command, folder / "logs")
+        run = begun(command, folder / "logs", START_LIMIT_S)
         follower, reports, faults = Follower(run / "metrics.jsonl"), [], []
 
         def watch(seconds: float) -> None:
@@ -105,15 +104,6 @@ def sitting(times: int, folder: Path) -> Seen:
         time.sleep(2.0)
         left = sum(1 for text in ("ray::Host", "ray::Deputy", "warden", "template") for _ in hosts.named(text))
     return Seen(reports, faults, status, left, float(evaluate(run, 100)["mean_return"]))
-
-
-def _begun(command: "subprocess.Popen[bytes]", logs: Path) -> Path:
-    until = time.monotonic() + START_LIMIT_S
-    while not (found := list(logs.glob("[!.]*/metrics.jsonl"))):
-        if time.monotonic() > until or command.poll() is not None:
-            raise RuntimeError("the run does not begin")
-        time.sleep(0.1)
-    return found[0].parent
 
 
 def _done(what: str, act: Callable[[], None]) -> Fault:

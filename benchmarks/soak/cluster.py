@@ -206,8 +206,7 @@ def bars_of(watched: Watched, minutes: float) -> list[Bar]:
         *(Bar(f"memory of {name}: MB a minute", slope, MB_A_MINUTE, at_most=True) for name, slope in steepest.items()),
         Bar("reports whose rows do not add up", watched.unbalanced, 0, at_most=True),
         Bar("processes that are left", watched.left, 0, at_most=True),
-        Bar("exit code", watched.status, INTERRUPTED, at_most=True),
-        Bar("exit code", watched.status, INTERRUPTED),
+        Bar("exit code, apart from that of an interrupt", abs(watched.status - INTERRUPTED), 0, at_most=True),
     ]
 
 

@@ -44,7 +44,7 @@ IDLE_SECONDS = 2.0
 SAMPLE_S = 1.0
 MB_A_MINUTE = 0.05
 """One megabyte in twenty minutes."""
-GONE = ("penstock_sessions{", "penstock_queue_rows{")
+GONE = ("penstock_sessions{", "penstock_connections ", "penstock_queue_rows{")
 
 
 class Watched(NamedTuple):
@@ -54,7 +54,7 @@ class Watched(NamedTuple):
     seconds: float
     samples: dict[Process, list[Sample]]
     left: float
-    """Sessions and rows that the server still counted at the end."""
+    """Sessions, connections and rows that the server still counted at the end."""
     status: int
     """Exit code of the server."""
 
@@ -88,7 +88,8 @@ def soak(folder: Path, minutes: float) -> Watched:
         samples = asyncio.run(_watch(traffic, process.pid, 60 * minutes, rate))
         done, seconds = traffic.requests - before, time.monotonic() - begun
         time.sleep(2 * IDLE_SECONDS)
-        left = _left(http)
+        with urllib.request.urlopen(f"http://{HOST}:{http}/metrics") as page:
+            left = left_in(page.read().decode())
         process.send_signal(signal.SIGTERM)
         return Watched(done, seconds, samples, left, process.wait(60.0))
 
@@ -106,7 +107,7 @@ def bars_of(watched: Watched, minutes: float) -> list[Bar]:
         Bar("descriptors more", files, CLIENTS, at_most=True),
         Bar("threads more", threads, 0, at_most=True),
         Bar("processes that were replaced", len(looks) - 1 - WORKERS, 0, at_most=True),
-        Bar("sessions and rows that were left", watched.left, 0, at_most=True),
+        Bar("sessions, connections and rows that were left", watched.left, 0, at_most=True),
         Bar("exit code", watched.status, 0, at_most=True),
     ]
 
@@ -153,11 +154,9 @@ def _serving(folder: Path) -> Iterator[tuple["subprocess.Popen[str]", int, int]]
             process.kill()
 
 
-def _left(http: int) -> float:
-    """Sessions and rows that the server counts."""
-    with urllib.request.urlopen(f"http://{HOST}:{http}/metrics") as page:
-        lines = page.read().decode().splitlines()
-    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(GONE))
+def left_in(page: str) -> float:
+    """Sessions, connections and rows by a server's page of metrics, less the connection that has read this page."""
+    return sum(float(line.rpartition(" ")[2]) for line in page.splitlines() if line.startswith(GONE)) - 1.0
 
 
 if __name__ == "__main__":

@@ -84,18 +84,18 @@ def test_rows_of_both_modes_have_a_name_for_each() -> None:
 
 
 def test_a_seed_below_its_threshold_falls_short() -> None:
-    assert verdict({"each": -200}, [-150.0, -200.5, -199.9]) == ["seed 1: -200.5 < -200"]
+    assert verdict({"each": -200}, {3: -150.0, 5: -200.5, 7: -199.9}) == ["seed 5: -200.5 < -200"]
 
 
 def test_a_seed_that_should_stay_below_falls_short_above() -> None:
-    assert verdict({"below": 150}, [43.0, 150.0, 149.9]) == ["seed 1: 150.0 >= 150"]
+    assert verdict({"below": 150}, {3: 43.0, 5: 150.0, 7: 149.9}) == ["seed 5: 150.0 >= 150"]
 
 
 def test_the_mean_is_judged_too() -> None:
     row = {"each": -200, "mean": -175}
     # (-190 - 180 - 170) / 3 = -180
-    assert verdict(row, [-190.0, -180.0, -170.0]) == ["mean: -180.0 < -175"]
-    assert verdict(row, [-170.0, -160.0, -150.0]) == []
+    assert verdict(row, {0: -190.0, 1: -180.0, 2: -170.0}) == ["mean: -180.0 < -175"]
+    assert verdict(row, {0: -170.0, 1: -160.0, 2: -150.0}) == []
 
 
 def test_a_picture_is_drawn(tmp_path: Path) -> None:

@@ -17,6 +17,11 @@ def test_ratios_are_times_of_our_first_row():
     assert ratios(rows) == {"a": {"theirs": 2.5, "ours again": 1.5}, "b": {"floor": 0.1}}
 
 
+def test_where_nothing_is_ours_ratios_are_times_of_the_first_row():
+    rows = [Measured("a", "theirs", "peer", 5.0), Measured("a", "floor", "limit", 1.0)]
+    assert ratios(rows) == {"a": {"floor": 0.2}}
+
+
 def test_contestants_take_turns_and_the_first_round_does_not_count():
     order = []
     seconds = iter([9.0, 1.0, 9.0, 2.0, 9.0, 4.0])

@@ -56,9 +56,12 @@ def test_a_result_is_drawn(name, result, tmp_path):
     assert image.read_bytes().startswith(b"\x89PNG")
 
 
-def test_what_has_no_drawing_is_left_out(tmp_path):
-    path = tmp_path / "unknown.json"
-    path.write_text(json.dumps({**HEAD, "ratios": [1.0]}))
+@pytest.mark.parametrize(
+    ("name", "result"), [("unknown", {"ratios": [1.0]}), ("slots", {"rows": []}), ("vtrace", {"rows": []})]
+)
+def test_what_has_no_drawing_or_no_rows_is_left_out(name, result, tmp_path):
+    path = tmp_path / f"{name}.json"
+    path.write_text(json.dumps({**HEAD, **result}))
     assert plots.draw(path, tmp_path / "images") is None
     assert not (tmp_path / "images").exists()
 

@@ -83,6 +83,11 @@ def test_cpu_seconds_a_step_are_a_slope() -> None:
     assert slope([Sample(1000, 5.0), Sample(2000, 5.2), Sample(3000, 5.4)]) == pytest.approx(0.0002)
 
 
+def test_one_sample_is_no_slope_and_says_what_to_do() -> None:
+    with pytest.raises(RuntimeError, match=r"1 samples give no slope: .* more --updates"):
+        slope([Sample(1000, 5.0)])
+
+
 @pytest.mark.nightly  # Five seconds. Shorter: those above, of given numbers.
 def test_cpu_seconds_of_a_real_run() -> None:
     words = ["--env", "CartPole-v1", "--num_workers", "1", "--num_steps", "512", "--timesteps", "60000"]

@@ -37,14 +37,19 @@ def test_a_process_that_lived_for_a_part_of_the_time_is_not_judged() -> None:
     assert math.isnan(found["memory of raylet: MB a minute"])
 
 
+def test_every_bar_has_a_name_of_its_own() -> None:
+    names = [bar.name for bar in bars_of(Watched(), MINUTES)]
+    assert len(set(names)) == len(names)
+
+
 @pytest.mark.parametrize(
     ("watched", "short"),
     [
         (Watched(status=INTERRUPTED), set()),
         (Watched(status=INTERRUPTED, left=1), {"processes that are left"}),
         (Watched(status=INTERRUPTED, unbalanced=1), {"reports whose rows do not add up"}),
-        (Watched(status=1), {"exit code"}),
-        (Watched(status=139), {"exit code"}),
+        (Watched(status=1), {"exit code, apart from that of an interrupt"}),
+        (Watched(status=139), {"exit code, apart from that of an interrupt"}),
     ],
 )
 def test_what_is_left_or_does_not_add_up_falls_short(watched: Watched, short: set[str]) -> None:

@@ -83,6 +83,13 @@ def test_every_entry_has_a_benchmark_whose_parser_works(module, monkeypatch, cap
     assert "--write" in capsys.readouterr().out
 
 
+def test_an_unknown_case_is_refused_before_anything_is_measured(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["env_step", "--cases", "Pendulum-v1:3"])
+    with pytest.raises(SystemExit):
+        importlib.import_module("benchmarks.env_step").main()
+    assert "invalid choice: 'Pendulum-v1:3'" in capsys.readouterr().err
+
+
 def test_one_that_fails_does_not_stop_the_others(tmp_path, monkeypatch):
     monkeypatch.setattr(suite, "RESULTS", tmp_path)
     failing = suite.Entry("failing", "doorbell --no_such_flag", None)

@@ -1,9 +1,11 @@
 """The benchmark of V-trace at its smallest: who acts with which parameters, and what the learner is told."""
 
+import sys
+
 import numpy as np
 import pytest
 
-from benchmarks.vtrace import LANES, POINTS, SPACES, Case, Lagging, check_lanes, curve
+from benchmarks.vtrace import LANES, POINTS, SPACES, Case, Lagging, check_lanes, curve, main
 from penstock.algorithms.impala.spec import IMPALAConfig, init_state, spec
 from penstock.program.rollout import rollout_specs
 
@@ -45,6 +47,13 @@ def test_without_a_lag_there_is_nothing_to_correct() -> None:
     config = IMPALAConfig(mini_batch_size=LANES * IMPALAConfig.num_steps)
     one, two = (curve(Case(0, corrects, 10 * LANES * config.num_steps, 0, config)) for corrects in (True, False))
     assert one == pytest.approx(two)
+
+
+def test_a_wrong_size_of_minibatches_is_a_line_of_the_parser(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(sys, "argv", ["vtrace", "--mini_batch_size", "60"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "do not make minibatches of 60 rows; give another --mini_batch_size" in capsys.readouterr().err
 
 
 def test_minibatches_must_divide_the_lanes() -> None:

@@ -1,6 +1,7 @@
 """Experience from parallel environments without a learner."""
 
 import signal
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -231,6 +232,15 @@ def test_a_failing_environment_is_reported_with_its_traceback(started) -> None:
     with pytest.raises(NodeError, match="the tower is down"):
         collector.collect(1)
     assert started() == []
+
+
+def test_the_example_of_the_docs_computes_the_policy_that_acts() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "collector.md").read_text()
+    (example,) = [part.partition("```")[0] for part in text.split("```python\n")[1:]]
+    found: dict = {}
+    exec(example.replace("range(50)", "range(2)"), found)
+    np.testing.assert_allclose(found["log_prob"].detach().numpy(), found["rows"]["log_prob"], atol=1e-5)
+    assert (found["rows"]["policy_version"] == 1).all()
 
 
 def test_it_is_a_public_name() -> None:

@@ -6,6 +6,8 @@ import gc
 import json
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Self
@@ -53,6 +55,19 @@ def test_over_tls(run, scheme: str, certificate: tuple[str, str]) -> None:
         # Nobody speaks TLS to a plain URL: the server closes the connection.
         with pytest.raises(EpisodeLostError):
             run(f"{scheme}://{address}", calls, patience=0.0)
+
+
+def test_the_files_that_the_docs_copy_to_a_game_are_enough(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    text = (root / "docs" / "games.md").read_text()
+    commands = [line.strip() for line in text.splitlines() if line.startswith(("    mkdir -p game", "    cp "))]
+    assert len(commands) == 4
+    (tmp_path / "src").symlink_to(root / "src")
+    subprocess.run(" && ".join(commands), shell=True, cwd=tmp_path, check=True)
+    code = "import sys; sys.path.insert(0, 'game'); import penstock.clients; print(penstock.clients.__file__)"
+    command = [sys.executable, "-I", "-S", "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(("game", str(tmp_path / "game")))
 
 
 def test_a_certificate_of_another_name_is_said_to_be_that() -> None:

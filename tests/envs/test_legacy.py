@@ -144,6 +144,24 @@ def test_a_wrapper_that_passes_keywords_on_is_seeded_and_restorable():
     assert not is_current(PassesOn(NoSeedCurrent()))
 
 
+def test_a_reset_of_any_keywords_but_a_seed_is_not_restored_also_under_a_wrapper():
+    """As docs/real-time.md says of hardware: nobody plays its actions again."""
+    env = gymnasium.wrappers.TimeLimit(AnyKeywords(), 5)
+    lanes = ScalarSource("hardware", [env])
+    assert not lanes.restorable
+    assert lanes.reset([7])["obs"].tolist() == [[0]]
+
+
+class AnyKeywords(gymnasium.Env):
+    """A Gymnasium environment that cannot be seeded, but may be wrapped."""
+
+    observation_space = Box(0, 1, (1,))
+    action_space = Discrete(2)
+
+    def reset(self, **_):
+        return np.zeros(1, np.float32), {}
+
+
 class NoSeedCurrent(gymnasium.Env):
     """A Gymnasium environment with a reset that takes no arguments."""
 

@@ -92,7 +92,11 @@ func (s *session) start(name string) error {
 func (s *session) tryStart() error {
 	if s.isStarted {
 		s.isStarted = false
-		if _, err := s.ask(Stop, nil); err != nil {
+		_, err := s.ask(Stop, nil)
+		var refused *RefusedError
+		// The server may have ended it by itself.
+		isEnded := errors.As(err, &refused) && refused.Status == statusNoSession
+		if err != nil && !isEnded {
 			return err
 		}
 	}
@@ -102,7 +106,7 @@ func (s *session) tryStart() error {
 
 // mayPass says whether another try may succeed.
 func mayPass(status int) bool {
-	return status == statusNoSession || status == statusTooMany || status == statusUnavailable
+	return status == statusTooMany || status == statusUnavailable
 }
 
 // pause waits before the next try. False: start shall try no longer.

@@ -98,6 +98,19 @@ def test_the_key_names_a_policy_of_several(talk: Talk) -> None:
     assert actions(found) == [policy_of("nested")({"dial": [0.5, -0.5], "which": 2})]
 
 
+def test_a_policy_that_nobody_serves_is_not_waited_for(talk: Talk) -> None:
+    with serving(also={"second": "nested"}) as server:
+        # With patience for a minute, this would end in the time limit of the call.
+        ((status, said),) = talk(server.tcp, ["start game 0"], "--key", "policy=third", "--patience", "1000000")
+    assert (status, "third" in said) == (404, True)
+
+
+def test_an_episode_that_the_server_has_ended_begins_anew(talk: Talk) -> None:
+    with serving(idle_seconds=0.3) as server:
+        found = talk(server.tcp, ["start game 0", TICKS[0], "wait 1000", "start game 0", TICKS[0]])
+    assert [status for status, _ in found] == [200, 200, 200, 200, 200]
+
+
 def test_start_waits_for_a_server_that_is_full(talk: Talk) -> None:
     with serving(max_sessions=1) as server:
         other = GameClient(f"http://127.0.0.1:{server.http}", "other")

@@ -2,7 +2,7 @@
 //
 //     talk HOST PORT [--async] [--agents GAME] [--delta] [--key KEY] [--token TOKEN] [--timeout MS] [--patience MS]
 //
-// A line is `start GAME AGENT`, `tick BODY`, `stop` or `stop BODY`. What is printed is a status and a body; status 0 stands
+// A line is `start GAME AGENT`, `tick BODY`, `stop`, `stop BODY` or `wait MS`. A status and a body are printed; status 0 stands
 // for a lost connection. With --async all calls are made at once, and a last line says how many replies came out of order.
 // With --agents a line is `start AGENT AGENT ...`, or requests of agents that act together, with tabs between them:
 // `tick AGENT BODY`, `stop AGENT BODY`.
@@ -14,6 +14,7 @@
 #include <mutex>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -73,6 +74,10 @@ std::string call(gamecore::Client& client, const std::string& line) {
     }
     if (kind == "tick") {
         return client.tick(rest);
+    }
+    if (kind == "wait") {
+        std::this_thread::sleep_for(std::chrono::milliseconds(std::stoi(rest)));
+        return {};
     }
     client.stop(rest);
     return {};

@@ -2,7 +2,7 @@
 //
 //	talk HOST PORT [--async] [--delta] [--key KEY] [--token TOKEN] [--timeout MS] [--patience MS]
 //
-// A line is `start GAME AGENT`, `tick BODY`, `stop` or `stop BODY`. What is printed is a status and a body; status 0 stands
+// A line is `start GAME AGENT`, `tick BODY`, `stop`, `stop BODY` or `wait MS`. A status and a body are printed; status 0 stands
 // for a lost connection. With --async all calls are made at once, and a last line says how many replies came out of order.
 package main
 
@@ -61,6 +61,10 @@ func carryOut(client *gamecore.Client, line string) ([]byte, error) {
 		return nil, client.Start(game, agent, nil)
 	case "tick":
 		return client.Tick([]byte(rest))
+	case "wait":
+		milliseconds, err := strconv.Atoi(rest)
+		time.Sleep(time.Duration(milliseconds) * time.Millisecond)
+		return nil, err
 	default:
 		return nil, client.Stop([]byte(rest))
 	}

@@ -19,9 +19,10 @@ inline std::chrono::milliseconds pause_after(std::size_t tries) {
     return std::chrono::milliseconds(pauses[std::min<std::size_t>(tries, 4)]);
 }
 
-inline constexpr int kExists = 409;  // the session has an episode already: a lost connection left it
+inline constexpr int kNoSession = 404;  // the session has no episode: the server has ended it by itself
+inline constexpr int kExists = 409;     // the session has an episode already: a lost connection left it
 
 // Whether an episode that could not begin may begin later.
-inline bool may_begin_later(int status) { return status == 404 || status == kExists || status == 429 || status == 503; }
+inline bool may_begin_later(int status) { return status == kExists || status == 429 || status == 503; }
 
 }  // namespace penstock::gamecore

@@ -34,8 +34,7 @@ class Session {
         for (std::size_t tries = 0;; ++tries) {
             try {
                 if (is_started_) {
-                    is_started_ = false;
-                    ask(Kind::stop, {});
+                    end_former();
                 }
                 ask(Kind::start, {});
                 is_started_ = true;
@@ -79,6 +78,18 @@ class Session {
     struct BaseMissing {};
 
     static constexpr int kBaseMissing = 412;
+
+    // Ends the episode that is open. The server may have ended it by itself.
+    void end_former() {
+        is_started_ = false;
+        try {
+            ask(Kind::stop, {});
+        } catch (const Refused& refused) {
+            if (refused.status() != kNoSession) {
+                throw;
+            }
+        }
+    }
 
     void stop_quietly() {
         is_started_ = false;

@@ -3,6 +3,7 @@
 import signal
 import socket
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -152,12 +153,16 @@ def test_a_run_is_resumed_only_where_the_head_answers_and_nobody_goes_on_on_the_
 ) -> None:
     tries: list[object] = []
     monkeypatch.setattr(deputy, "PAUSE_S", 0.0)
+    monkeypatch.setattr(deputy, "WORD_S", 0.0)
     monkeypatch.setattr(deputy, "release_claims", lambda run: None)
     monkeypatch.setattr(deputy, "_resume", lambda charge, folder: tries.append(folder) or 0)
     monkeypatch.setattr(Door, "opens", lambda door: head if door.address == "head" else launcher)
     charge = SimpleNamespace(home="machine 1", here="machine 2", cluster="head:1", door=Door("home", 2), claims="run")
     folder = SimpleNamespace(path=tmp_path, deaths=tmp_path / "deaths.log")
-    deputy.Deputy._go_on(SimpleNamespace(_charge=charge, _handed_over=handed_over), folder)
+    word = threading.Event()
+    if handed_over:
+        word.set()
+    deputy.Deputy._go_on(SimpleNamespace(_charge=charge, _handed_over=word), folder)
     assert len(tries) == resumed
     assert ("machine 2 was cut off" in folder.deaths.read_text()) == (launcher and not handed_over)
 
@@ -193,13 +198,14 @@ def test_a_door_opens_where_something_listens() -> None:
 def test_a_launcher_is_cut_off_if_neither_its_deputy_nor_the_head_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head_opens: bool
 ) -> None:
-    killed, said, heirs = [], [], []
+    killed, said, heirs, heard = [], [], [], []
 
     class Silent:
         def __init__(self, folder: RunFolder, machine: SimpleNamespace, claims: str) -> None:
             self.machine = machine
 
         def hear(self, over: object) -> bool:
+            heard.append(self.machine.id)
             return False
 
         def kill(self) -> None:
@@ -213,6 +219,7 @@ def test_a_launcher_is_cut_off_if_neither_its_deputy_nor_the_head_answers(
 
     monkeypatch.setattr(safekeeping, "_Appointed", Silent)
     monkeypatch.setattr(safekeeping, "PAUSE_S", 0.01)
+    monkeypatch.setattr(safekeeping, "WORD_S", 0.01)
     there = [
         SimpleNamespace(id=number, name=f"machine {number}", door=SimpleNamespace(opens=lambda: True), offer=offer)
         for number, offer in enumerate(SimpleNamespace(resources={"cpu": cores}) for cores in (4.0, 8.0))
@@ -223,6 +230,8 @@ def test_a_launcher_is_cut_off_if_neither_its_deputy_nor_the_head_answers(
     def lead(end: Exception | None) -> None:
         with safekeeping.Safekeeping(RunFolder(tmp_path), lambda: there, lambda: None, said.append, "run"):
             assert wait_until(lambda: bool(said) or len(killed) >= 2, 30)
+            # Until the run has ended, its heir is told that it is not to end yet.
+            assert head_opens or wait_until(lambda: len(heard) > 2, 30)
             if end is not None:
                 raise end
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 import pytest
+from torch._C._distributed_c10d import BroadcastOptions
 
 from penstock.gradient_exchange.all_reduce import AllReduce
 from penstock.gradient_exchange.process_group import transport
@@ -159,37 +160,18 @@ def test_a_later_life_takes_the_place_of_a_member_that_is_silent() -> None:
     assert silent.lost()
 
 
-def test_the_state_may_come_later_than_the_limit_for_connecting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "CONNECT_LIMIT", timedelta(seconds=1))
-    group = Group(2)
-    keeper, other = group.member(0), group.member(1)
-
-    def admits() -> bool:
-        while keeper.enter(state(4)) is None:
-            time.sleep(0.001)
-        # Its first batch takes this long.
-        time.sleep(2)
-        keeper.admit(state(4))
-        return not keeper.lost()
-
-    def waits() -> bool:
-        until = time.monotonic() + 20
-        while (begun := other.enter(state(9))) is None and time.monotonic() < until:
-            time.sleep(0.001)
-        return begun is not None and int(begun["update"]) == 4
-
-    assert together(admits, waits) == [True, True]
-
-
 class Late:
     """A group whose work ends just after the first wait for it has timed out; also that work, and the way there."""
 
     def __init__(self, *, fails: bool) -> None:
         self._fails = fails
         self._waits = 0
+        self.limits: list[timedelta] = []
+        """How long each broadcast may take."""
 
-    def broadcast(self, tensors: object, opts: object) -> "Late":
-        del tensors, opts
+    def broadcast(self, tensors: object, opts: BroadcastOptions) -> "Late":
+        del tensors
+        self.limits.append(opts.timeout)
         return self
 
     def wait(self, timeout: timedelta) -> bool:
@@ -227,3 +209,13 @@ def test_no_round_has_begun_once_the_state_is_sent() -> None:
     assert rounds.join(anew=True) is Joined.FOUNDED
     rounds.admit(state(1))
     assert not rounds.begun()
+
+
+def test_the_state_may_come_later_than_the_limit_for_connecting() -> None:
+    late = Late(fails=False)
+    keeper, other = member(late, 0), member(late, 1)
+    keeper.join(anew=True)
+    keeper.admit(state(1))
+    other.join(anew=False)
+    # By itself torch takes the group's limit, which is the one for connecting.
+    assert late.limits == [transport.ROUND_LIMIT] * 2

@@ -151,13 +151,13 @@ def test_a_containers_limit_counts(tmp_path: Path, container, version: int) -> N
 
 @pytest.mark.parametrize("version", [0, 1])
 @pytest.mark.parametrize(("used", "free"), [(700, 450), (120, 1000), (1200, 0)])
-def test_what_a_container_uses_is_not_free_save_pages_of_files(
+def test_what_a_container_uses_is_not_free_save_what_the_system_takes_back(
     tmp_path: Path, container, version: int, used: int, free: int
 ) -> None:
     cgroup = container[version]
     (cgroup.folder / cgroup.limit).write_text("1000\n")
     (cgroup.folder / cgroup.used).write_text(f"{used}\n")
-    inactive, active = cgroup.files
+    inactive, active, *_ = cgroup.spare
     (cgroup.folder / "memory.stat").write_text(f"anon 400\n{inactive} 100\n{active} 50\n")
     assert available_memory(tmp_path / "meminfo") == free
 

@@ -22,6 +22,8 @@ class Table:
         self.held: set[str] = set()
         self.full = False
         """The system refuses another open file."""
+        self.immortal: set[str] = set()
+        """Groups that the system does not end."""
 
     def recover(self, group: str) -> bool:
         self.recovered.append(group)
@@ -49,8 +51,10 @@ class Table:
         return {group: f"stacks of {group}" for group in groups}
 
     def kill(self, group: str) -> None:
-        self.alive.remove(group)
         self.killed.append(group)
+        if group in self.immortal:
+            raise ResourceError("it waits for a disk")
+        self.alive.remove(group)
 
 
 class Signs:
@@ -342,13 +346,43 @@ def test_a_restart_that_the_system_refuses_is_tried_again_a_second_later() -> No
     table.end("env.0", -9)
     supervisor.tick(5.0)
     table.end("env.0", 1, "no process to spare", Cause.REFUSED)
-    supervisor.tick(5.1)
-    supervisor.tick(5.9)
-    assert table.started == ["env.0"]
-    supervisor.tick(6.0)
+    supervisor.tick(5.5)
+    supervisor.tick(6.4)
+    # To recover it would wake all processes again and again.
+    assert (table.started, table.recovered) == (["env.0"], ["env.0"])
+    supervisor.tick(6.5)
     assert table.started == ["env.0", "env.0"]
     assert [restart.ended.cause for restart in told] == [Cause.NONE, Cause.REFUSED]
     assert (supervisor.state, supervisor.failure) == (State.RUNNING, None)
+
+
+def test_a_start_that_is_refused_while_the_run_stops_fails_no_run_that_needs_it_no_more() -> None:
+    supervisor, table, signs = make(max_restarts=3)
+    table.end("env.0", -9)
+    supervisor.tick(5.0)
+    supervisor.stop(5.1)
+    table.end("env.0", 1, "no process to spare", Cause.REFUSED)
+    assert supervisor.tick(5.2) is State.STOPPING
+    signs.learner_finished = signs.all_drained = True
+    supervisor.tick(5.3)
+    table.alive.clear()
+    assert (supervisor.tick(5.4), supervisor.failure) == (State.ENDED, None)
+
+
+def test_a_process_that_the_system_does_not_end_costs_no_last_checkpoint() -> None:
+    supervisor, table, signs = make(max_restarts=3)
+    table.immortal.add("env.0")
+    signs.silence = Silence("env.0", "env.0", 61.0)
+    assert supervisor.tick(61.0) is State.STOPPING
+    assert supervisor.tick(61.1) is State.STOPPING
+    # It may still write into what it holds.
+    assert (table.killed, table.recovered) == (["env.0"], [])
+    signs.learner_finished = signs.all_drained = True
+    assert supervisor.tick(61.2) is State.ENDING
+    table.alive = ["env.0"]
+    assert supervisor.tick(61.3) is State.ENDED
+    assert supervisor.failure is not None
+    assert supervisor.failure.detail.startswith("it waits for a disk\n")
 
 
 def test_restarts_that_the_system_refuses_again_and_again_end_the_run_in_order() -> None:

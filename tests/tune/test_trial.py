@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 
 from penstock.config.sources import from_mapping
@@ -15,6 +14,7 @@ from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint
 from penstock.saved_runs.run_folder import RunFolder, list_runs
 from penstock.tune.trial import TrialRun
+from tests.processes.test_warden import alive
 from tests.runtime.nodes import wait_until
 
 SMALL = {"env": "CartPole-v1", "num_steps": 32, "num_workers": 1, "save_interval": 2, "eval_episodes": 2, "epochs": 1}
@@ -97,7 +97,7 @@ def test_a_trial_ends_in_order_if_the_process_that_follows_it_is_killed(tmp_path
         run = int(follower.stdout.readline())
         follower.kill()
     # Whoever takes it over may not reap it.
-    assert wait_until(lambda: not psutil.pid_exists(run) or psutil.Process(run).status() == psutil.STATUS_ZOMBIE)
+    assert wait_until(lambda: not alive(run))
     (folder,) = list_runs(tmp_path)
     assert len(list_checkpoints(folder)) == 1
 

@@ -42,6 +42,8 @@ REFUSED = 2
 """Exit code of a resume that was refused. Ray may still keep resources for nodes of the lost launcher's run."""
 TRIES = 4
 PAUSE_S = 10.0
+WORD_S = 5.0
+"""How long a launcher whose machine is there again may take to say that it has ended the run."""
 
 
 class Charge(NamedTuple):
@@ -86,7 +88,7 @@ class Deputy:
         self._copy = _copy(charge)
         self._lock = threading.Lock()
         self._heard = time.monotonic()
-        self._handed_over = False
+        self._handed_over = threading.Event()
         threading.Thread(target=self._watch, daemon=True).start()
 
     def take(self, delivery: Delivery) -> tuple[str, ...]:
@@ -107,15 +109,15 @@ class Deputy:
 
     def go_on(self) -> None:
         """The launcher was cut off, and has ended the run: go on with it, although the launcher's machine is there."""
-        self._handed_over = True
+        self._handed_over.set()
 
     def _watch(self) -> None:
         while True:
             time.sleep(LOOK_S)
-            if self._handed_over or (self._silent_s() > SILENCE_S and not self._charge.door.opens()):
+            if self._handed_over.is_set() or (self._silent_s() > SILENCE_S and not self._charge.door.opens()):
                 with self._lock:
                     # It may have said something while this thread stood at the door.
-                    if self._handed_over or self._silent_s() > SILENCE_S:
+                    if self._handed_over.is_set() or self._silent_s() > SILENCE_S:
                         try:
                             self._take_over()
                         except Exception:  # a full disk, say; the actor must end all the same
@@ -145,10 +147,11 @@ class Deputy:
         why = "Ray's head does not answer"
         for _ in range(TRIES):
             if head.opens():
-                if not self._handed_over and charge.door.opens():
+                # A launcher that was cut off, too, may still say so: its door opens before its word is here.
+                if charge.door.opens() and not self._handed_over.wait(WORD_S):
                     _say(folder, f"{charge.home} is there: {charge.here} was cut off. The run goes on there")
                     return
-                how = "was cut off" if self._handed_over else "was lost"
+                how = "was cut off" if self._handed_over.is_set() else "was lost"
                 _say(folder, f"{charge.home}, the launcher's, {how}. {charge.here} goes on in {folder.path}")
                 # In a thread, because Ray does not answer if its head is lost meanwhile.
                 threading.Thread(target=release_claims, args=(charge.claims,), daemon=True).start()

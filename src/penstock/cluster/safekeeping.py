@@ -112,7 +112,11 @@ class Safekeeping:
                 self._over.wait(PAUSE_S)
 
     def _turn(self) -> None:
-        if self._deputy is None:
+        if self._heir is not None:
+            # If the link is back, it gets the last checkpoint, too, and hears that it is not to end yet.
+            self._heir.hear(self._over)
+            self._over.wait(WORD_S)
+        elif self._deputy is None:
             self._appoint()
         elif not self._deputy.hear(self._over):
             self._give_up(self._deputy)
@@ -146,7 +150,6 @@ class Safekeeping:
         self._deputy = None
         if not self._head.opens():
             self._heir = deputy
-            self._over.set()
             why = "this machine is cut off from the cluster, or Ray's head is lost"
             self._cut_off(f"{why}; {deputy.machine.name} goes on with the run if it reaches Ray's head")
             return
@@ -189,6 +192,8 @@ class _Appointed:
                 name=f"{path.name}, kept on {machine.name} ({secrets.token_hex(4)})",
                 namespace=NAMESPACE,
                 lifetime="detached",
+                # What a delivery waits for must not hold up the word to go on.
+                max_concurrency=2,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(machine.id, soft=False),
             )
             .remote(charge)

@@ -4,6 +4,7 @@ Imports nothing that takes time.
 """
 
 import contextlib
+import errno
 import os
 import sys
 from pathlib import Path
@@ -52,7 +53,7 @@ def in_a_file(content: bytes) -> int:
     """The descriptor of an unnamed file with this content. A pipe would hold 64 KB at most.
 
     Raises:
-        ResourceError: the machine has no memory for it.
+        ResourceError: the machine has no memory or no descriptor for it.
     """
     try:
         descriptor = anonymous_file("spec")
@@ -63,5 +64,7 @@ def in_a_file(content: bytes) -> int:
             os.close(descriptor)
             raise
     except OSError as error:
-        raise ResourceError(f"no memory for the {len(content)} bytes of a process's spec: {error.strerror}") from error
+        full = error.errno in {errno.ENOMEM, errno.ENOSPC}
+        what = f"no memory for the {len(content)} bytes of a process's spec" if full else "no process can be started"
+        raise ResourceError(f"{what}: {error.strerror}") from error
     return descriptor

@@ -34,13 +34,15 @@ class _Cgroup(NamedTuple):
     limit: str
     """File with the limit, in bytes."""
     used: str
-    """File with the bytes that all processes use, pages of files included."""
-    files: tuple[str, ...]
-    """Lines of ``memory.stat``: pages of files. The system takes them back before it refuses memory."""
+    """File with the bytes that all processes use, the system's own for them included."""
+    spare: tuple[str, ...]
+    """Lines of ``memory.stat``: pages and names of files. The system takes them back before it refuses memory."""
 
 
 _CGROUPS = (
-    _Cgroup(Path("/sys/fs/cgroup"), "memory.max", "memory.current", ("inactive_file", "active_file")),
+    _Cgroup(
+        Path("/sys/fs/cgroup"), "memory.max", "memory.current", ("inactive_file", "active_file", "slab_reclaimable")
+    ),
     _Cgroup(
         Path("/sys/fs/cgroup/memory"),
         "memory.limit_in_bytes",
@@ -182,7 +184,7 @@ def _taken(cgroup: _Cgroup) -> int:
     with contextlib.suppress(OSError, ValueError):
         used = int((cgroup.folder / cgroup.used).read_text())
         stat = dict(line.split() for line in (cgroup.folder / "memory.stat").read_text().splitlines())
-        return max(0, used - sum(int(stat.get(name, 0)) for name in cgroup.files))
+        return max(0, used - sum(int(stat.get(name, 0)) for name in cgroup.spare))
     return 0
 
 

@@ -29,8 +29,8 @@ from penstock.types import Cause
 
 __all__ = ["Warded"]
 
-KILL_LIMIT_S = 30.0
-"""How long the system may take to end a process that was killed."""
+KILL_LIMIT_S = 90.0
+"""How long the system may take to end a process that was killed. One that is being forked is killed afterwards."""
 END_LIMIT_S = 5.0
 """How long the warden may take to end all that is left."""
 WARDEN = "import sys; sys.path.append(sys.argv[1]); from warden.warden import main; main()"
@@ -236,8 +236,8 @@ class Warded:
             readable, writable, _ = select.select([self._control], [self._control], [])
             if readable:
                 self._listen(0.0)
-            if writable:
-                left, descriptors = left[self._send(left, descriptors) :], ()
+            if writable and (sent := self._send(left, descriptors)):
+                left, descriptors = left[sent:], ()
 
     def _send(self, content: memoryview, descriptors: Sequence[int]) -> int:
         """Send as much as there is room for. Returns how many bytes that were.

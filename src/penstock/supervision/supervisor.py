@@ -59,7 +59,11 @@ class RunProcesses(Protocol):
         ...
 
     def kill(self, group: str) -> None:
-        """Kill a process (SIGKILL) and reap it."""
+        """Kill a process (SIGKILL) and reap it.
+
+        Raises:
+            ResourceError: the system does not end it.
+        """
         ...
 
     def recover(self, group: str) -> bool:
@@ -169,6 +173,10 @@ class Supervisor:
         self._lives: defaultdict[str, Lives] = defaultdict(lambda: Lives(now))
         self._dead: dict[str, Restart | None] = {}
         """Dead groups that are not recovered yet. With a `Restart`, they are started again then."""
+        self._refused: dict[str, float] = {}
+        """Group -> when the system refused it last."""
+        self._stuck: set[str] = set()
+        """Groups whose process was killed, and that the system does not end."""
         self._progress: Hashable = None
         self._progress_at = now
         self._since = now
@@ -183,7 +191,7 @@ class Supervisor:
 
     def kill(self) -> None:
         """End the run at once."""
-        for group in self._table.running():
+        for group in self._running():
             self._table.kill(group)
         self.state = State.ENDED
 
@@ -205,14 +213,14 @@ class Supervisor:
         self._take_stall(now)
         if self.state is State.RUNNING and self._signs.finished():
             self.stop(now)
-        living = {*self._table.running(), *(group for group, restart in self._dead.items() if restart is not None)}
+        living = {*self._running(), *(group for group, restart in self._dead.items() if restart is not None)}
         if self.state is State.STOPPING and self._signs.finished() and self._signs.drained(living):
             self._signs.end()
             self._enter(State.ENDING, now)
         if self.state is State.STOPPING and self.failure is not None and self._signs.deserted(living):
             self._signs.end()
             self._enter(State.ENDING, now)
-        if self.state is State.ENDING and not self._table.running():
+        if self.state is State.ENDING and not self._running():
             self.state = State.ENDED
         limit = {State.STOPPING: self._limits.drain_s, State.ENDING: self._limits.end_s}.get(self.state)
         if limit is not None and now - self._since > limit:
@@ -237,7 +245,7 @@ class Supervisor:
             outside = ended.status in _FROM_OUTSIDE
             if self.state is not State.ENDING:
                 self._lose(ended, now, outside=outside)
-            elif ended.status != 0 and not outside:
+            elif ended.status != 0 and not outside and ended.cause is not Cause.REFUSED:
                 self._fail(ended, now)
 
     def _lose(self, ended: Exit, now: float, *, outside: bool) -> None:
@@ -245,9 +253,11 @@ class Supervisor:
         lives, wanted = self._lives[ended.group], self.state is State.RUNNING or self._signs.needed(ended.group)
         if ended.cause is Cause.REFUSED and not lives.restarts:
             raise ResourceError(ended.detail)
+        if ended.cause is Cause.REFUSED:
+            self._refused[ended.group] = now
         # Recover it in any case: other nodes may wait for a slot that it held.
         self._dead[ended.group] = None
-        if not wanted and outside:
+        if not wanted and (outside or ended.cause is Cause.REFUSED):
             return
         if not wanted or ended.status == HOPELESS or self._limits.max_restarts == 0:
             self._fail(ended, now)
@@ -263,7 +273,8 @@ class Supervisor:
         """Recover dead groups, and restart those that are to be restarted."""
         for group, restart in list(self._dead.items()):
             refused = restart is not None and restart.ended.cause is Cause.REFUSED
-            if not self._table.recover(group) or (refused and now - self._lives[group].begun < REFUSED_WAIT_S):
+            # The time first: to recover wakes all processes, and a process that never ran holds nothing.
+            if (refused and now < self._refused[group] + REFUSED_WAIT_S) or not self._table.recover(group):
                 continue
             del self._dead[group]
             again = self.state is State.RUNNING or (self.state is State.STOPPING and self._signs.needed(group))
@@ -298,17 +309,26 @@ class Supervisor:
 
     def _take_silence(self, now: float) -> None:
         watched = self.state in {State.RUNNING, State.STOPPING}
-        silence = self._signs.silent(self._table.running()) if watched else None
+        silence = self._signs.silent(self._running()) if watched else None
         if silence is None:
             return
         stacks = self._table.stacks([silence.group])[silence.group]
-        self._table.kill(silence.group)
+        try:
+            self._table.kill(silence.group)
+        except ResourceError as error:
+            # It may still write into what it holds, so nothing is taken back. All others end in order.
+            self._stuck.add(silence.group)
+            self._fail(Exit(silence.group, -signal.SIGKILL, f"{error}\n{stacks}", silence.cause), now)
+            return
         limit = ", longer than --env_timeout allows" if silence.cause is Cause.SLOW_STEP else ""
         seconds = f"{silence.seconds:.0f} s{limit}"
         lines = f"no sign of life from {silence.node} for {seconds}; its process was ended.\n{stacks}"
         # While the run stops, a node that the last checkpoint does not need costs nothing: all is saved without it.
         outside = self.state is State.STOPPING and not self._signs.needed(silence.group)
         self._lose(Exit(silence.group, -signal.SIGKILL, lines, silence.cause), now, outside=outside)
+
+    def _running(self) -> list[str]:
+        return [group for group in self._table.running() if group not in self._stuck]
 
     def _enter(self, state: State, now: float) -> None:
         self.state, self._since = state, now

@@ -68,6 +68,27 @@ def test_an_interrupt_between_two_calls_loses_no_step(monkeypatch, call) -> None
     assert [part["policy_version"].max() for part in both] == [0, 1]
 
 
+@pytest.mark.usefixtures("interruptible")
+def test_a_signal_that_is_held_back_reaches_the_programs_own_handler(monkeypatch) -> None:
+    """As of a program that saves its work when it is told to end, and goes on until then."""
+    told: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+    try:
+        with ParallelEnvironmentCollector("tests.environments:ClockEnv", num_workers=2, num_envs=2) as it:
+            release = it._rollouts.release
+
+            def told_to_end(index: int) -> None:
+                release(index)
+                monkeypatch.undo()
+                signal.raise_signal(signal.SIGTERM)
+
+            monkeypatch.setattr(it._rollouts, "release", told_to_end)
+            it.collect(8)
+        assert told == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def test_a_start_that_fails_leaves_nothing(monkeypatch, started) -> None:
     collector = ParallelEnvironmentCollector("tests.environments:ClockEnv", num_workers=2, num_envs=2)
     start, begun = Processes.start, []

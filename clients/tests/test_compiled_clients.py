@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from penstock.clients import GameClient
 from penstock.gamecore import delta
 from penstock.serving.server.bases import Bases
 from tests.clients.test_clients import Answering
-from tests.serving.server.harness import policy_of, serving
+from tests.serving.server.harness import call, make_idle, policy_of, serving, until
 from tests.serving.server.test_command import SMALL, served
 
 ROOT = Path(__file__).parents[2]
@@ -106,9 +107,13 @@ def test_a_policy_that_nobody_serves_is_not_waited_for(talk: Talk) -> None:
 
 
 def test_an_episode_that_the_server_has_ended_begins_anew(talk: Talk) -> None:
-    with serving(idle_seconds=0.3) as server:
-        found = talk(server.tcp, ["start game 0", TICKS[0], "wait 1000", "start game 0", TICKS[0]])
-    assert [status for status, _ in found] == [200, 200, 200, 200, 200]
+    with serving() as server, ThreadPoolExecutor() as pool:
+        found = pool.submit(talk, server.tcp, ["start game 0", "wait 3000", "start game 0", TICKS[0]])
+        until(lambda: server.endpoint.sessions.has(("gamecore", "game-agent-0")))
+        make_idle(server)
+        call(server, server.endpoint.sweep)
+        assert not server.endpoint.sessions.has(("gamecore", "game-agent-0"))
+        assert [status for status, _ in found.result()] == [200, 200, 200, 200]
 
 
 def test_start_waits_for_a_server_that_is_full(talk: Talk) -> None:

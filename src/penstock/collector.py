@@ -4,6 +4,7 @@ Runs the environment nodes of training, in lock step. This process takes the pla
 """
 
 import contextlib
+import signal
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -266,11 +267,17 @@ class ParallelEnvironmentCollector:
 
 @contextlib.contextmanager
 def _interrupted_later() -> Iterator[None]:
-    """Hold an interrupt back until the end of the ``with`` block. In between, it would lose a slot or its rows."""
-    with Interrupts() as held:
-        yield
-    if held.count:
-        raise KeyboardInterrupt
+    """Hold signals back until the end of the ``with`` block. In between, an interrupt would lose a slot or its rows.
+
+    The handlers of the caller's program get them then.
+    """
+    held = Interrupts()
+    try:
+        with held:
+            yield
+    finally:
+        for number in dict.fromkeys(held.taken):
+            signal.raise_signal(number)
 
 
 def _check(run: RunConfig) -> None:

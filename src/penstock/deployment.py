@@ -20,6 +20,7 @@ from penstock.errors import BundleError, ConfigError, EnvError
 from penstock.inference.onnx import CPU
 from penstock.inference.onnx import export as onnx_bytes
 from penstock.nodes.evaluation import INPUT, OUTPUT, record
+from penstock.paths import expanded
 from penstock.policies import PolicyGraph
 from penstock.processes.apart import Errand, call_apart
 from penstock.processes.starts import Processes
@@ -95,7 +96,7 @@ def export(
     observations = count_of(observations, "observations of export")
     if quantize not in (None, *PRECISIONS):
         raise ConfigError(f"--quantize {quantize}: one of {', '.join(PRECISIONS)}")
-    folder, out = RunFolder.open(run), Path(out).expanduser()
+    folder, out = RunFolder.open(run), expanded(out)
     check_place(out)
     unknown = [name for name in format if name not in FORMATS]
     if unknown:
@@ -163,7 +164,7 @@ def verify(
     useless = [f"--{name}" for name, value in of_run.items() if value is not None]
     if against is None and useless:
         raise ConfigError(f"{useless[0]} needs --against RUN; without it, the bundle's own sample is compared")
-    found = read_bundle(Path(bundle).expanduser())
+    found = read_bundle(expanded(bundle))
     beside, reports, sample = "its own sample", [], found.sample()
     if against is not None:
         folder = RunFolder.open(against)

@@ -34,6 +34,7 @@ from penstock.notes import (
     table_in_file,
     table_in_memory,
 )
+from penstock.paths import expanded
 from penstock.planning import Prepared, check_fits, check_functions, check_ports, check_sequences, plan, prepare
 from penstock.processes.interrupts import Interrupts
 from penstock.processes.machine import check_machine, shared_memory, table_memory
@@ -274,7 +275,7 @@ def load_policy(
     """
     if not isinstance(run, str | Path):
         raise ConfigError(f"run is {run!r}; wanted the folder of a run or of a bundle")
-    path = Path(run).expanduser()
+    path = expanded(run)
     if is_bundle(path):
         if checkpoint is not None:
             raise BundleError(f"{path} is a bundle, which holds one checkpoint only; leave out checkpoint")

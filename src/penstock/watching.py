@@ -11,6 +11,7 @@ from typing import Any
 from penstock.config.commands import WatchOptions
 from penstock.envs.given import given_of
 from penstock.errors import ConfigError, EnvError, RunFolderError
+from penstock.paths import expanded
 from penstock.processes.apart import Errand, call_apart
 from penstock.processes.starts import Processes
 from penstock.saved_runs.run_folder import RunFolder
@@ -84,7 +85,7 @@ def watch(
     if out is not None and Path(out).suffix != ".gif":
         raise ConfigError(f"{out} does not end in .gif, which is what an animated picture is written as")
     given, folder = given_of(env, wrap, reward), RunFolder.open(Path(run))
-    path = folder.path / NAME if out is None else Path(out).expanduser()
+    path = folder.path / NAME if out is None else expanded(out)
     if not window and not path.parent.is_dir():
         raise RunFolderError(f"{path} cannot be written: there is no folder {path.parent}")
     with processes or Processes() as opened:

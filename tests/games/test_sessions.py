@@ -467,7 +467,7 @@ def test_a_stop_that_is_refused_after_its_connection_is_lost_parts_with_it(monke
     monkeypatch.setattr("penstock.games.sessions._RECONNECT_S", 0.0)
     with rehearse(AGENT, num_envs=1, num_steps=1, idle_seconds=1000.0) as stage:
         stage.learner.hold = True
-        client = GameClient(stage.tcp, "g", version=1, timeout=0.3)
+        client = GameClient(stage.tcp, "g", version=1, timeout=3.0)
         client.start()
         client.tick([1])
         # The learner is busy: this tick waits, and the stop waits behind it.
@@ -521,6 +521,15 @@ def test_an_episode_that_is_open_at_the_end_is_kept(agent, monkeypatch):
     (episode,) = kept
     assert (episode.session, episode.vanished, episode.terminated) == ("g", True, False)
     assert (episode.obs["obs"][:, 0].tolist(), episode.reward.tolist(), len(episode.action)) == ([1, 2, 3], [10, 20], 3)
+
+
+def test_an_episode_that_is_open_at_the_end_takes_the_place_of_none_that_has_ended(monkeypatch):
+    written, add = [], EpisodeFiles.add
+    monkeypatch.setattr(EpisodeFiles, "add", lambda files, one: written.append(one.vanished) or add(files, one))
+    with rehearse(AGENT, keep_episodes=1, num_envs=2) as stage:
+        FakeGame(GameClient(stage.tcp, "ended")).play(Script([[1], [2]], [1.0]))
+        FakeGame(GameClient(stage.tcp, "open")).begin(Script([[1], [2]], [1.0]), 2)
+    assert written == [False]
 
 
 def test_kept_episodes_hold_what_an_agent_saw_at_each_tick(tmp_path):
@@ -599,7 +608,7 @@ def test_a_run_whose_games_are_only_refused_says_why(caplog: pytest.LogCaptureFi
 
 def test_a_game_that_crashes_at_each_refused_tick_and_comes_back_counts_as_refused():
     def play():
-        with rehearse("tests.games.agents:Blind", patience=0.5) as stage:
+        with rehearse("tests.games.agents:Blind", patience=5.0) as stage:
 
             def is_over() -> bool:
                 with GameClient(stage.tcp, "g", patience=0.0) as client:

@@ -34,15 +34,15 @@ def test_a_second_start_finds_the_library(monkeypatch):
 
 def test_the_cache_is_where_the_user_keeps_caches(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert library._cache() == tmp_path / "penstock" / "updates"
-    assert library._cache().is_dir()
+    assert library._place("a.so") == tmp_path / "penstock" / "updates" / "a.so"
+    assert (tmp_path / "penstock" / "updates").is_dir()
 
 
 def test_without_a_place_to_write_torchs_own_cache_serves(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "torch"))
-    assert library._cache() == tmp_path / "torch" / "penstock"
+    assert library._place("a.so") == tmp_path / "torch" / "penstock" / "a.so"
 
 
 def test_a_folder_that_can_only_be_read_is_left_for_torchs_own_cache(tmp_path, monkeypatch):
@@ -56,8 +56,11 @@ def test_a_folder_that_can_only_be_read_is_left_for_torchs_own_cache(tmp_path, m
 
     # The tests may run as root, whom no mode of a folder stops.
     monkeypatch.setattr(library.os, "access", refuse)
-    assert library._cache() == tmp_path / "torch" / "penstock"
+    assert library._place("a.so") == tmp_path / "torch" / "penstock" / "a.so"
     assert asked == [(tmp_path / "penstock" / "updates", os.W_OK)]
+    # What it holds already is loaded from there.
+    (tmp_path / "penstock" / "updates" / "a.so").touch()
+    assert library._place("a.so") == tmp_path / "penstock" / "updates" / "a.so"
 
 
 def test_without_a_home_torchs_own_cache_serves(tmp_path, monkeypatch):
@@ -67,7 +70,7 @@ def test_without_a_home_torchs_own_cache_serves(tmp_path, monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(library.Path, "home", homeless)
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "torch"))
-    assert library._cache() == tmp_path / "torch" / "penstock"
+    assert library._place("a.so") == tmp_path / "torch" / "penstock" / "a.so"
 
 
 def test_the_key_names_threads(monkeypatch):

@@ -21,6 +21,7 @@ from penstock.config.sources import (
 from penstock.config.values import from_text, from_value
 from penstock.config.whole import Config
 from penstock.errors import ConfigError, nearest
+from penstock.paths import expanded
 
 __all__ = [
     "algorithm_from_arguments",
@@ -129,7 +130,7 @@ def _of_preset(line: _Line) -> dict[str, Setting]:
 
 
 def _config_file(line: _Line) -> Path:
-    return Path(str(line.flags["config"].value)).expanduser()
+    return expanded(str(line.flags["config"].value))
 
 
 def _of_file(line: _Line) -> tuple[dict[str, Setting], str]:

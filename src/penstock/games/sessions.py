@@ -426,7 +426,9 @@ class GameSteps:
         del self._live[session.key]
         if session.has_begun:
             session.lane.cut_off()
-            session.rows.vanish()
+            # An episode that is still open takes the place of none that has ended.
+            if self._kept.has_room:
+                session.rows.vanish()
         self._lobby.give_back(session.number, session.lane)
         game = session.agent.game
         game.leave(session.agent)

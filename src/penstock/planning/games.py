@@ -10,6 +10,7 @@ from penstock.config.whole import Config
 from penstock.envs.sources import EnvProfile
 from penstock.errors import ConfigError
 from penstock.games.settings import PORT_FLAGS, GamesSettings
+from penstock.paths import expanded
 from penstock.registry import TOPOLOGIES
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.serving.server.command import is_loopback
@@ -82,7 +83,7 @@ def game_settings(run: RunConfig, profile: EnvProfile, env: EnvReference, folder
         host=run.host,
         http=run.port,
         tcp=run.tcp_port,
-        token_file=None if run.token_file is None else str(Path(run.token_file).expanduser().resolve()),
+        token_file=None if run.token_file is None else str(expanded(run.token_file).resolve()),
         idle_seconds=run.idle_seconds,
         episodes=RunFolder(folder).episodes,
         keep_episodes=run.keep_episodes,

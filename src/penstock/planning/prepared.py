@@ -5,7 +5,6 @@ Makes the environment once, to read its spaces. Writes no file.
 
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from penstock import __version__
@@ -26,6 +25,7 @@ from penstock.envs.names import display_name, reference
 from penstock.envs.sources import PROBED_LANES, EnvProfile, probe
 from penstock.errors import ConfigError
 from penstock.kernels.level import instruction_set
+from penstock.paths import expanded
 from penstock.planning.backends import EACH_COMPILES, backend_of, demand, inference_of
 from penstock.planning.games import with_games
 from penstock.planning.placement import Place, placed, placed_on_gpu
@@ -136,7 +136,7 @@ def prepare(config: Config, processes: Processes, given: Given | None = None) ->
             raise ConfigError(f"--{name} is for algorithms that learn from a table (penstock algos)")
     if run.demonstrations is not None:
         # An absolute path, because a run may be resumed from another working directory.
-        config = replace(config, run=replace(run, demonstrations=str(Path(run.demonstrations).expanduser().resolve())))
+        config = replace(config, run=replace(run, demonstrations=str(expanded(run.demonstrations).resolve())))
     config, of_games = with_games(config, profile, spec.topology)
     wanted = run.threads
     _check_own_rule(config.run, spec)

@@ -15,10 +15,10 @@ A field without a part is encoded as without a table. A key that is unknown is a
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock.errors import ConfigError, nearest
+from penstock.paths import expanded
 from penstock.policies.description_keys import Keys
 from penstock.policies.encoders import ACTIVATIONS, ENCODERS, Described, box_of
 from penstock.policies.encoding import Encoding
@@ -39,7 +39,7 @@ def inlined(model: str) -> str:
     if not model.endswith(".toml"):
         return model
     try:
-        return json.dumps(tomllib.loads(Path(model).expanduser().read_text(encoding="utf-8")))
+        return json.dumps(tomllib.loads(expanded(model).read_text(encoding="utf-8")))
     except OSError as error:
         raise ConfigError(f"--model {model} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

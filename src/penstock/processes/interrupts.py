@@ -22,12 +22,17 @@ class Interrupts:
 
     Signals reach the main thread only. In another thread nothing is counted and the process keeps its own handlers. The
     end of the interpreter counts as two interrupts there, if the thread is a daemon.
+
+    Attributes:
+        count: of interrupts.
+        taken: the number of each signal that was counted.
     """
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def __init__(self, patience: int | None = None) -> None:
         self.count = 0
+        self.taken: list[int] = []
         self._patience = patience
         self._thread = threading.current_thread()
         self._previous: dict[signal.Signals, Any] = {}
@@ -45,8 +50,9 @@ class Interrupts:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
+        # SIGINT last: its handler may raise as soon as it is back. None: one that was not installed by Python.
+        for number, handler in reversed(self._previous.items()):
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
         atexit.unregister(self._end)
 
     def _end(self) -> None:
@@ -54,7 +60,8 @@ class Interrupts:
         self.count = 2
         self._thread.join(EXIT_LIMIT_S)
 
-    def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
+    def _interrupt(self, number: int, _frame: FrameType | None) -> None:
         self.count += 1
+        self.taken.append(number)
         if self._patience is not None and self.count > self._patience:
             raise KeyboardInterrupt

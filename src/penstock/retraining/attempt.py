@@ -12,6 +12,7 @@ from penstock.config.fields import field_table
 from penstock.config.values import from_value
 from penstock.envs.given import given_of
 from penstock.errors import ConfigError
+from penstock.paths import expanded
 from penstock.processes.starts import Processes
 from penstock.retraining.estimate import estimated_return
 from penstock.retraining.judged import judged_up_to, remember_judged
@@ -90,7 +91,7 @@ def retrain(
     drift, held_out, epochs = (
         _checked(name, value) for name, value in (("drift", drift), ("held_out", held_out), ("epochs", epochs))
     )
-    folder, place = RunFolder.open(run), Path(experience).expanduser()
+    folder, place = RunFolder.open(run), expanded(experience)
     _check_place(place)
     with folder.claim(), processes or Processes() as opened:
         trained = open_trained(opened, folder, None, given_of(env, wrap), "retrain")

@@ -67,6 +67,11 @@ class EpisodeFiles:
         """Whether episodes are kept at all."""
         return self._keep > 0
 
+    @property
+    def has_room(self) -> bool:
+        """Whether one more episode takes the place of none."""
+        return len(self._files) < self._keep and self._bytes < self._keep_bytes
+
     def add(self, episode: KeptEpisode) -> None:
         """Write one episode, whole or not at all. The newest file stays, however large it is.
 

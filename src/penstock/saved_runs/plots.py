@@ -23,6 +23,7 @@ from penstock.metrics.report import (
     VALUE_LOSS,
     Report,
 )
+from penstock.paths import expanded
 from penstock.saved_runs.curves import Run, curve, read_runs, smoothed
 from penstock.saved_runs.look import STYLE, color
 
@@ -48,7 +49,7 @@ def plot(log_dir: str | Path, *, save: bool, smooth: float) -> Path | None:
         RunFolderError: there is no run, or the PNG cannot be written.
         UsageError: no window can be opened here.
     """
-    folder = Path(log_dir).expanduser()
+    folder = expanded(log_dir)
     runs = read_runs(folder)
     if not save:
         _show(runs, smooth)

@@ -17,6 +17,7 @@ from typing import IO
 from penstock.config.sources import from_settings, settings_of_file, to_toml
 from penstock.config.whole import Config
 from penstock.errors import RunFolderError, nearest
+from penstock.paths import expanded
 from penstock.saved_runs.durable import PARTIAL, remove_folder, sweep, write_file
 from penstock.saved_runs.manifest import MANIFEST
 from penstock.saved_runs.migrations import migrated_settings
@@ -51,7 +52,7 @@ class RunFolder:
         safe = re.sub(r"[^A-Za-z0-9_.-]+", "_", env).strip("._-")[:_NAME_LIMIT] or "env"
         name = f"{safe}-{algorithm}-{now or datetime.now():%Y%m%d-%H%M%S}"
         with _making(log_dir):
-            path = Path(log_dir).expanduser() / name
+            path = expanded(log_dir) / name
             number = 1
             while path.exists():
                 number += 1
@@ -88,7 +89,7 @@ class RunFolder:
         Raises:
             RunFolderError: it is no run folder.
         """
-        path = Path(path).expanduser()
+        path = expanded(path)
         if path.name in {"", ".."}:
             # What lies beside a run is found by the run's name and parent.
             path = path.resolve()
@@ -107,18 +108,18 @@ class RunFolder:
         Raises:
             RunFolderError: there is no such run. The text suggests similar names.
         """
-        runs = list_runs(Path(log_dir).expanduser())
+        runs = list_runs(expanded(log_dir))
         if run == "latest":
             if not runs:
                 raise RunFolderError(f"there is no run in {log_dir}; penstock train makes one")
             return cls(runs[-1])
-        for path in (Path(run).expanduser(), Path(log_dir).expanduser() / run):
+        for path in (expanded(run), expanded(log_dir) / run):
             with contextlib.suppress(RunFolderError):
                 return cls.open(path)
             if (path / MANIFEST).is_file():
                 raise RunFolderError(f"{path} is a bundle, which holds one policy; give the run that it came from")
-        above = next((path for path in Path(run).expanduser().parents if (path / CONFIG).is_file()), None)
-        if above is not None and Path(run).expanduser().exists():
+        above = next((path for path in expanded(run).parents if (path / CONFIG).is_file()), None)
+        if above is not None and expanded(run).exists():
             raise RunFolderError(f"{run} is a part of a run: give {above}")
         hint = nearest(run, [path.name for path in runs]) or f"; latest stands for the newest run in {log_dir}"
         raise RunFolderError(f"there is no run {run}{hint}")

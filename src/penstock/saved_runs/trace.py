@@ -5,6 +5,7 @@ from pathlib import Path
 from penstock.errors import RunFolderError
 from penstock.metrics.chrome_trace import describe, write_chrome_trace
 from penstock.metrics.trace import read_timeline
+from penstock.paths import expanded
 from penstock.saved_runs.run_folder import RunFolder
 
 __all__ = ["write_trace"]
@@ -29,7 +30,7 @@ def write_trace(run: Path, out: str | None) -> str:
     timeline = read_timeline(folder.trace)
     if timeline is None:
         raise RunFolderError(f"the trace of run {folder.name} is empty: the run ended before any node did something")
-    path = folder.path / "trace.json" if out is None else Path(out).expanduser()
+    path = folder.path / "trace.json" if out is None else expanded(out)
     try:
         count = write_chrome_trace(timeline, path)
     except OSError as error:

@@ -10,6 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, PercentFormatter
 
 from penstock.errors import RunFolderError
+from penstock.paths import expanded
 from penstock.saved_runs.comparison.bootstrap import CONFIDENCE
 from penstock.saved_runs.comparison.curves import Axis
 from penstock.saved_runs.comparison.measures import Comparison, Measure, band
@@ -28,7 +29,7 @@ def save_picture(found: Comparison, file: str | Path) -> None:
     Raises:
         RunFolderError: the file cannot be written.
     """
-    path = Path(file).expanduser()
+    path = expanded(file)
     with mpl.rc_context(STYLE):
         figure = draw(found)
         try:

@@ -10,6 +10,7 @@ from penstock.config.sources import shown
 from penstock.errors import ConfigError, RunFolderError
 from penstock.metrics.jsonl import read_reports
 from penstock.metrics.report import STEPS_PER_SECOND, Report
+from penstock.paths import expanded
 from penstock.saved_runs.run_folder import RunFolder, list_runs
 
 __all__ = ["ComparedRun", "Side", "read_sides"]
@@ -77,13 +78,13 @@ def _folders(word: str, log_dir: str | Path) -> list[RunFolder]:
     try:
         return [RunFolder.find(word, log_dir)]
     except RunFolderError:
-        below = list_runs(Path(word).expanduser())
+        below = list_runs(expanded(word))
         if below:
             return [RunFolder(path) for path in below]
         if "," not in word:
             raise
     parts = [part for part in word.split(",") if part]
-    if folder := next((part for part in parts if list_runs(Path(part).expanduser())), None):
+    if folder := next((part for part in parts if list_runs(expanded(part))), None):
         raise RunFolderError(f"{folder} is a folder of runs, and commas join runs; give it as a side of its own")
     return [RunFolder.find(part, log_dir) for part in parts]
 

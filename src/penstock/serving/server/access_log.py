@@ -3,12 +3,12 @@
 import contextlib
 import sys
 import time
-from pathlib import Path
 from typing import TextIO
 
 import orjson
 
 from penstock.errors import ConfigError
+from penstock.paths import expanded
 
 __all__ = ["AccessLog"]
 
@@ -25,7 +25,7 @@ class AccessLog:
     def __init__(self, path: str) -> None:
         self._lines: list[str] = []
         try:
-            self._file: TextIO = sys.stdout if path == "-" else Path(path).expanduser().open("a", encoding="utf-8")
+            self._file: TextIO = sys.stdout if path == "-" else expanded(path).open("a", encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"--access_log {path} cannot be written: {error.strerror or error}") from error
 

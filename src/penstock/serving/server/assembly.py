@@ -16,6 +16,7 @@ import uvloop
 
 from penstock.config.commands import ServeOptions
 from penstock.errors import ConfigError, UsageError
+from penstock.paths import expanded
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.scratch import scratch_folder
 from penstock.serving.server.acceptance import accepted
@@ -284,7 +285,7 @@ def _folders(options: ServeOptions, names: Iterable[str]) -> dict[str, Path]:
     """
     if options.collect is None:
         return {}
-    folders = {name: Path(options.collect).expanduser() / name for name in names}
+    folders = {name: expanded(options.collect) / name for name in names}
     for folder in folders.values():
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -311,7 +312,7 @@ def _recording(options: ServeOptions, endpoints: Endpoints, folders: Mapping[str
 def _certificate(options: ServeOptions) -> Certificate | None:
     if options.tls_cert is None or options.tls_key is None:
         return None
-    return Certificate(Path(options.tls_cert).expanduser(), Path(options.tls_key).expanduser())
+    return Certificate(expanded(options.tls_cert), expanded(options.tls_key))
 
 
 def _nothing() -> None:

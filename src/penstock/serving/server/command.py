@@ -11,6 +11,7 @@ from penstock.clients.session import trust
 from penstock.clients.wire import Address
 from penstock.config.commands import NAME_PATTERN, BenchServeOptions, ServeOptions
 from penstock.errors import ConfigError, RunFolderError
+from penstock.paths import expanded
 from penstock.registry import load
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.run_folder import RunFolder
@@ -79,7 +80,7 @@ def named(policies: Sequence[str], name: str) -> dict[str, str]:
 
 def _source(place: str, options: ServeOptions, loader: str) -> Source:
     """Where a policy comes from: the folder of a bundle, or a run as `RunFolder.find` finds it."""
-    folder = Path(place).expanduser()
+    folder = expanded(place)
     if is_bundle(folder):
         return Source(loader, str(folder), None, _version_of_bundle(folder, options))
     try:

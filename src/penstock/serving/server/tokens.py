@@ -2,9 +2,9 @@
 
 import hmac
 from collections.abc import Mapping
-from pathlib import Path
 
 from penstock.errors import ConfigError
+from penstock.paths import expanded
 
 __all__ = ["Tokens"]
 
@@ -35,7 +35,7 @@ class Tokens:
         if path is None:
             return cls()
         try:
-            lines = Path(path).expanduser().read_bytes().split(b"\n")
+            lines = expanded(path).read_bytes().split(b"\n")
         except OSError as error:
             raise ConfigError(f"{flag} {path} cannot be read: {error.strerror or error}") from error
         tokens = tuple(line.strip() for line in lines if line.strip())

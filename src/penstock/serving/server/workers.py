@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable
 from http import HTTPStatus
@@ -34,7 +35,7 @@ _PAUSES = (0.0, 0.5, 2.0, 5.0)
 """Seconds before a worker is started again, by how often one has died or was refused since one became ready."""
 _END_SECONDS = 5.0
 _LOAD_SECONDS = 120.0
-"""A worker that has not loaded the policy within so long hangs. Many may load at once, on few cores."""
+"""A worker that has a core to itself, and has not loaded the policy within so long, hangs."""
 
 
 class _Worker(asyncio.Protocol):
@@ -164,12 +165,17 @@ class Workers:
     async def _start_all(self) -> None:
         for worker in [await self._begin(place) for place in range(self._count)]:
             try:
-                await asyncio.wait_for(worker.changed.wait(), _LOAD_SECONDS)
+                await asyncio.wait_for(worker.changed.wait(), self._load_seconds)
             except TimeoutError:
-                late = f"worker {worker.process.pid} has not loaded the policy within {_LOAD_SECONDS:g} s"
+                late = f"worker {worker.process.pid} has not loaded the policy within {self._load_seconds:g} s"
                 raise ResourceError(f"{late}; give --workers 0 to see where it hangs") from None
             if worker.is_lost:
                 raise ResourceError("a worker process ended before it was ready; what it said is above")
+
+    @property
+    def _load_seconds(self) -> float:
+        """How long a worker may take to load the policy. Several that load at once share the cores."""
+        return _LOAD_SECONDS * max(1.0, self._count / (os.cpu_count() or 1))
 
     def is_free(self) -> bool:
         """Whether a worker has room for a batch."""
@@ -195,8 +201,8 @@ class Workers:
         for worker in self._workers:
             if any(now - since > limit for _, since in worker.under_way.values()):
                 _kill(worker, f"has not answered within {limit:g} s")
-            elif not worker.is_ready and now - worker.since > _LOAD_SECONDS:
-                _kill(worker, f"has not loaded the policy within {_LOAD_SECONDS:g} s")
+            elif not worker.is_ready and now - worker.since > self._load_seconds:
+                _kill(worker, f"has not loaded the policy within {self._load_seconds:g} s")
 
     async def close(self) -> None:
         """End all workers, and return when each of their processes is reaped."""

@@ -54,7 +54,7 @@ def library(
         The function that runs it, and the inputs for it: the given ones, then the tensors that ``function`` holds.
     """
     graph, inputs = trace(function, inputs, REWRITES, tuned)
-    path = _cache() / f"{_key(graph, inputs)}.so"
+    path = _place(f"{_key(graph, inputs)}.so")
     if not path.exists():
         # Several learners may need the same library at once. Only one of them compiles it.
         with path.with_suffix(".lock").open("w") as lock:
@@ -101,13 +101,13 @@ def _key(graph: GraphModule, inputs: Sequence[Tensor]) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
-def _cache() -> Path:
-    """The user's cache folder, or torch's if there is none that can be written."""
+def _place(name: str) -> Path:
+    """Where a library lies or is to lie: in the user's cache, or in torch's if the user's lacks it and only reads."""
     with contextlib.suppress(OSError, RuntimeError):  # a RuntimeError: the user has no home
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock" / "updates"
         folder.mkdir(parents=True, exist_ok=True)
-        if os.access(folder, os.W_OK):
-            return folder
+        if (folder / name).exists() or os.access(folder, os.W_OK):
+            return folder / name
     folder = Path(cache_dir()) / "penstock"
     folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    return folder / name

@@ -206,6 +206,11 @@ def test_a_setting_that_it_does_not_have_is_refused(setting, says) -> None:
         ParallelEnvironmentCollector(ClockEnv, num_workers=2, **setting)
 
 
+def test_games_that_drive_themselves_are_refused() -> None:
+    with pytest.raises(ConfigError, match="is a game that connects to a run"):
+        ParallelEnvironmentCollector("gamecore://tests.games.agents:Blind", algo="appo")
+
+
 def test_settings_that_say_what_a_collector_does_anyway_are_taken() -> None:
     ParallelEnvironmentCollector(ClockEnv, num_workers=1, algo="impala", sync_mode="blocking", learners=1)
 

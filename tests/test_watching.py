@@ -109,6 +109,8 @@ def test_the_picture_lies_in_the_run_folder_if_no_other_place_is_given(
 
 
 def test_what_cannot_be_shown_is_one_line(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="episodes of watch takes a whole number of at least 1"):
+        penstock.watch(run, episodes=0)
     with pytest.raises(ConfigError, match="a window leaves no picture"):
         penstock.watch(run, tmp_path / "a.gif", window=True)
     with pytest.raises(ConfigError, match=r"picture\.png does not end in \.gif"):

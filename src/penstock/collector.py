@@ -85,6 +85,8 @@ class ParallelEnvironmentCollector:
         config = replace(config, run=run)
         with Processes() as processes:
             self._prepared = prepare(config, processes, given)
+        if self._prepared.profile.kind == "game":
+            raise ConfigError(f"a collector steps its environments, and {run.env} is a game that connects to a run")
         if self._prepared.spec.table is not None:
             raise ConfigError(
                 f"a collector cannot take algo {run.algo}, which learns from a table; give one that learns from "

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.config.commands import WatchOptions
+from penstock.config.values import count_of
 from penstock.envs.given import given_of
 from penstock.errors import ConfigError, EnvError, RunFolderError
 from penstock.paths import expanded
@@ -80,6 +81,7 @@ def watch(
             that cannot be written.
         BadDataError: an episode held NaN or infinity.
     """
+    episodes = count_of(episodes, "episodes of watch")
     if window and out is not None:
         raise ConfigError(f"a window leaves no picture, so nothing would be written to {out}; leave out one of the two")
     if out is not None and Path(out).suffix != ".gif":

@@ -5,7 +5,7 @@
     python -m benchmarks.pong_hour --write FILE     # also draws FILE with the suffix .png
 
 32 environments of EnvPool, 20 steps, gradient steps of 160 rows with a constant step size of 1e-3; the rest as in
-`benchmarks/impala.py`. The two numbers are the best of eight that were tried for penstock, for 0.5 to 1.5 million steps
+`benchmarks/impala.py`. That is the best of seven settings that were tried for penstock, for 0.5 to 1.5 million steps
 each; nothing was tried for the peer. A curve is the mean return of the last 100 training episodes. One run of either
 side, so it shows that a policy is learned and how soon, not which side learns better in the mean.
 """

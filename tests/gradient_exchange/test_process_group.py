@@ -18,7 +18,7 @@ from penstock.gradient_exchange.process_group.rounds import ProcessGroupRounds
 from penstock.memory.rounds import Joined, Rounds
 from penstock.program.graph import ProcessGroup
 from penstock.types import ArraySpec
-from penstock.updates.contract import DissolvedError
+from penstock.updates.team import DissolvedError
 
 STATE = (ArraySpec("critic", (40, 25), "float32"), ArraySpec("update", (), "int64"))
 Found = TypeVar("Found")

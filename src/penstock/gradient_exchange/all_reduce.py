@@ -74,7 +74,7 @@ class AllReduce(Meeting):
         return KEEPER in self._rounds.members() or self._rounds.begun()
 
     def __call__(self, phase: str, gradients: Mapping[str, Array], weight: float) -> Mapping[str, Array]:
-        """The mean of the gradients over all learners. See `penstock.updates.contract.Exchange`."""
+        """The mean of the gradients over all learners. See `penstock.updates.team.Exchange`."""
         weight *= self._factor
         if self._compressed is None:
             self._sent += sum(values.nbytes for values in gradients.values())
@@ -97,11 +97,11 @@ class AllReduce(Meeting):
         return mean
 
     def weigh(self, factor: float) -> None:
-        """Let this learner's gradients count by this factor from now on. See `penstock.updates.contract.ShardTeam`."""
+        """Let this learner's gradients count by this factor from now on. See `penstock.updates.team.ShardTeam`."""
         self._factor = factor
 
     def gather(self, values: Array) -> list[Array]:
-        """What each learner brings, in order: float64 ``[n]``. See `penstock.updates.contract.ShardTeam`."""
+        """What each learner brings, in order: float64 ``[n]``. See `penstock.updates.team.ShardTeam`."""
         self._meet([values.view(np.uint8)], 1.0)
         return [payload.view(np.float64) for _, payload in self._rounds.brought(values.nbytes)]
 

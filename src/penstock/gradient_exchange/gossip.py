@@ -30,7 +30,7 @@ class Gossip(Meeting):
     """One learner's end. Its arguments are those of `Meeting`."""
 
     def __call__(self, phase: str, gradients: Mapping[str, Array], weight: float) -> Mapping[str, Array]:
-        """This learner's own gradients. See `penstock.updates.contract.Exchange`.
+        """This learner's own gradients. See `penstock.updates.team.Exchange`.
 
         Zeros, if this learner has no row of the minibatch: then the given gradients come from padding.
         """

@@ -109,11 +109,11 @@ class GradientStream:
         self._metrics: dict[str, float] | None = None
 
     def watch(self, arrays: Arrays) -> None:
-        """As `penstock.updates.contract.StreamTeam.watch`."""
+        """As `penstock.updates.team.StreamTeam.watch`."""
         self._latest |= arrays
 
     def join(self, state: Mapping[str, Array]) -> Arrays | None:
-        """Wait for the first parameters and take them. See `penstock.updates.contract.Team`."""
+        """Wait for the first parameters and take them. See `penstock.updates.team.Team`."""
         while self._parameters.version() < 0:
             if self._me.alive():
                 return None
@@ -127,7 +127,7 @@ class GradientStream:
         return {**state, **{name: self._latest[name] for name in self._places}}
 
     def in_flight(self) -> bool:
-        """As `penstock.updates.contract.StreamTeam.in_flight`."""
+        """As `penstock.updates.team.StreamTeam.in_flight`."""
         return bool(self._mine())
 
     def _mine(self) -> list[int]:
@@ -158,14 +158,14 @@ class GradientStream:
         return True
 
     def __call__(self, phase: str, gradients: Mapping[str, Array], weight: float) -> Mapping[str, Array]:
-        """Write the gradients of a phase into the slot. See `penstock.updates.contract.HandOn`."""
+        """Write the gradients of a phase into the slot. See `penstock.updates.team.HandOn`."""
         if self._filling is None:
             raise PenstockError("gradients were computed outside of a step")
         self._filling.put(phase, gradients, weight)
         return gradients
 
     def found(self) -> dict[str, float]:
-        """As `penstock.updates.contract.StreamTeam.found`."""
+        """As `penstock.updates.team.StreamTeam.found`."""
         if self._metrics is None:
             if self._updater is None:
                 raise PenstockError("no step has begun")
@@ -173,7 +173,7 @@ class GradientStream:
         return self._metrics
 
     def tell(self, name: str, value: Array | float) -> None:
-        """As `penstock.updates.contract.StreamTeam.tell`."""
+        """As `penstock.updates.team.StreamTeam.tell`."""
         if self._slot is None:
             raise PenstockError("no step has begun")
         self._slot[name][...] = value

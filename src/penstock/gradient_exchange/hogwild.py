@@ -96,12 +96,12 @@ class Hogwild(GradientStream):
         return True
 
     def __call__(self, phase: str, gradients: Mapping[str, Array], weight: float) -> Mapping[str, Array]:
-        """This learner's own gradients, which it steps down. See `penstock.updates.contract.Exchange`."""
+        """This learner's own gradients, which it steps down. See `penstock.updates.team.Exchange`."""
         del phase, weight
         return gradients
 
     def mean(self, arrays: Mapping[str, Array], weight: float) -> Mapping[str, Array]:
-        """The same numbers: a minibatch is this learner's own. See `penstock.updates.contract.Exchange`."""
+        """The same numbers: a minibatch is this learner's own. See `penstock.updates.team.Exchange`."""
         del weight
         return arrays
 

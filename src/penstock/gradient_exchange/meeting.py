@@ -45,7 +45,7 @@ class Meeting:
         self._sent = 0
 
     def enter(self, state: Mapping[str, Array]) -> Arrays | None:
-        """Try to become one of the learners. See `penstock.updates.contract.Members`."""
+        """Try to become one of the learners. See `penstock.updates.team.Members`."""
         match self._rounds.join(anew=self._me == KEEPER):
             case Joined.FOUNDED:
                 return dict(state)
@@ -69,7 +69,7 @@ class Meeting:
         return self._rounds.meeting()
 
     def mean(self, arrays: Mapping[str, Array], weight: float) -> Mapping[str, Array]:
-        """The exact mean of a few numbers over all learners. See `penstock.updates.contract.Exchange`."""
+        """The exact mean of a few numbers over all learners. See `penstock.updates.team.Exchange`."""
         return self._mean_of("mean", arrays, weight)
 
     def sent(self) -> int:

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from penstock.types import Array, Arrays
-from penstock.updates.contract import Exchange, HandOn
 from penstock.updates.inbox import Inbox
 from penstock.updates.stepper import Stepper
+from penstock.updates.team import Exchange, HandOn
 
 __all__ = ["GradientApplier", "ReplayFinder", "ReplayLearner"]
 

@@ -6,7 +6,7 @@ from typing import Protocol, TypeAlias
 from torch import Tensor
 
 from penstock.types import Array, Arrays
-from penstock.updates.contract import Exchange, HandOn
+from penstock.updates.team import Exchange, HandOn
 
 __all__ = ["Parts", "Stepper"]
 

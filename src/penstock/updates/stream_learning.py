@@ -17,11 +17,11 @@ from penstock.ops.losses import Mean, mean_by
 from penstock.policies import PolicyGraph
 from penstock.types import Array, Arrays
 from penstock.updates.batch import Batch
-from penstock.updates.contract import Exchange, HandOn
 from penstock.updates.inbox import in_parts
 from penstock.updates.rows import Targeted
 from penstock.updates.running import RunningStatistics
 from penstock.updates.stepper import Parts, Stepper
+from penstock.updates.team import Exchange, HandOn
 
 __all__ = ["StreamFinder", "StreamGradientApplier", "StreamLearner"]
 

@@ -22,7 +22,7 @@ from penstock.memory.rounds import Joined, Rounds
 from penstock.nodes.contract import Ports
 from penstock.program.graph import ProcessGroup
 from penstock.types import Array, ArraySpec
-from penstock.updates.contract import DissolvedError
+from penstock.updates.team import DissolvedError
 
 __all__ = ["ProcessGroupRounds", "build"]
 

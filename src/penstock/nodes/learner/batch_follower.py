@@ -17,7 +17,8 @@ from penstock.nodes.learner.work import Work, WorkingNode
 from penstock.ops.statistics import VALUE_STATISTICS
 from penstock.registry import load
 from penstock.types import ArraySpec
-from penstock.updates.contract import StreamTeam, Updater
+from penstock.updates.contract import Updater
+from penstock.updates.team import StreamTeam
 
 __all__ = ["BatchFollowerNode", "BatchFollowerSettings"]
 

@@ -19,7 +19,8 @@ from penstock.nodes.learner.work import Task
 from penstock.nodes.ports import StreamReader
 from penstock.registry import load
 from penstock.types import Array
-from penstock.updates.contract import DissolvedError, Members, Updater
+from penstock.updates.contract import Updater
+from penstock.updates.team import DissolvedError, Members
 
 __all__ = ["BatchGoal", "EpochSettings", "Epochs", "shares_of"]
 

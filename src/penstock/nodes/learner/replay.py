@@ -22,7 +22,7 @@ from penstock.nodes.learner.work import Task, Work, WorkingNode
 from penstock.ops.statistics import obs_statistics
 from penstock.replay.limiter import RateLimiter
 from penstock.types import Array, Arrays
-from penstock.updates.contract import DissolvedError
+from penstock.updates.team import DissolvedError
 
 __all__ = ["ReplayLearnerNode", "ReplayLearnerSettings"]
 

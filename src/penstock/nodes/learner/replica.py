@@ -16,7 +16,7 @@ from penstock.nodes.learner.steps import Goal, GradientSteps, StepSettings
 from penstock.nodes.learner.work import Work, WorkingNode
 from penstock.saved_runs.checkpoints import last_good, load_checkpoint
 from penstock.types import Arrays, ArraySpec
-from penstock.updates.contract import DissolvedError
+from penstock.updates.team import DissolvedError
 
 __all__ = ["ReplicaNode", "ReplicaSettings", "goal_specs", "goal_values"]
 

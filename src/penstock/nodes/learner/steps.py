@@ -24,7 +24,8 @@ from penstock.replay.sampler import RowSampler, Sampler, SequenceSampler
 from penstock.replay.shards import ShardSampler
 from penstock.replay.sum_tree import SumTree
 from penstock.types import Array, Arrays
-from penstock.updates.contract import DissolvedError, ReplayUpdater, SamplingUpdater, ShardTeam, Team
+from penstock.updates.contract import ReplayUpdater, SamplingUpdater
+from penstock.updates.team import DissolvedError, ShardTeam, Team
 
 __all__ = ["Goal", "GradientSteps", "StepSettings"]
 

@@ -14,7 +14,8 @@ from penstock.nodes.learner.passes import Passes
 from penstock.nodes.learner.work import Work, WorkingNode
 from penstock.registry import load
 from penstock.types import Array
-from penstock.updates.contract import StreamTeam, Updater
+from penstock.updates.contract import Updater
+from penstock.updates.team import StreamTeam
 
 __all__ = ["StreamFollowerNode", "StreamFollowerSettings"]
 

@@ -16,7 +16,7 @@ from penstock.nodes.learner.first_state import first_state
 from penstock.nodes.learner.work import Task, Work, WorkingNode
 from penstock.saved_runs.checkpoints import load_checkpoint
 from penstock.types import Array, Arrays, ArraySpec
-from penstock.updates.contract import Members
+from penstock.updates.team import Members
 
 __all__ = ["JOINING", "StreamReplicaNode", "StreamReplicaSettings", "batch_specs", "batch_values"]
 

@@ -11,9 +11,9 @@ from penstock.algorithm import Algorithm, UpdaterSettings
 from penstock.updates.building import algorithm_of
 from penstock.updates.compiled.program import across_minibatch_of
 from penstock.updates.compiled.stepper import CompiledStepper
-from penstock.updates.contract import Exchange, HandOn
 from penstock.updates.inbox import Inbox
 from penstock.updates.replay_learning import GradientApplier, ReplayFinder, ReplayLearner
+from penstock.updates.team import Exchange, HandOn
 
 __all__ = ["build_applier", "build_finder", "build_replay"]
 

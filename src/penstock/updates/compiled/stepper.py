@@ -9,9 +9,9 @@ from torch import Tensor
 from penstock.algorithm import Gradients, Phase, UpdaterSettings
 from penstock.types import Array, Arrays
 from penstock.updates.compiled.program import Apply, Buffers, FindGradients, Step, Take
-from penstock.updates.contract import Exchange, HandOn
 from penstock.updates.meter import Meter
 from penstock.updates.phases import PhaseClock
+from penstock.updates.team import Exchange, HandOn
 
 __all__ = ["CompiledStepper"]
 

@@ -11,8 +11,8 @@ from penstock.updates.batch import batch_of
 from penstock.updates.building import algorithm_of
 from penstock.updates.compiled.program import across_minibatch_of
 from penstock.updates.compiled.stepper import CompiledStepper
-from penstock.updates.contract import Exchange, HandOn
 from penstock.updates.stream_learning import StreamFinder, StreamGradientApplier, StreamLearner
+from penstock.updates.team import Exchange, HandOn
 
 __all__ = ["CompiledParts", "CompiledUpdater", "build", "build_stream_applier", "build_stream_finder"]
 

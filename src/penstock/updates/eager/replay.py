@@ -4,10 +4,10 @@ import torch
 
 from penstock.algorithm import Algorithm, UpdaterSettings
 from penstock.updates.building import algorithm_of
-from penstock.updates.contract import Exchange, HandOn
 from penstock.updates.eager.stepper import EagerStepper
 from penstock.updates.inbox import Inbox
 from penstock.updates.replay_learning import GradientApplier, ReplayFinder, ReplayLearner
+from penstock.updates.team import Exchange, HandOn
 
 __all__ = ["build_applier", "build_finder", "build_replay"]
 

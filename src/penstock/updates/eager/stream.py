@@ -6,9 +6,9 @@ from penstock.algorithm import Algorithm, UpdaterSettings
 from penstock.types import Array
 from penstock.updates.batch import batch_of
 from penstock.updates.building import algorithm_of
-from penstock.updates.contract import Exchange, HandOn
 from penstock.updates.eager.stepper import EagerStepper
 from penstock.updates.stream_learning import StreamFinder, StreamGradientApplier, StreamLearner
+from penstock.updates.team import Exchange, HandOn
 
 __all__ = ["EagerUpdater", "build", "build_stream_applier", "build_stream_finder"]
 

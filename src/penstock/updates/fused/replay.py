@@ -16,7 +16,7 @@ from penstock.replay.minibatches import TableMinibatches
 from penstock.replay.sampler import Sampler
 from penstock.replay.sum_tree import SumTree
 from penstock.types import Array, Arrays
-from penstock.updates.contract import Exchange, HandOn
+from penstock.updates.team import Exchange, HandOn
 
 __all__ = ["FusedApplier", "FusedFinder", "FusedLearner", "build_applier", "build_finder", "build_replay"]
 

@@ -10,9 +10,9 @@ import numpy as np
 from penstock.algorithm import AlgorithmSpec, Fused, StreamShape, UpdaterSettings
 from penstock.algorithm_package import load_functions
 from penstock.types import Array, Arrays
-from penstock.updates.contract import Exchange, HandOn
 from penstock.updates.rows import Rows, Targeted
 from penstock.updates.running import RunningStatistics
+from penstock.updates.team import Exchange, HandOn
 
 __all__ = [
     "FusedStreamApplier",

@@ -20,13 +20,13 @@ import numpy as np
 
 from benchmarks.arguments import positive_int
 from benchmarks.record import command_of, destination, write
-from penstock.algorithm import UpdaterSettings
 from penstock.algorithm_package import find_algorithm
 from penstock.program.rollout import rollout_specs
 from penstock.registry import load
 from penstock.types import Array, Arrays, Box, Discrete, Spaces
 from penstock.updates.batch import batch_of
 from penstock.updates.eager import build
+from penstock.updates.settings import UpdaterSettings
 
 IMAGES = Spaces((("obs", Box((4, 84, 84), "uint8", (0.0,), (255.0,))),), Discrete(6))
 VECTORS = Spaces((("obs", Box((8,), "float32", (-1.0,), (1.0,))),), Discrete(4))

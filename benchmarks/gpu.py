@@ -22,7 +22,6 @@ import torch
 from benchmarks.measured import parser
 from benchmarks.record import command_of, write
 from benchmarks.varied import varied
-from penstock.algorithm import UpdaterSettings
 from penstock.algorithm_package import find_algorithm
 from penstock.config.resolve import available_cores, most_threads
 from penstock.envs.sources import probe
@@ -30,6 +29,7 @@ from penstock.program.rollout import rollout_specs
 from penstock.registry import UPDATES, load
 from penstock.types import Spaces
 from penstock.updates.made_up import made_up_rollout, made_up_sample
+from penstock.updates.settings import UpdaterSettings
 
 LANES, STEPS, EPOCHS = 8, 128, 4
 GRADIENT_STEPS = 100

@@ -21,7 +21,6 @@ import penstock
 from benchmarks.arguments import positive_int
 from benchmarks.record import command_of, destination, write
 from benchmarks.runs import Curve, curve
-from penstock.algorithm import UpdaterSettings
 from penstock.gradient_exchange.all_reduce import AllReduce
 from penstock.gradient_exchange.feedback import ErrorFeedback
 from penstock.gradient_exchange.meeting import signing
@@ -34,6 +33,7 @@ from penstock.registry import compression_of
 from penstock.runtime.local import launch
 from penstock.topologies.on_policy import build as build_program
 from penstock.types import Array
+from penstock.updates.settings import UpdaterSettings
 
 LEARNERS = 2
 BITS_PER_S = 100e6

@@ -23,7 +23,6 @@ from benchmarks.arguments import positive_int
 from benchmarks.measured import Measured, parser, report
 from benchmarks.peak import operations_per_second
 from benchmarks.timing import Contestant, compare
-from penstock.algorithm import UpdaterSettings
 from penstock.algorithm_package import find_algorithm
 from penstock.algorithms.off_policy.critics import critic_network
 from penstock.kernels.steps import StepKeys
@@ -36,6 +35,7 @@ from penstock.replay.sampler import Sampler
 from penstock.replay.sum_tree import SumTree
 from penstock.types import Array, Arrays, Box, Discrete, Spaces
 from penstock.updates.fused.replay import FusedLearner
+from penstock.updates.settings import UpdaterSettings
 
 STEPS, LANES, SLOTS = 64, 8, 200
 PENDULUM = Spaces((("obs", Box((3,), "float32", (-8.0,) * 3, (8.0,) * 3)),), Box((1,), "float32", (-2.0,), (2.0,)))

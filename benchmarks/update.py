@@ -22,7 +22,6 @@ from benchmarks.arguments import positive_int
 from benchmarks.measured import Measured, parser, report
 from benchmarks.peak import operations_per_second, update_operations
 from benchmarks.timing import Contestant, compare
-from penstock.algorithm import UpdaterSettings
 from penstock.algorithms.ppo import fused, learn
 from penstock.algorithms.ppo.rollouts import targets
 from penstock.algorithms.ppo.spec import PPOConfig, init_state, spec
@@ -38,6 +37,7 @@ from penstock.registry import load
 from penstock.types import Array, Arrays
 from penstock.updates.contract import Updater
 from penstock.updates.rows import Rows
+from penstock.updates.settings import UpdaterSettings
 
 LANES = 8
 SPACES = probe("Pendulum-v1").spaces

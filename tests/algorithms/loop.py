@@ -3,11 +3,11 @@
 import numpy as np
 import torch
 
-from penstock.algorithm import UpdaterSettings
 from penstock.program.rollout import rollout_specs
 from penstock.types import Box, Discrete, Spaces
 from penstock.updates.eager import EagerUpdater
 from penstock.updates.fused import FusedUpdater
+from penstock.updates.settings import UpdaterSettings
 
 
 class Identity:

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from benchmarks.varied import varied
-from penstock.algorithm import UpdaterSettings
 from penstock.planning import Prepared
 from penstock.program.rollout import rollout_specs
 from penstock.registry import UPDATES, load
 from penstock.types import Array, Arrays
 from penstock.updates.made_up import made_up_rollout, made_up_sample
+from penstock.updates.settings import UpdaterSettings
 from tests.algorithms.runs import LANES, STEPS
 
 GRADIENT_STEPS = 3

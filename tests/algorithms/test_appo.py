@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from penstock.algorithm import UpdaterSettings
 from penstock.algorithms.appo import learn
 from penstock.algorithms.appo.spec import APPOConfig, init_state, spec
 from penstock.algorithms.ppo import learn as ppo
 from penstock.algorithms.ppo import spec as ppo_spec
 from penstock.ops.losses import mean_by
 from penstock.updates.eager import EagerUpdater
+from penstock.updates.settings import UpdaterSettings
 from tests.algorithms.loop import Identity, Target, allocate, collect
 
 SMALL = {"num_steps": 12, "hidden_sizes": (8,), "mini_batch_size": 32}

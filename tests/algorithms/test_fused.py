@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from penstock.algorithm import UpdaterSettings
 from penstock.algorithms.a2c import fused as a2c_fused
 from penstock.algorithms.a2c.spec import A2CConfig
 from penstock.algorithms.appo import fused as appo_fused
@@ -21,6 +20,7 @@ from penstock.algorithms.ppo.spec import PPOConfig, policy_graph
 from penstock.types import Box, Discrete, Spaces
 from penstock.updates.eager import EagerUpdater
 from penstock.updates.fused import FusedUpdater
+from penstock.updates.settings import UpdaterSettings
 from tests.algorithms.loop import Identity, Switch, Target, allocate, collect, flat_rows
 
 PIXELS = Spaces((("obs", Box((64, 64, 3), "uint8", (0.0,), (255.0,))),), Discrete(3))

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from penstock.algorithm import UpdaterSettings
 from penstock.updates import eager
+from penstock.updates.settings import UpdaterSettings
 from tests.chaos.oracle import noting
 
 

@@ -14,13 +14,13 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
 
-from penstock.algorithm import UpdaterSettings
 from penstock.metrics.jsonl import read_reports
 from penstock.registry import UpdateBackend
 from penstock.run import Result
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import load_checkpoint
 from penstock.seeding import episode_seed
+from penstock.updates.settings import UpdaterSettings
 
 LANES, EPISODES, LENGTH, SEED = 4, 4000, 10, 0
 LOG = "ORACLE_LOG"

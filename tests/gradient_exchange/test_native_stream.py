@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from penstock.algorithm import UpdaterSettings
 from penstock.algorithm_package import find_algorithm
 from penstock.gradient_exchange.all_reduce import AllReduce
 from penstock.gradient_exchange.feedback import ErrorFeedback
 from penstock.memory.rounds import Rounds
 from penstock.registry import UPDATES, compression_of, load
+from penstock.updates.settings import UpdaterSettings
 from tests.algorithms.loop import Target, allocate, collect
 
 TASK = Target()

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from penstock.algorithm import Schedule, UpdaterSettings
+from penstock.algorithm import Schedule
 from penstock.algorithms.appo.spec import APPOConfig, spec
 from penstock.nodes.learner import BatchFollowerNode, BatchFollowerSettings
 from penstock.types import Arrays
+from penstock.updates.settings import UpdaterSettings
 from tests.nodes import test_stream_follower as stream
 from tests.nodes.test_stream_follower import SPACES, Board, Ports, Rollouts
 

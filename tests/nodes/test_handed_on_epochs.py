@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from penstock.algorithm import Schedule, UpdaterSettings
+from penstock.algorithm import Schedule
 from penstock.algorithms.a3c.spec import A3CConfig, spec
 from penstock.nodes.learner import handed_on_epochs
 from penstock.nodes.learner.epochs import BatchGoal
 from penstock.nodes.learner.handed_on_epochs import HandedOnEpochs, HandedOnEpochSettings
 from penstock.types import Arrays
+from penstock.updates.settings import UpdaterSettings
 from tests.nodes.test_stream_follower import SPACES, Ports, Rollouts
 
 

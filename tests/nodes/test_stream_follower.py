@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pytest
 
-from penstock.algorithm import Schedule, UpdaterSettings
+from penstock.algorithm import Schedule
 from penstock.algorithms.a3c.spec import A3CConfig, spec
 from penstock.memory.segment import Segment
 from penstock.memory.stream import Stream
 from penstock.nodes.learner import StreamFollowerNode, StreamFollowerSettings
 from penstock.types import Arrays, ArraySpec, Box, Discrete, Spaces
+from penstock.updates.settings import UpdaterSettings
 from tests.nodes.test_takeover import Watched
 
 SPACES = Spaces((("obs", Box((2,), "float32", (-1.0, -1.0), (1.0, 1.0))),), Discrete(2))

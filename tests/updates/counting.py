@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from penstock.algorithm import Algorithm, AlgorithmSpec, Gradients, Phase, Schedule, UpdaterSettings
+from penstock.algorithm import Algorithm, AlgorithmSpec, Gradients, Phase, Schedule
 from penstock.policies import Categorical, Linear, Network, PolicyGraph
 from penstock.types import ArraySpec, Discrete, Spaces
+from penstock.updates.settings import UpdaterSettings
 
 ROWS = 2 * 6 * 4
 """Two slots of 5 + 1 rows of 4 lanes."""

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from penstock.algorithm import UpdaterSettings
 from penstock.algorithms.ppo import fused, learn
 from penstock.algorithms.ppo.spec import PPOConfig, init_state, spec
 from penstock.ops.losses import mean_by
@@ -15,6 +14,7 @@ from penstock.registry import UPDATES, load
 from penstock.updates.compiled import CompiledUpdater
 from penstock.updates.eager import EagerUpdater
 from penstock.updates.fused import FusedUpdater
+from penstock.updates.settings import UpdaterSettings
 from tests.algorithms.loop import Target, allocate, collect, flat_rows
 
 TASK = Target()

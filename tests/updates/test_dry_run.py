@@ -5,12 +5,12 @@ What a dry run finds stands in ``tests/end_to_end/test_mistakes_in_own_algorithm
 
 import pytest
 
-from penstock.algorithm import UpdaterSettings
 from penstock.algorithm_package import find_algorithm
 from penstock.planning.specs import spec_of
 from penstock.program.rollout import rollout_specs
 from penstock.types import Box, Composite, Discrete, MultiDiscrete, Spaces, Stack
 from penstock.updates.dry_run import UNITS, dry_run
+from penstock.updates.settings import UpdaterSettings
 
 VECTOR = ("obs", Box((3,), "float32", (1.0,), (2.0,)))
 FIELDS = (("action_mask", Box((4,), "uint8", (0.0,), (1.0,))), ("obs", Discrete(5, 2)))

@@ -4,13 +4,13 @@ import sys
 
 import pytest
 
-from penstock.algorithm import UpdaterSettings
 from penstock.algorithm_package import find_algorithm, load_functions
 from penstock.errors import ConfigError
 from penstock.planning.specs import spec_of
 from penstock.program.rollout import rollout_specs
 from penstock.types import Box, Discrete, Spaces
 from penstock.updates.fused.dry_run import dry_run
+from penstock.updates.settings import UpdaterSettings
 
 VECTOR = ("obs", Box((3,), "float32", (1.0,), (2.0,)))
 BOUNDED = Spaces((VECTOR,), Box((2,), "float32", (-1.0,), (1.0,)))

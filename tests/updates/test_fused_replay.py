@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from penstock.algorithm import UpdaterSettings
 from penstock.algorithm_package import find_algorithm, load_functions
 from penstock.kernels import _native
 from penstock.kernels.level import levels
 from penstock.registry import UPDATES, load
 from penstock.updates.phases import PhaseClock
+from penstock.updates.settings import UpdaterSettings
 from tests.algorithms.replay_rows import CONTINUOUS, DISCRETE, MIXED, minibatch_of
 
 FUSED = UPDATES["fused"]

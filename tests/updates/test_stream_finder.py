@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from penstock.algorithm import UpdaterSettings
 from penstock.algorithms.ppo import learn
 from penstock.algorithms.ppo.spec import PPOConfig, init_state, spec
 from penstock.registry import UPDATES, load
 from penstock.updates.eager import EagerUpdater, build_stream_applier
+from penstock.updates.settings import UpdaterSettings
 from tests.algorithms.loop import Target, allocate, collect, flat_rows
 from tests.updates import counting
 

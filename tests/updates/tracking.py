@@ -10,17 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from penstock.algorithm import (
-    Algorithm,
-    AlgorithmSpec,
-    Gradients,
-    Phase,
-    ReplaySchedule,
-    TableSpec,
-    UpdaterSettings,
-)
+from penstock.algorithm import Algorithm, AlgorithmSpec, Gradients, Phase, ReplaySchedule, TableSpec
 from penstock.policies import Categorical, Linear, Network, PolicyGraph
 from penstock.types import ArraySpec, Box, NoiseSpec, Spaces
+from penstock.updates.settings import UpdaterSettings
 
 SIZE = 4
 """Numbers of an observation."""

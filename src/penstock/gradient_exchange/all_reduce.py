@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from penstock.algorithm import UpdaterSettings
 from penstock.gradient_exchange.feedback import ErrorFeedback
 from penstock.gradient_exchange.meeting import KEEPER, NAP_S, Meeting, signing
 from penstock.nodes.contract import Ports
@@ -17,6 +16,7 @@ from penstock.nodes.ports import RoundsPort
 from penstock.registry import compression_of
 from penstock.types import Array, Arrays
 from penstock.updates.contract import ReplayUpdater, Stateful
+from penstock.updates.settings import UpdaterSettings
 
 __all__ = ["AllReduce", "build"]
 

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from penstock.algorithm import UpdaterSettings
 from penstock.gradient_exchange.meeting import Meeting, signing
 from penstock.nodes.contract import Ports
 from penstock.types import Array
 from penstock.updates.contract import Updater
+from penstock.updates.settings import UpdaterSettings
 
 __all__ = ["Gossip", "build", "neighbours"]
 

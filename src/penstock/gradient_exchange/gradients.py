@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.algorithm import UpdaterSettings
 from penstock.errors import PenstockError
 from penstock.gradient_exchange.feedback import ErrorFeedback
 from penstock.nodes.contract import Ports
@@ -25,6 +24,7 @@ from penstock.nodes.ports import BoardReader, StreamWriter
 from penstock.registry import compression_of
 from penstock.types import Array, Arrays, ArraySpec
 from penstock.updates.contract import Stateful
+from penstock.updates.settings import UpdaterSettings
 
 __all__ = ["GradientStream", "Learner", "build", "learner_of"]
 

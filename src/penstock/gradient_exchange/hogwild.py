@@ -23,7 +23,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from penstock.algorithm import UpdaterSettings
 from penstock.errors import BadDataError
 from penstock.gradient_exchange.gradients import GradientStream, Learner, learner_of
 from penstock.nodes.contract import Ports
@@ -31,6 +30,7 @@ from penstock.nodes.learner.gradient_slot import vector_specs
 from penstock.nodes.ports import BoardReader, StreamWriter
 from penstock.types import Array, Arrays, ArraySpec
 from penstock.updates.contract import Stateful, StreamApplier
+from penstock.updates.settings import UpdaterSettings
 
 __all__ = ["Hogwild", "VectorOwner", "build", "build_owner"]
 

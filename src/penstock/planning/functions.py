@@ -1,6 +1,5 @@
 """Tries the functions of a user's algorithm in a dry run, before the run itself starts anything."""
 
-from penstock.algorithm import UpdaterSettings
 from penstock.algorithm_package import ships
 from penstock.errors import ConfigError
 from penstock.planning.backends import EACH_COMPILES
@@ -9,6 +8,7 @@ from penstock.processes.apart import Errand, call_apart
 from penstock.processes.starts import Processes
 from penstock.program.rollout import rollout_specs
 from penstock.registry import RUNTIMES, UPDATES, load
+from penstock.updates.settings import UpdaterSettings
 
 __all__ = ["check_functions"]
 

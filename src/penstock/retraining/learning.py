@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.algorithm import UpdaterSettings
 from penstock.errors import BadDataError
 from penstock.planning import Prepared
 from penstock.program.rollout import table_specs
@@ -16,6 +15,7 @@ from penstock.replay.sampler import Sampler
 from penstock.saved_runs.episodes import KeptEpisode
 from penstock.types import Arrays, Box, Discrete
 from penstock.updates.contract import ReplayUpdater
+from penstock.updates.settings import UpdaterSettings
 
 __all__ = ["Learned", "learned_from"]
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from penstock.algorithm import UpdaterSettings
 from penstock.config.agreement import HANDED_ON, HOGWILD, Agreement
 from penstock.errors import ConfigError
 from penstock.nodes.learner import KeeperSettings
@@ -16,6 +15,7 @@ from penstock.program.plan import Plan
 from penstock.program.rollout import rollout_specs
 from penstock.topologies.training import env_names, slow_imports
 from penstock.types import ArraySpec
+from penstock.updates.settings import UpdaterSettings
 
 __all__ = [
     "GRADIENTS_TEAM",

@@ -10,7 +10,7 @@ each has batches of its own. With ``hogwild`` each also steps the parameters its
 from dataclasses import replace
 from typing import Literal
 
-from penstock.algorithm import Schedule, UpdaterSettings
+from penstock.algorithm import Schedule
 from penstock.config.agreement import Agreement
 from penstock.errors import PenstockError
 from penstock.nodes.learner import (
@@ -41,6 +41,7 @@ from penstock.topologies.learners import (
     updater_settings,
 )
 from penstock.topologies.training import OPEN_LIMIT_S, Pattern, env_names, wire
+from penstock.updates.settings import UpdaterSettings
 
 __all__ = ["at_own_pace", "in_step"]
 

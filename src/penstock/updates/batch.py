@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from penstock.algorithm import UpdaterSettings
 from penstock.types import Array, Arrays, ArraySpec
 from penstock.updates.rows import Rows
+from penstock.updates.settings import UpdaterSettings
 
 __all__ = ["Batch", "LaneBatch", "batch_of"]
 

@@ -2,8 +2,9 @@
 
 import torch
 
-from penstock.algorithm import Algorithm, UpdaterSettings
+from penstock.algorithm import Algorithm
 from penstock.algorithm_package import load_functions
+from penstock.updates.settings import UpdaterSettings
 
 __all__ = ["algorithm_of"]
 

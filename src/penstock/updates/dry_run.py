@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from penstock.algorithm import Algorithm, AlgorithmSpec, Gradients, Phase, UpdaterSettings
+from penstock.algorithm import Algorithm, AlgorithmSpec, Gradients, Phase
 from penstock.ops.losses import mean_by
 from penstock.registry import load
 from penstock.types import Arrays, ArraySpec
@@ -18,6 +18,7 @@ from penstock.updates.building import algorithm_of
 from penstock.updates.calls import Named, UsersFunction
 from penstock.updates.made_up import made_up_inputs, made_up_rollout, made_up_sample
 from penstock.updates.phases import PhaseClock
+from penstock.updates.settings import UpdaterSettings
 
 __all__ = ["dry_run"]
 

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from penstock.algorithm import UpdaterSettings
 from penstock.ops.losses import Mean, mean_by
 from penstock.policies import PolicyGraph
 from penstock.types import Array, Arrays
@@ -20,6 +19,7 @@ from penstock.updates.batch import Batch
 from penstock.updates.inbox import in_parts
 from penstock.updates.rows import Targeted
 from penstock.updates.running import RunningStatistics
+from penstock.updates.settings import UpdaterSettings
 from penstock.updates.stepper import Parts, Stepper
 from penstock.updates.team import Exchange, HandOn
 

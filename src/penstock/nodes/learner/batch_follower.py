@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.algorithm import Schedule, UpdaterSettings
+from penstock.algorithm import Schedule
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.epochs import shares_of
 from penstock.nodes.learner.gradient_slot import shared_board_specs
@@ -18,6 +18,7 @@ from penstock.ops.statistics import VALUE_STATISTICS
 from penstock.registry import load
 from penstock.types import ArraySpec
 from penstock.updates.contract import Updater
+from penstock.updates.settings import UpdaterSettings
 from penstock.updates.team import StreamTeam
 
 __all__ = ["BatchFollowerNode", "BatchFollowerSettings"]

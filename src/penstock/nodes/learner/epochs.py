@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from penstock.algorithm import Schedule, UpdaterSettings
+from penstock.algorithm import Schedule
 from penstock.nodes.contract import STEP_LIMIT_S, Ports
 from penstock.nodes.learner.batch import Minibatches, minibatches, valid_rows, whole_lanes
 from penstock.nodes.learner.losses import refuse_bad_losses
@@ -20,6 +20,7 @@ from penstock.nodes.ports import StreamReader
 from penstock.registry import load
 from penstock.types import Array
 from penstock.updates.contract import Updater
+from penstock.updates.settings import UpdaterSettings
 from penstock.updates.team import DissolvedError, Members
 
 __all__ = ["BatchGoal", "EpochSettings", "Epochs", "shares_of"]

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from penstock.algorithm import UpdaterSettings
 from penstock.registry import load
 from penstock.types import Arrays
+from penstock.updates.settings import UpdaterSettings
 
 __all__ = ["first_state"]
 

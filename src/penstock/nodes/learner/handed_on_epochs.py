@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.algorithm import Schedule, UpdaterSettings
+from penstock.algorithm import Schedule
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.epochs import BatchGoal, shares_of
 from penstock.nodes.learner.gradient_slot import gradients_in, metrics_in
@@ -21,6 +21,7 @@ from penstock.nodes.ports import StreamReader
 from penstock.registry import compression_of, load
 from penstock.types import Array, Arrays
 from penstock.updates.contract import StreamApplier
+from penstock.updates.settings import UpdaterSettings
 
 __all__ = ["NOTHING_WANTED", "HandedOnEpochSettings", "HandedOnEpochs"]
 

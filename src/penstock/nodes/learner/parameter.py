@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.algorithm import UpdaterSettings
 from penstock.nodes.contract import STEP_LIMIT_S, Ports
 from penstock.nodes.learner.intake import Intake, refill, rows_to_sample
 from penstock.nodes.learner.keeper import Keeper, KeeperSettings
@@ -20,6 +19,7 @@ from penstock.registry import load
 from penstock.replay.limiter import RateLimiter
 from penstock.types import Arrays
 from penstock.updates.contract import Applier
+from penstock.updates.settings import UpdaterSettings
 
 __all__ = ["ParameterNode", "ParameterSettings"]
 

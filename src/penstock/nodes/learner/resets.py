@@ -3,10 +3,10 @@
 Source: Nikishin et al. 2022, https://arxiv.org/abs/2205.07802. Knows neither what is learned nor how.
 """
 
-from penstock.algorithm import UpdaterSettings
 from penstock.nodes.learner.first_state import first_state
 from penstock.seeding import reset_seed
 from penstock.types import Arrays
+from penstock.updates.settings import UpdaterSettings
 
 __all__ = ["Resets"]
 

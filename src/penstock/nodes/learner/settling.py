@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from penstock.algorithm import UpdaterSettings
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.gradient_slot import gradients_in, metrics_in
 from penstock.nodes.learner.losses import loss_values, refuse_bad_losses
 from penstock.registry import compression_of
 from penstock.types import Arrays
 from penstock.updates.contract import Applier
+from penstock.updates.settings import UpdaterSettings
 
 __all__ = ["Settling"]
 

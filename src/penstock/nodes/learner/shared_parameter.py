@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.algorithm import UpdaterSettings
 from penstock.errors import PenstockError
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.keeper import Keeper, KeeperSettings
@@ -18,6 +17,7 @@ from penstock.nodes.learner.work import Work, WorkingNode
 from penstock.registry import load
 from penstock.types import Arrays
 from penstock.updates.contract import StreamApplier
+from penstock.updates.settings import UpdaterSettings
 
 __all__ = ["SharedParameterNode", "SharedParameterSettings"]
 

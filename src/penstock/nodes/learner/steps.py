@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.algorithm import UpdaterSettings
 from penstock.errors import BadDataError
 from penstock.kernels.steps import StepKeys
 from penstock.memory.table import Table
@@ -25,6 +24,7 @@ from penstock.replay.shards import ShardSampler
 from penstock.replay.sum_tree import SumTree
 from penstock.types import Array, Arrays
 from penstock.updates.contract import ReplayUpdater, SamplingUpdater
+from penstock.updates.settings import UpdaterSettings
 from penstock.updates.team import DissolvedError, ShardTeam, Team
 
 __all__ = ["Goal", "GradientSteps", "StepSettings"]

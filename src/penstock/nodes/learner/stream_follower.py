@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.algorithm import Schedule, UpdaterSettings
+from penstock.algorithm import Schedule
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.batch import valid_rows, whole_lanes
 from penstock.nodes.learner.passes import Passes
@@ -15,6 +15,7 @@ from penstock.nodes.learner.work import Work, WorkingNode
 from penstock.registry import load
 from penstock.types import Array
 from penstock.updates.contract import Updater
+from penstock.updates.settings import UpdaterSettings
 from penstock.updates.team import StreamTeam
 
 __all__ = ["StreamFollowerNode", "StreamFollowerSettings"]

@@ -7,12 +7,13 @@ each phase is two libraries: one computes its gradients, the other applies them.
 import torch
 from torch import Tensor
 
-from penstock.algorithm import Algorithm, UpdaterSettings
+from penstock.algorithm import Algorithm
 from penstock.updates.building import algorithm_of
 from penstock.updates.compiled.program import across_minibatch_of
 from penstock.updates.compiled.stepper import CompiledStepper
 from penstock.updates.inbox import Inbox
 from penstock.updates.replay_learning import GradientApplier, ReplayFinder, ReplayLearner
+from penstock.updates.settings import UpdaterSettings
 from penstock.updates.team import Exchange, HandOn
 
 __all__ = ["build_applier", "build_finder", "build_replay"]

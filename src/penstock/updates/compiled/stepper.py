@@ -6,11 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from penstock.algorithm import Gradients, Phase, UpdaterSettings
+from penstock.algorithm import Gradients, Phase
 from penstock.types import Array, Arrays
 from penstock.updates.compiled.program import Apply, Buffers, FindGradients, Step, Take
 from penstock.updates.meter import Meter
 from penstock.updates.phases import PhaseClock
+from penstock.updates.settings import UpdaterSettings
 from penstock.updates.team import Exchange, HandOn
 
 __all__ = ["CompiledStepper"]

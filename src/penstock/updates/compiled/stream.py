@@ -5,12 +5,13 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from penstock.algorithm import Algorithm, UpdaterSettings
+from penstock.algorithm import Algorithm
 from penstock.types import Array
 from penstock.updates.batch import batch_of
 from penstock.updates.building import algorithm_of
 from penstock.updates.compiled.program import across_minibatch_of
 from penstock.updates.compiled.stepper import CompiledStepper
+from penstock.updates.settings import UpdaterSettings
 from penstock.updates.stream_learning import StreamFinder, StreamGradientApplier, StreamLearner
 from penstock.updates.team import Exchange, HandOn
 

@@ -2,11 +2,12 @@
 
 import torch
 
-from penstock.algorithm import Algorithm, UpdaterSettings
+from penstock.algorithm import Algorithm
 from penstock.updates.building import algorithm_of
 from penstock.updates.eager.stepper import EagerStepper
 from penstock.updates.inbox import Inbox
 from penstock.updates.replay_learning import GradientApplier, ReplayFinder, ReplayLearner
+from penstock.updates.settings import UpdaterSettings
 from penstock.updates.team import Exchange, HandOn
 
 __all__ = ["build_applier", "build_finder", "build_replay"]

@@ -6,10 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from penstock.algorithm import Gradients, Phase, UpdaterSettings
+from penstock.algorithm import Gradients, Phase
 from penstock.types import Array, Arrays
 from penstock.updates.meter import Meter
 from penstock.updates.phases import PhaseClock
+from penstock.updates.settings import UpdaterSettings
 from penstock.updates.team import Exchange, HandOn
 
 __all__ = ["EagerStepper"]

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 
-from penstock.algorithm import Algorithm, UpdaterSettings
+from penstock.algorithm import Algorithm
 from penstock.types import Array
 from penstock.updates.batch import batch_of
 from penstock.updates.building import algorithm_of
 from penstock.updates.eager.stepper import EagerStepper
+from penstock.updates.settings import UpdaterSettings
 from penstock.updates.stream_learning import StreamFinder, StreamGradientApplier, StreamLearner
 from penstock.updates.team import Exchange, HandOn
 

@@ -9,15 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.algorithm import (
-    Fused,
-    FusedReplay,
-    FusedReplayUpdate,
-    FusedUpdate,
-    StreamShape,
-    Tensors,
-    UpdaterSettings,
-)
+from penstock.algorithm import Fused, FusedReplay, FusedReplayUpdate, FusedUpdate, StreamShape, Tensors
 from penstock.algorithm_package import load_functions
 from penstock.kernels.steps import FusedPhase
 from penstock.registry import load
@@ -25,6 +17,7 @@ from penstock.types import Array, Arrays, ArraySpec
 from penstock.updates.calls import Named, UsersFunction
 from penstock.updates.made_up import made_up_rollout, made_up_sample
 from penstock.updates.rows import Rows
+from penstock.updates.settings import UpdaterSettings
 
 __all__ = ["dry_run"]
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from penstock.algorithm import FusedReplay, FusedReplayUpdate, UpdaterSettings
+from penstock.algorithm import FusedReplay, FusedReplayUpdate
 from penstock.algorithm_package import load_functions
 from penstock.kernels.pace import Pace
 from penstock.kernels.steps import StepKeys
@@ -16,6 +16,7 @@ from penstock.replay.minibatches import TableMinibatches
 from penstock.replay.sampler import Sampler
 from penstock.replay.sum_tree import SumTree
 from penstock.types import Array, Arrays
+from penstock.updates.settings import UpdaterSettings
 from penstock.updates.team import Exchange, HandOn
 
 __all__ = ["FusedApplier", "FusedFinder", "FusedLearner", "build_applier", "build_finder", "build_replay"]

@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from penstock.algorithm import AlgorithmSpec, Fused, StreamShape, UpdaterSettings
+from penstock.algorithm import AlgorithmSpec, Fused, StreamShape
 from penstock.algorithm_package import load_functions
 from penstock.types import Array, Arrays
 from penstock.updates.rows import Rows, Targeted
 from penstock.updates.running import RunningStatistics
+from penstock.updates.settings import UpdaterSettings
 from penstock.updates.team import Exchange, HandOn
 
 __all__ = [

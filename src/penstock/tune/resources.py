@@ -1,0 +1,55 @@
+"""What a trial takes of the machine or the cluster, and how many fit. Imports no Ray."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from penstock.config.whole import Config
+from penstock.tune.search import Search
+
+__all__ = ["kept_for_trial", "trials_that_fit"]
+
+_LEAST_CORES = 0.001
+"""Ray takes no trial that asks for nothing."""
+
+
+def kept_for_trial(
+    config: Config, search: Sequence[Search], at_once: int | None, there: Mapping[str, float]
+) -> dict[str, float]:
+    """What Ray keeps for each trial: its cores and its part of a GPU, without what its run itself asks Ray for.
+
+    Args:
+        config: of every trial.
+        search: the searched settings.
+        at_once: as `tune` takes it.
+        there: what the cluster has, by Ray's names.
+    """
+    claimed, gpus = _claimed(config, search), there.get("GPU", 0.0)
+    kept: dict[str, float] = {"cpu": _LEAST_CORES if "cpu" in claimed else _most_workers(config, search)}
+    # ``cuda:1`` is a GPU that the user chose; where Ray keeps one for a trial, the trial sees only that one, as cuda:0.
+    if gpus and config.run.device == "cuda" and config.run.runtime != "ray":
+        kept["gpu"] = 1 / math.ceil((at_once or 1) / gpus)
+    return kept
+
+
+def trials_that_fit(config: Config, search: Sequence[Search], there: Mapping[str, float]) -> int | None:
+    """How many trials fit into the cluster at once with what their runs ask for; ``None`` if they ask for nothing."""
+    names = {"cpu": "CPU", "gpu": "GPU"}
+    fitting = [there.get(names.get(name, name), 0.0) // amount for name, amount in _claimed(config, search).items()]
+    return max(1, int(min(fitting))) if fitting else None
+
+
+def _claimed(config: Config, search: Sequence[Search]) -> dict[str, float]:
+    """Resources that the run of a trial asks the cluster for itself (``--resources``), all its nodes together."""
+    asked = {} if config.run.resources is None else config.run.resources.asked
+    counts = {"env": _most_workers(config, search), "learner": config.run.learners}
+    claimed: dict[str, float] = {}
+    for kind, amounts in asked.items():
+        for name, amount in amounts.items():
+            claimed[name] = claimed.get(name, 0.0) + amount * counts[kind]
+    return claimed
+
+
+def _most_workers(config: Config, search: Sequence[Search]) -> int:
+    """The most environment processes that a trial may have. Ray reserves a core for each."""
+    searched = [value for part in search if part.name == "num_workers" for value in part.values]
+    return max((count for count in searched or [config.run.num_workers] if isinstance(count, int)), default=1)

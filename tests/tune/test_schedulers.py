@@ -1,0 +1,60 @@
+"""What changes and proposes the settings of trials."""
+
+import optuna
+from ray.tune.schedulers.pbt import _explore
+
+from penstock.config.sources import from_mapping
+from penstock.tune.schedulers import METRIC, domain, saved_often, scheduler_of, searcher_of
+from penstock.tune.search import Search
+from tests.tune.small import SMALL
+
+
+def mutated(search: tuple[Search, ...], settings: dict[str, object]) -> list[dict[str, object]]:
+    """What population-based training makes of these settings, one step after the other."""
+    pbt = scheduler_of("pbt", from_mapping(SMALL), search)
+    found = [settings]
+    for _ in range(200):
+        mutations, chance, factors = pbt._hyperparam_mutations, pbt._resample_probability, pbt._perturbation_factors
+        found.append(_explore(found[-1], mutations, chance, factors, pbt._custom_explore_fn)[0])
+    return found
+
+
+def test_a_changed_copy_stays_within_what_is_searched():
+    search = (
+        Search("gamma", "uniform", (0.95, 0.999)),
+        Search("epochs", "int", (2, 9)),
+        Search("mini_batch_size", "choice", (64, 128, 256)),
+    )
+    found = mutated(search, {"gamma": 0.98, "epochs": 8, "mini_batch_size": 64})
+    assert all(0.95 <= one["gamma"] <= 0.999 for one in found)
+    assert {one["mini_batch_size"] for one in found} == {64, 128, 256}
+    assert all(type(one["epochs"]) is int and 2 <= one["epochs"] <= 9 for one in found)
+    assert len({one["epochs"] for one in found}) > 3
+
+
+def test_a_changed_copy_may_have_another_word():
+    found = mutated((Search("lr_schedule", "choice", ("constant", "linear")),), {"lr_schedule": "constant"})
+    assert {one["lr_schedule"] for one in found} == {"constant", "linear"}
+
+
+def test_trials_that_copy_each_other_write_checkpoints_often():
+    config = from_mapping({**SMALL, "num_envs": 8, "timesteps": 1_000_000})
+    # 100,000 steps are 390 updates of 256 rows.
+    assert saved_often(config, ()).run.save_interval == 39
+    assert saved_often(config, (Search("num_steps", "choice", (32, 128)),)).run.save_interval == 9
+    assert saved_often(from_mapping({**SMALL, "save_interval": 2}), ()).run.save_interval == 1
+    own = from_mapping({**SMALL, "timesteps": 1_000_000, "save_interval": 2})
+    assert saved_often(own, ()).run.save_interval == 2
+
+
+def test_optuna_learns_from_each_trial_what_to_propose_next():
+    proposing = searcher_of("optuna", "random", 5)
+    proposing.set_search_properties(METRIC, "max", {"lr": domain(Search("lr", "loguniform", (1e-4, 1e-2)))})
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=5), direction="maximize")
+    # Optuna's sampler learns from more than ten trials.
+    for number in range(15):
+        lr = proposing.suggest(str(number))["lr"]
+        trial = study.ask({"lr": optuna.distributions.FloatDistribution(1e-4, 1e-2, log=True)})
+        assert lr == trial.params["lr"]
+        proposing.on_trial_complete(str(number), {METRIC: -abs(lr - 1e-3)})
+        study.tell(trial, -abs(lr - 1e-3))

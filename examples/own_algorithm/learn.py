@@ -54,10 +54,10 @@ def gradients(policy: Policy, config: Reinforce, state: Tensors, minibatch: Tens
     return Gradients(found, metrics, {})
 
 
-def step(config: Reinforce, state: Tensors, found: Tensors) -> Tensors:
+def step(config: Reinforce, state: Tensors, gradients: Tensors) -> Tensors:
     """One step of Adam for each network."""
     changed = {"adam_step": state["adam_step"] + 1}
-    for name, gradient in found.items():
+    for name, gradient in gradients.items():
         at = Adam(state[name], state[f"adam_m.{name}"], state[f"adam_v.{name}"])
         at = adam(at, gradient, changed["adam_step"], config.lr, 1e-8)
         changed[name], changed[f"adam_m.{name}"], changed[f"adam_v.{name}"] = at

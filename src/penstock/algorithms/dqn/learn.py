@@ -118,10 +118,10 @@ def judged(policy: Policy, config: QConfig, state: Tensors, minibatch: Tensors) 
     return Judgement(loss, divergence(target, logits), torch.softmax(logits, 1) @ z)
 
 
-def apply(layout: Layout, config: ValueConfig, state: Tensors, found: Tensors) -> Tensors:
+def apply(layout: Layout, config: ValueConfig, state: Tensors, gradients: Tensors) -> Tensors:
     """One step, with the gradient clipped by its norm."""
-    scale = clip_scale(found.values(), config.max_grad_norm)
-    return stepped({"actor": layout}, config, state, "actor", scale * found["actor"], config.lr)
+    scale = clip_scale(gradients.values(), config.max_grad_norm)
+    return stepped({"actor": layout}, config, state, "actor", scale * gradients["actor"], config.lr)
 
 
 def _no_gradients(state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
@@ -129,9 +129,9 @@ def _no_gradients(state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradien
     return Gradients({}, {}, {})
 
 
-def _copied(state: Tensors, found: Tensors) -> Tensors:
+def _copied(state: Tensors, gradients: Tensors) -> Tensors:
     """The target, as a copy of the network."""
-    del found
+    del gradients
     return {"target.actor": state["actor"].clone()}
 
 

@@ -139,8 +139,8 @@ def critic_gradients(of: Networks, config: DSACConfig, state: Tensors, minibatch
         bounded = mean + (target - mean).clamp(-config.bound, config.bound)
         return (return_terms(returns, target, bounded) @ share).sum(), returns
 
-    found, returns = gradients_of(loss, state, ["critic"])
-    return Gradients(found, metrics_of(returns, target, share), {})
+    gradients, returns = gradients_of(loss, state, ["critic"])
+    return Gradients(gradients, metrics_of(returns, target, share), {})
 
 
 def metrics_of(returns: Returns, target: Tensor, share: Tensor) -> dict[str, Tensor]:
@@ -154,16 +154,16 @@ def metrics_of(returns: Returns, target: Tensor, share: Tensor) -> dict[str, Ten
 
 
 def critic_update(
-    layouts: Mapping[str, Layout], config: DistributionalConfig, state: Tensors, found: Tensors
+    layouts: Mapping[str, Layout], config: DistributionalConfig, state: Tensors, gradients: Tensors
 ) -> Tensors:
     """One step for the critic."""
-    return stepped(layouts, config, state, "critic", found["critic"], config.critic_lr)
+    return stepped(layouts, config, state, "critic", gradients["critic"], config.critic_lr)
 
 
 def delayed_update(
-    layouts: Mapping[str, Layout], config: DistributionalConfig, state: Tensors, found: Tensors
+    layouts: Mapping[str, Layout], config: DistributionalConfig, state: Tensors, gradients: Tensors
 ) -> Tensors:
     """SAC's step of actor and temperature; then both targets move by tau."""
-    changed = {**actor_update(layouts, config, state, found)}
+    changed = {**actor_update(layouts, config, state, gradients)}
     changed |= followed(state, "actor", changed["actor"], config.tau)
     return changed | followed(state, "critic", state["critic"], config.tau)

@@ -104,14 +104,14 @@ def critic_gradients(
         terms = return_terms(returns, target.expected, bounded) @ share
         return torch.dot(state["mean_variance"] + EPSILON, terms), returns
 
-    found, returns = gradients_of(loss, state, ["critic"])
+    gradients, returns = gradients_of(loss, state, ["critic"])
     deviation = returns.deviation.detach()
-    found |= {"mean_deviation": deviation @ share, "mean_variance": deviation.square() @ share}
-    return Gradients(found, metrics_of(returns, target.expected, share), {})
+    gradients |= {"mean_deviation": deviation @ share, "mean_variance": deviation.square() @ share}
+    return Gradients(gradients, metrics_of(returns, target.expected, share), {})
 
 
-def critic_update(layouts: Mapping[str, Layout], config: DSACTConfig, state: Tensors, found: Tensors) -> Tensors:
+def critic_update(layouts: Mapping[str, Layout], config: DSACTConfig, state: Tensors, gradients: Tensors) -> Tensors:
     """One step for all critics; then their averages move by tau."""
-    changed = stepped(layouts, config, state, "critic", found["critic"], config.critic_lr)
+    changed = stepped(layouts, config, state, "critic", gradients["critic"], config.critic_lr)
     averages = ("mean_deviation", "mean_variance")
-    return changed | {name: polyak(state[name], found[name], config.tau) for name in averages}
+    return changed | {name: polyak(state[name], gradients[name], config.tau) for name in averages}

@@ -118,9 +118,9 @@ def gradients(  # noqa: PLR0917 - the first three are bound
     return Gradients(found, {**metrics, **step_metrics(config, state, found)}, {})
 
 
-def step_metrics(config: ActorCriticConfig, state: Tensors, found: Tensors) -> dict[str, Tensor]:
+def step_metrics(config: ActorCriticConfig, state: Tensors, gradients: Tensors) -> dict[str, Tensor]:
     """The norm of the gradients and the step size; with a scaled loss its scale, and norm 0 where no step follows."""
-    norm = global_norm(found.values())
+    norm = global_norm(gradients.values())
     metrics = {"grad_norm": norm, "lr": learning_rate(config, state)}
     if LOSS_SCALE in state:
         metrics |= {"grad_norm": finite_or_zero(norm), "scale": state[LOSS_SCALE]}
@@ -187,22 +187,22 @@ def learning_rate(config: ActorCriticConfig, state: Tensors) -> Tensor:
     return config.lr * torch.ones_like(progress)
 
 
-def apply(graph: PolicyGraph, config: ActorCriticConfig, state: Tensors, found: Tensors) -> Tensors:
+def apply(graph: PolicyGraph, config: ActorCriticConfig, state: Tensors, gradients: Tensors) -> Tensors:
     """One step of the optimizer down the gradient, clipped by its norm: over all networks, or each by its own."""
-    together = clip_scale(found.values(), config.max_grad_norm)
+    together = clip_scale(gradients.values(), config.max_grad_norm)
     lr = learning_rate(config, state)
     count = counted(config, state)
     changed = dict(count)
     for network in graph.networks:
-        gradient = found[network.name]
+        gradient = gradients[network.name]
         scale = clip_scale([gradient], config.max_grad_norm) if config.clip_apart else together
         changed |= descended(config, state, network.name, scale * gradient, lr, count, layout_of(network))
-    return changed if LOSS_SCALE not in state else taken_if_finite(state, found, changed)
+    return changed if LOSS_SCALE not in state else taken_if_finite(state, gradients, changed)
 
 
-def taken_if_finite(state: Tensors, found: Tensors, changed: Tensors) -> Tensors:
+def taken_if_finite(state: Tensors, gradients: Tensors, changed: Tensors) -> Tensors:
     """``changed`` if the gradients of a scaled loss are finite, else these arrays of ``state``; and the next scale."""
-    sound = finite(found.values())
+    sound = finite(gradients.values())
     kept = {name: torch.where(sound, values, state[name]) for name, values in changed.items()}
     after = LossScale(state[LOSS_SCALE], state[LOSS_SCALE_STEPS]).after(sound)
     return {**kept, LOSS_SCALE: after.scale, LOSS_SCALE_STEPS: after.taken}

@@ -116,13 +116,15 @@ def critic_gradients(of: Networks, state: Tensors, minibatch: Tensors, noise: Te
     with torch.no_grad():
         target = critic_target(of, state, minibatch, noise["next_action"], of.dropped(noise, "next_value"))
     dropped = of.dropped(noise, "value")
-    found, metrics = gradients_of(lambda leaves: critic_loss(of, leaves, minibatch, target, dropped), state, ["critic"])
-    return Gradients(found, metrics, {})
+    gradients, metrics = gradients_of(
+        lambda leaves: critic_loss(of, leaves, minibatch, target, dropped), state, ["critic"]
+    )
+    return Gradients(gradients, metrics, {})
 
 
-def critic_update(layouts: Mapping[str, Layout], config: SACConfig, state: Tensors, found: Tensors) -> Tensors:
+def critic_update(layouts: Mapping[str, Layout], config: SACConfig, state: Tensors, gradients: Tensors) -> Tensors:
     """One step for all critics; then their targets move by tau."""
-    changed = stepped(layouts, config, state, "critic", found["critic"], config.critic_lr)
+    changed = stepped(layouts, config, state, "critic", gradients["critic"], config.critic_lr)
     return changed | followed(state, "critic", changed["critic"], config.tau)
 
 
@@ -147,7 +149,7 @@ def actor_gradients(
     def loss(leaves: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         return actor_loss(of, leaves, minibatch, noise["action"], dropped)
 
-    found, metrics = gradients_of(loss, state, ["actor"])
-    found |= temperature_gradient(config, metrics["entropy"], noise["action"].shape[1])
+    gradients, metrics = gradients_of(loss, state, ["actor"])
+    gradients |= temperature_gradient(config, metrics["entropy"], noise["action"].shape[1])
     metrics["temperature"] = state["log_alpha"].exp().squeeze(0)
-    return Gradients(found, metrics, {})
+    return Gradients(gradients, metrics, {})

@@ -120,11 +120,11 @@ def critic_gradients(of: Networks, state: Tensors, minibatch: Tensors, noise: Te
     return Gradients(gradient, {"value_loss": error, "mean_value": (judged * share).sum((1, 2)).mean()}, {})
 
 
-def critic_update(layouts: Mapping[str, Layout], config: SACConfig, state: Tensors, found: Tensors) -> Tensors:
+def critic_update(layouts: Mapping[str, Layout], config: SACConfig, state: Tensors, gradients: Tensors) -> Tensors:
     """One step for all critics and their memory; then the targets move by tau."""
     changed: dict[str, Tensor] = {}
     for name in ("memory", "critic"):
-        changed |= stepped(layouts, config, state, name, found[name], config.critic_lr)
+        changed |= stepped(layouts, config, state, name, gradients[name], config.critic_lr)
         changed |= followed(state, name, changed[name], config.tau)
     return changed
 
@@ -141,10 +141,10 @@ def actor_gradients(of: Networks, state: Tensors, minibatch: Tensors, noise: Ten
         each = state["log_alpha"].exp() * log_prob - judged.amin(0)
         return (each[:, :-1] * share).sum(), -(log_prob.detach()[:, :-1] * share).sum()
 
-    found, entropy = gradients_of(loss, state, ["actor"])
+    gradients, entropy = gradients_of(loss, state, ["actor"])
     metrics = {"entropy": entropy, "temperature": state["log_alpha"].exp().squeeze(0)}
-    found |= temperature_gradient(of.config, entropy, noise["action"].shape[2])
-    return Gradients(found, metrics, {})
+    gradients |= temperature_gradient(of.config, entropy, noise["action"].shape[2])
+    return Gradients(gradients, metrics, {})
 
 
 def _share(of: Networks, minibatch: Tensors) -> Tensor:

@@ -26,9 +26,9 @@ def temperature_gradient(config: EntropyConfig, entropy: Tensor, size: int) -> d
     return {"log_alpha": (entropy - wanted).reshape(1)}
 
 
-def actor_update(layouts: Mapping[str, Layout], config: EntropyConfig, state: Tensors, found: Tensors) -> Tensors:
+def actor_update(layouts: Mapping[str, Layout], config: EntropyConfig, state: Tensors, gradients: Tensors) -> Tensors:
     """One step for the actor; with a learned temperature, one for its logarithm as well."""
-    changed = stepped(layouts, config, state, "actor", found["actor"], config.lr)
-    if "log_alpha" in found:
-        changed |= stepped(layouts, config, state, "log_alpha", found["log_alpha"], config.temperature_lr)
+    changed = stepped(layouts, config, state, "actor", gradients["actor"], config.lr)
+    if "log_alpha" in gradients:
+        changed |= stepped(layouts, config, state, "log_alpha", gradients["log_alpha"], config.temperature_lr)
     return changed

@@ -89,13 +89,15 @@ def critic_gradients(of: Networks, config: TD3Config, state: Tensors, minibatch:
     with torch.no_grad():
         target = critic_target(of, config, state, minibatch, noise["smoothing"], of.dropped(noise, "next_value"))
     dropped = of.dropped(noise, "value")
-    found, metrics = gradients_of(lambda leaves: critic_loss(of, leaves, minibatch, target, dropped), state, ["critic"])
-    return Gradients(found, metrics, {})
+    gradients, metrics = gradients_of(
+        lambda leaves: critic_loss(of, leaves, minibatch, target, dropped), state, ["critic"]
+    )
+    return Gradients(gradients, metrics, {})
 
 
-def critic_update(layouts: Mapping[str, Layout], config: TD3Config, state: Tensors, found: Tensors) -> Tensors:
+def critic_update(layouts: Mapping[str, Layout], config: TD3Config, state: Tensors, gradients: Tensors) -> Tensors:
     """One step for all critics."""
-    return stepped(layouts, config, state, "critic", found["critic"], config.critic_lr)
+    return stepped(layouts, config, state, "critic", gradients["critic"], config.critic_lr)
 
 
 def actor_loss(
@@ -111,12 +113,12 @@ def actor_loss(
 def actor_gradients(of: Networks, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
     """The deterministic policy gradient."""
     dropped = of.dropped(noise, "value")
-    found, metrics = gradients_of(lambda leaves: actor_loss(of, leaves, minibatch, dropped), state, ["actor"])
-    return Gradients(found, metrics, {})
+    gradients, metrics = gradients_of(lambda leaves: actor_loss(of, leaves, minibatch, dropped), state, ["actor"])
+    return Gradients(gradients, metrics, {})
 
 
-def actor_update(layouts: Mapping[str, Layout], config: TD3Config, state: Tensors, found: Tensors) -> Tensors:
+def actor_update(layouts: Mapping[str, Layout], config: TD3Config, state: Tensors, gradients: Tensors) -> Tensors:
     """One step for the actor; then all targets move by tau."""
-    changed = stepped(layouts, config, state, "actor", found["actor"], config.lr)
+    changed = stepped(layouts, config, state, "actor", gradients["actor"], config.lr)
     changed |= followed(state, "actor", changed["actor"], config.tau)
     return changed | followed(state, "critic", state["critic"], config.tau)

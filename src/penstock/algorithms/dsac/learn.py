@@ -63,38 +63,38 @@ class Returns(NamedTuple):
 def build(spaces: Spaces, config: DSACConfig) -> Algorithm:
     """DSAC on ``spaces`` as pure functions."""
     graph = policy_graph(spaces, config, "dsac")
-    of = networks_of(graph, config, return_network(graph, config), 1)
+    networks = networks_of(graph, config, return_network(graph, config), 1)
     critic = Phase(
         "critic",
-        partial(critic_gradients, of, config),
-        partial(critic_update, of.layouts(), config),
-        noise=critic_noise(of),
+        partial(critic_gradients, networks, config),
+        partial(critic_update, networks.layouts(), config),
+        noise=critic_noise(networks),
     )
-    return algorithm_of(of.policy, spaces, critic, actor_phase(of, config))
+    return algorithm_of(networks.policy, spaces, critic, actor_phase(networks, config))
 
 
-def critic_noise(of: Networks) -> tuple[tuple[str, NoiseSpec], ...]:
+def critic_noise(networks: Networks) -> tuple[tuple[str, NoiseSpec], ...]:
     """The noise that samples the next action, the noise that samples its return, and that of dropout."""
-    sampling = (("next_action", of.policy.graph.head.noise), ("next_return", NoiseSpec("normal", ())))
-    return (*sampling, *of.dropout("next_value"), *of.dropout("value"))
+    sampling = (("next_action", networks.policy.graph.head.noise), ("next_return", NoiseSpec("normal", ())))
+    return (*sampling, *networks.dropout("next_value"), *networks.dropout("value"))
 
 
-def actor_phase(of: Networks, config: DistributionalConfig) -> Phase:
+def actor_phase(networks: Networks, config: DistributionalConfig) -> Phase:
     """SAC's step of actor and temperature; then the targets move by tau."""
     return Phase(
         "actor",
-        partial(actor_gradients, of, config),
-        partial(delayed_update, of.layouts(), config),
+        partial(actor_gradients, networks, config),
+        partial(delayed_update, networks.layouts(), config),
         every=config.policy_delay,
-        noise=(("action", of.policy.graph.head.noise), *of.dropout("value")),
+        noise=(("action", networks.policy.graph.head.noise), *networks.dropout("value")),
     )
 
 
 def returns_of(  # noqa: PLR0917 - as the mathematics reads
-    of: Networks, state: Tensors, name: str, obs: Tensors, action: Tensor, dropped: Sequence[Tensor] = ()
+    networks: Networks, state: Tensors, name: str, obs: Tensors, action: Tensor, dropped: Sequence[Tensor] = ()
 ) -> Returns:
     """The distributions of returns that the critics of the vector ``name`` give."""
-    outputs = of.values(state, name, obs, action, dropped)
+    outputs = networks.values(state, name, obs, action, dropped)
     return Returns(outputs[:, :, 0], functional.softplus(outputs[:, :, 1]))
 
 
@@ -103,11 +103,11 @@ def sampled_return(returns: Returns, noise: Tensor) -> Tensor:
     return returns.mean + returns.deviation * noise.clamp(-REACH, REACH)
 
 
-def critic_target(of: Networks, state: Tensors, minibatch: Tensors, noise: Tensors) -> Tensor:
+def critic_target(networks: Networks, state: Tensors, minibatch: Tensors, noise: Tensors) -> Tensor:
     """``y`` of the module's docstring: ``[m]``."""
-    obs = next_obs(of.policy, minibatch)
-    action, log_prob = sampled(of.policy, {**state, "actor": state["target.actor"]}, obs, noise["next_action"])
-    returns = returns_of(of, state, "target.critic", obs, action, of.dropped(noise, "next_value"))
+    obs = next_obs(networks.policy, minibatch)
+    action, log_prob = sampled(networks.policy, {**state, "actor": state["target.actor"]}, obs, noise["next_action"])
+    returns = returns_of(networks, state, "target.critic", obs, action, networks.dropped(noise, "next_value"))
     soft = sampled_return(returns, noise["next_return"])[0] - state["log_alpha"].exp() * log_prob
     target: Tensor = minibatch["reward"] + minibatch["discount"] * soft
     return target
@@ -127,14 +127,18 @@ def return_terms(returns: Returns, target: Tensor, bounded: Tensor) -> Tensor:
     return -of_mean * returns.mean - of_deviation * returns.deviation
 
 
-def critic_gradients(of: Networks, config: DSACConfig, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
+def critic_gradients(
+    networks: Networks, config: DSACConfig, state: Tensors, minibatch: Tensors, noise: Tensors
+) -> Gradients:
     """The gradient of the returns' negative log-probability with respect to the critic."""
     share = share_of(minibatch["weight"])
     with torch.no_grad():
-        target = critic_target(of, state, minibatch, noise)
+        target = critic_target(networks, state, minibatch, noise)
 
     def loss(leaves: dict[str, Tensor]) -> tuple[Tensor, Returns]:
-        returns = returns_of(of, leaves, "critic", minibatch, minibatch["action"], of.dropped(noise, "value"))
+        returns = returns_of(
+            networks, leaves, "critic", minibatch, minibatch["action"], networks.dropped(noise, "value")
+        )
         mean = returns.mean.detach()
         bounded = mean + (target - mean).clamp(-config.bound, config.bound)
         return (return_terms(returns, target, bounded) @ share).sum(), returns

@@ -62,21 +62,21 @@ class Targets(NamedTuple):
 def build(spaces: Spaces, config: DSACTConfig) -> Algorithm:
     """DSAC-T on ``spaces`` as pure functions."""
     graph = policy_graph(spaces, config, "dsact")
-    of = networks_of(graph, config, return_network(graph, config), config.critics)
+    networks = networks_of(graph, config, return_network(graph, config), config.critics)
     critic = Phase(
         "critic",
-        partial(critic_gradients, of, config),
-        partial(critic_update, of.layouts(), config),
-        noise=critic_noise(of),
+        partial(critic_gradients, networks, config),
+        partial(critic_update, networks.layouts(), config),
+        noise=critic_noise(networks),
     )
-    return algorithm_of(of.policy, spaces, critic, actor_phase(of, config))
+    return algorithm_of(networks.policy, spaces, critic, actor_phase(networks, config))
 
 
-def critic_targets(of: Networks, state: Tensors, minibatch: Tensors, noise: Tensors) -> Targets:
+def critic_targets(networks: Networks, state: Tensors, minibatch: Tensors, noise: Tensors) -> Targets:
     """``y_q`` and ``y_z``, both from the critic with the smallest mean."""
-    obs = next_obs(of.policy, minibatch)
-    action, log_prob = sampled(of.policy, {**state, "actor": state["target.actor"]}, obs, noise["next_action"])
-    returns = returns_of(of, state, "target.critic", obs, action, of.dropped(noise, "next_value"))
+    obs = next_obs(networks.policy, minibatch)
+    action, log_prob = sampled(networks.policy, {**state, "actor": state["target.actor"]}, obs, noise["next_action"])
+    returns = returns_of(networks, state, "target.critic", obs, action, networks.dropped(noise, "next_value"))
     smallest = returns.mean.argmin(0, keepdim=True)
     least = Returns(*(part.gather(0, smallest) for part in returns))
     bonus = state["log_alpha"].exp() * log_prob
@@ -86,7 +86,7 @@ def critic_targets(of: Networks, state: Tensors, minibatch: Tensors, noise: Tens
 
 
 def critic_gradients(
-    of: Networks, config: DSACTConfig, state: Tensors, minibatch: Tensors, noise: Tensors
+    networks: Networks, config: DSACTConfig, state: Tensors, minibatch: Tensors, noise: Tensors
 ) -> Gradients:
     """The critics' gradient, and the values that their averages move to.
 
@@ -94,11 +94,13 @@ def critic_gradients(
     """
     share = share_of(minibatch["weight"])
     with torch.no_grad():
-        target = critic_targets(of, state, minibatch, noise)
+        target = critic_targets(networks, state, minibatch, noise)
     bound = (config.bound_scale * state["mean_deviation"]).unsqueeze(1)
 
     def loss(leaves: dict[str, Tensor]) -> tuple[Tensor, Returns]:
-        returns = returns_of(of, leaves, "critic", minibatch, minibatch["action"], of.dropped(noise, "value"))
+        returns = returns_of(
+            networks, leaves, "critic", minibatch, minibatch["action"], networks.dropped(noise, "value")
+        )
         mean = returns.mean.detach()
         bounded = mean + torch.minimum(torch.maximum(target.sampled - mean, -bound), bound)
         terms = return_terms(returns, target.expected, bounded) @ share

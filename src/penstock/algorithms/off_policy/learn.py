@@ -81,10 +81,10 @@ def next_obs(policy: Policy, minibatch: Tensors) -> dict[str, Tensor]:
     return {name: minibatch[f"next.{name}"] for name in policy.graph.fields}
 
 
-def critic_input(of: Networks, state: Tensors, obs: Tensors, action: Tensor) -> dict[str, Tensor]:
+def critic_input(networks: Networks, state: Tensors, obs: Tensors, action: Tensor) -> dict[str, Tensor]:
     """Observations as critics see them beside actions, by name; an action is ``[n, size]``."""
-    seen = of.policy.encoded(of.critics.encoding, state, obs, action.dtype)
-    return {**seen, ACTION: action.reshape(len(action), -1).to(of.policy.compute_dtype(action.dtype))}
+    seen = networks.policy.encoded(networks.critics.encoding, state, obs, action.dtype)
+    return {**seen, ACTION: action.reshape(len(action), -1).to(networks.policy.compute_dtype(action.dtype))}
 
 
 def stepped(  # noqa: PLR0917 - as the mathematics reads

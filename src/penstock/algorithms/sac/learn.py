@@ -63,22 +63,22 @@ def build(spaces: Spaces, config: SACConfig) -> Algorithm:
     graph = actor_graph(spaces, config)
     if graph.carry:
         return recurrent.build(spaces, config, graph)
-    of = networks_of(graph, config, critic_network(graph, config), config.critics)
-    noise, layouts = graph.head.noise, of.layouts()
+    networks = networks_of(graph, config, critic_network(graph, config), config.critics)
+    noise, layouts = graph.head.noise, networks.layouts()
     critic = Phase(
         "critic",
-        partial(critic_gradients, of),
+        partial(critic_gradients, networks),
         partial(critic_update, layouts, config),
-        noise=(("next_action", noise), *of.dropout("next_value"), *of.dropout("value")),
+        noise=(("next_action", noise), *networks.dropout("next_value"), *networks.dropout("value")),
     )
     actor = Phase(
         "actor",
-        partial(actor_gradients, of, config),
+        partial(actor_gradients, networks, config),
         partial(actor_update, layouts, config),
         every=config.policy_delay,
-        noise=(("action", noise), *of.dropout("value")),
+        noise=(("action", noise), *networks.dropout("value")),
     )
-    return algorithm_of(of.policy, spaces, critic, actor)
+    return algorithm_of(networks.policy, spaces, critic, actor)
 
 
 def sampled(policy: Policy, state: Tensors, obs: Tensors, noise: Tensor) -> Sample:
@@ -90,34 +90,34 @@ def sampled(policy: Policy, state: Tensors, obs: Tensors, noise: Tensor) -> Samp
 
 
 def critic_target(
-    of: Networks, state: Tensors, minibatch: Tensors, noise: Tensor, dropped: Sequence[Tensor] = ()
+    networks: Networks, state: Tensors, minibatch: Tensors, noise: Tensor, dropped: Sequence[Tensor] = ()
 ) -> Tensor:
     """``y`` of equation 5: ``[m]``."""
-    obs = next_obs(of.policy, minibatch)
-    action, log_prob = sampled(of.policy, state, obs, noise)
-    values = of.values(state, "target.critic", obs, action, dropped).squeeze(2)
+    obs = next_obs(networks.policy, minibatch)
+    action, log_prob = sampled(networks.policy, state, obs, noise)
+    values = networks.values(state, "target.critic", obs, action, dropped).squeeze(2)
     soft = values.amin(0) - state["log_alpha"].exp() * log_prob
     target: Tensor = minibatch["reward"] + minibatch["discount"] * soft
     return target
 
 
 def critic_loss(
-    of: Networks, state: Tensors, minibatch: Tensors, target: Tensor, dropped: Sequence[Tensor] = ()
+    networks: Networks, state: Tensors, minibatch: Tensors, target: Tensor, dropped: Sequence[Tensor] = ()
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """``sum_i J_Q(theta_i)`` over the rows of a minibatch, and its metrics."""
     share = share_of(minibatch["weight"])
-    values = of.values(state, "critic", minibatch, minibatch["action"], dropped).squeeze(2)
+    values = networks.values(state, "critic", minibatch, minibatch["action"], dropped).squeeze(2)
     loss = 0.5 * ((values - target).square() @ share).sum()
     return loss, {"value_loss": loss.detach(), "mean_value": (values.detach() @ share).mean()}
 
 
-def critic_gradients(of: Networks, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
+def critic_gradients(networks: Networks, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
     """The gradient of ``J_Q`` with respect to all critics."""
     with torch.no_grad():
-        target = critic_target(of, state, minibatch, noise["next_action"], of.dropped(noise, "next_value"))
-    dropped = of.dropped(noise, "value")
+        target = critic_target(networks, state, minibatch, noise["next_action"], networks.dropped(noise, "next_value"))
+    dropped = networks.dropped(noise, "value")
     gradients, metrics = gradients_of(
-        lambda leaves: critic_loss(of, leaves, minibatch, target, dropped), state, ["critic"]
+        lambda leaves: critic_loss(networks, leaves, minibatch, target, dropped), state, ["critic"]
     )
     return Gradients(gradients, metrics, {})
 
@@ -129,25 +129,25 @@ def critic_update(layouts: Mapping[str, Layout], config: SACConfig, state: Tenso
 
 
 def actor_loss(
-    of: Networks, state: Tensors, minibatch: Tensors, noise: Tensor, dropped: Sequence[Tensor] = ()
+    networks: Networks, state: Tensors, minibatch: Tensors, noise: Tensor, dropped: Sequence[Tensor] = ()
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """``J_pi`` of equation 9 over the rows of a minibatch, and its metrics. The entropy is that of the samples."""
     share = share_of(minibatch["weight"])
-    action, log_prob = sampled(of.policy, state, minibatch, noise)
+    action, log_prob = sampled(networks.policy, state, minibatch, noise)
     # The first output is the value. DSAC's critics have a second output.
-    values = of.values(state, "critic", minibatch, action, dropped)[:, :, 0]
+    values = networks.values(state, "critic", minibatch, action, dropped)[:, :, 0]
     loss = torch.dot(share, state["log_alpha"].exp() * log_prob - values.amin(0))
     return loss, {"policy_loss": loss.detach(), "entropy": -torch.dot(share, log_prob.detach())}
 
 
 def actor_gradients(
-    of: Networks, config: EntropyConfig, state: Tensors, minibatch: Tensors, noise: Tensors
+    networks: Networks, config: EntropyConfig, state: Tensors, minibatch: Tensors, noise: Tensors
 ) -> Gradients:
     """The gradients of ``J_pi`` and, where the temperature is learned, of ``J(alpha)``."""
-    dropped = of.dropped(noise, "value")
+    dropped = networks.dropped(noise, "value")
 
     def loss(leaves: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        return actor_loss(of, leaves, minibatch, noise["action"], dropped)
+        return actor_loss(networks, leaves, minibatch, noise["action"], dropped)
 
     gradients, metrics = gradients_of(loss, state, ["actor"])
     gradients |= temperature_gradient(config, metrics["entropy"], noise["action"].shape[1])

@@ -62,28 +62,28 @@ class Networks(NamedTuple):
 
 def build(spaces: Spaces, config: SACConfig, graph: PolicyGraph) -> Algorithm:
     """SAC on ``spaces`` as pure functions, for a policy with memory."""
-    of = networks_of(graph, config)
+    networks = networks_of(graph, config)
     noise = NoiseSpec("normal", (config.learned_steps + 1, *graph.head.noise.shape))
     layouts = {
         "actor": layout_of(graph.actor),
         "memory": layout_of(memory_network(graph, config)),
-        "critic": layout_of(of.critics.network, of.critics.count),
+        "critic": layout_of(networks.critics.network, networks.critics.count),
         "log_alpha": NUMBERS,
     }
     critic = Phase(
         "critic",
-        partial(critic_gradients, of),
+        partial(critic_gradients, networks),
         partial(critic_update, layouts, config),
-        noise=(("action", noise), *of.dropout("next_value"), *of.dropout("value")),
+        noise=(("action", noise), *networks.dropout("next_value"), *networks.dropout("value")),
     )
     actor = Phase(
         "actor",
-        partial(actor_gradients, of),
+        partial(actor_gradients, networks),
         partial(actor_update, layouts, config),
         every=config.policy_delay,
-        noise=(("action", noise), *of.dropout("value")),
+        noise=(("action", noise), *networks.dropout("value")),
     )
-    return algorithm_of(of.policy, spaces, critic, actor)
+    return algorithm_of(networks.policy, spaces, critic, actor)
 
 
 def networks_of(graph: PolicyGraph, config: SACConfig) -> Networks:
@@ -99,20 +99,20 @@ def networks_of(graph: PolicyGraph, config: SACConfig) -> Networks:
     )
 
 
-def critic_gradients(of: Networks, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
+def critic_gradients(networks: Networks, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
     """The gradient of ``J_Q`` with respect to all critics and their memory."""
-    rows, share = learned_rows(minibatch, of.config.burn_in), _share(of, minibatch)
+    rows, share = learned_rows(minibatch, networks.config.burn_in), _share(networks, minibatch)
     with torch.no_grad():
-        action, log_prob = sampled(of, state, minibatch, noise["action"])
-        seen = remembered(of, state, "target.memory", minibatch)
-        following = values(of, state["target.critic"], seen, action, of.dropped(noise, "next_value"))
+        action, log_prob = sampled(networks, state, minibatch, noise["action"])
+        seen = remembered(networks, state, "target.memory", minibatch)
+        following = values(networks, state["target.critic"], seen, action, networks.dropped(noise, "next_value"))
         soft = following.amin(0) - state["log_alpha"].exp() * log_prob
         reward, terminated, valid = (rows[name][:, :-1] for name in ("reward", "terminated", "valid"))
-        target = n_step_returns(reward, terminated, valid, soft, gamma=of.config.gamma, n_step=1)
+        target = n_step_returns(reward, terminated, valid, soft, gamma=networks.config.gamma, n_step=1)
 
     def loss(leaves: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        seen = remembered(of, leaves, "memory", minibatch)
-        found = values(of, leaves["critic"], seen, rows["action"], of.dropped(noise, "value"))[:, :, :-1]
+        seen = remembered(networks, leaves, "memory", minibatch)
+        found = values(networks, leaves["critic"], seen, rows["action"], networks.dropped(noise, "value"))[:, :, :-1]
         return 0.5 * ((found - target).square() * share).sum(), found.detach()
 
     gradient, judged = gradients_of(loss, state, ["memory", "critic"])
@@ -129,39 +129,43 @@ def critic_update(layouts: Mapping[str, Layout], config: SACConfig, state: Tenso
     return changed
 
 
-def actor_gradients(of: Networks, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
+def actor_gradients(networks: Networks, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
     """The gradients of ``J_pi`` and, where the temperature is learned, of ``J(alpha)``."""
-    share = _share(of, minibatch)
+    share = _share(networks, minibatch)
     with torch.no_grad():
-        seen = remembered(of, state, "memory", minibatch)
+        seen = remembered(networks, state, "memory", minibatch)
 
     def loss(leaves: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        action, log_prob = sampled(of, leaves, minibatch, noise["action"])
-        judged = values(of, state["critic"], seen, action, of.dropped(noise, "value"))
+        action, log_prob = sampled(networks, leaves, minibatch, noise["action"])
+        judged = values(networks, state["critic"], seen, action, networks.dropped(noise, "value"))
         each = state["log_alpha"].exp() * log_prob - judged.amin(0)
         return (each[:, :-1] * share).sum(), -(log_prob.detach()[:, :-1] * share).sum()
 
     gradients, entropy = gradients_of(loss, state, ["actor"])
     metrics = {"entropy": entropy, "temperature": state["log_alpha"].exp().squeeze(0)}
-    gradients |= temperature_gradient(of.config, entropy, noise["action"].shape[2])
+    gradients |= temperature_gradient(networks.config, entropy, noise["action"].shape[2])
     return Gradients(gradients, metrics, {})
 
 
-def _share(of: Networks, minibatch: Tensors) -> Tensor:
+def _share(networks: Networks, minibatch: Tensors) -> Tensor:
     """``w / sum w`` of the learned rows, ``[m, learned_steps]``."""
-    weight: Tensor = minibatch["weight"][:, of.config.burn_in :]
+    weight: Tensor = minibatch["weight"][:, networks.config.burn_in :]
     return weight / weight.sum().clamp(min=1.0)
 
 
-def sampled(of: Networks, state: Tensors, minibatch: Tensors, noise: Tensor) -> tuple[Tensor, Tensor]:
+def sampled(networks: Networks, state: Tensors, minibatch: Tensors, noise: Tensor) -> tuple[Tensor, Tensor]:
     """Actions ``[m, n, size]`` of the learned rows and of the row behind them, and their log-probabilities."""
-    policy, head = of.policy, of.policy.graph.head
+    policy, head = networks.policy, networks.policy.graph.head
     if not isinstance(head, SquashedGaussian):
         raise TypeError(f"the policy's head is {head}, not a SquashedGaussian")
     carry = {part.name: minibatch[part.name] for part in policy.graph.carry}
     detached = {**state, "actor": state["actor"].detach()}
     rows = behind_burn_in(
-        lambda part: policy.unrolled(detached, part).carry, minibatch, policy.graph.fields, carry, of.config.burn_in
+        lambda part: policy.unrolled(detached, part).carry,
+        minibatch,
+        policy.graph.fields,
+        carry,
+        networks.config.burn_in,
     )
     output = policy.unrolled(state, rows).output
     action, log_prob = squashed(head, output).sample_with_log_prob(noise.flatten(0, 1))
@@ -169,28 +173,32 @@ def sampled(of: Networks, state: Tensors, minibatch: Tensors, noise: Tensor) -> 
     return action.view(*shape, -1), log_prob.view(shape)
 
 
-def remembered(of: Networks, state: Tensors, name: str, minibatch: Tensors) -> Tensor:
+def remembered(networks: Networks, state: Tensors, name: str, minibatch: Tensors) -> Tensor:
     """What the critics' memory ``state[name]`` gives of the learned rows and the row behind them: ``[m, n, size]``."""
     parameters: Tensor = state[name]
-    count, fields = len(minibatch["first"]), of.policy.graph.fields
+    count, fields = len(minibatch["first"]), networks.policy.graph.fields
 
     def run(vector: Tensor, rows: Tensors) -> tuple[Tensor, dict[str, Tensor]]:
         flat = {name: rows[name].flatten(0, 1) for name in fields}
-        features = of.policy.encoded(of.encoding, state, flat, vector.dtype)
-        found = of.memory(vector, features, Memory(rows["first"], {name: rows[name] for name in of.carry}))
+        features = networks.policy.encoded(networks.encoding, state, flat, vector.dtype)
+        found = networks.memory(vector, features, Memory(rows["first"], {name: rows[name] for name in networks.carry}))
         return found.output, found.carry
 
-    zero = {name: parameters.new_zeros((count, size)) for name, size in of.carry.items()}
-    rows = behind_burn_in(lambda part: run(parameters.detach(), part)[1], minibatch, fields, zero, of.config.burn_in)
+    zero = {name: parameters.new_zeros((count, size)) for name, size in networks.carry.items()}
+    rows = behind_burn_in(
+        lambda part: run(parameters.detach(), part)[1], minibatch, fields, zero, networks.config.burn_in
+    )
     return run(parameters, rows)[0].view(*rows["first"].shape, -1)
 
 
-def values(of: Networks, parameters: Tensor, seen: Tensor, action: Tensor, dropped: Sequence[Tensor] = ()) -> Tensor:
+def values(
+    networks: Networks, parameters: Tensor, seen: Tensor, action: Tensor, dropped: Sequence[Tensor] = ()
+) -> Tensor:
     """The critics' values ``[critics, m, n]`` of what is `remembered` and of actions ``[m, n, ...]``.
 
     ``dropped`` is the noise of dropout; empty: nothing is dropped.
     """
     count, rows = seen.shape[:2]
     x = torch.cat([seen.flatten(0, 1), action.reshape(count * rows, -1)], 1)
-    x = x.to(of.policy.compute_dtype(x.dtype))
-    return of.critics(parameters, x, dropped).view(-1, count, rows)
+    x = x.to(networks.policy.compute_dtype(x.dtype))
+    return networks.critics(parameters, x, dropped).view(-1, count, rows)

@@ -39,25 +39,25 @@ __all__ = ["actor_loss", "actor_update", "build", "critic_loss", "critic_target"
 def build(spaces: Spaces, config: TD3Config, algorithm: str = "td3") -> Algorithm:
     """TD3 on ``spaces`` as pure functions. Error texts name ``algorithm``."""
     graph = policy_graph(spaces, config, algorithm)
-    of = networks_of(graph, config, critic_network(graph, config), config.critics)
+    networks = networks_of(graph, config, critic_network(graph, config), config.critics)
     critic = Phase(
         "critic",
-        partial(critic_gradients, of, config),
-        partial(critic_update, of.layouts(), config),
-        noise=(("smoothing", graph.head.noise), *of.dropout("next_value"), *of.dropout("value")),
+        partial(critic_gradients, networks, config),
+        partial(critic_update, networks.layouts(), config),
+        noise=(("smoothing", graph.head.noise), *networks.dropout("next_value"), *networks.dropout("value")),
     )
     actor = Phase(
         "actor",
-        partial(actor_gradients, of),
-        partial(actor_update, of.layouts(), config),
+        partial(actor_gradients, networks),
+        partial(actor_update, networks.layouts(), config),
         every=config.policy_delay,
-        noise=of.dropout("value"),
+        noise=networks.dropout("value"),
     )
-    return algorithm_of(of.policy, spaces, critic, actor)
+    return algorithm_of(networks.policy, spaces, critic, actor)
 
 
 def critic_target(  # noqa: PLR0917 - as the mathematics reads
-    of: Networks,
+    networks: Networks,
     config: TD3Config,
     state: Tensors,
     minibatch: Tensors,
@@ -65,32 +65,36 @@ def critic_target(  # noqa: PLR0917 - as the mathematics reads
     dropped: Sequence[Tensor] = (),
 ) -> Tensor:
     """``y`` of equation 10, with the smoothed action of equation 14: ``[m]``."""
-    obs = next_obs(of.policy, minibatch)
+    obs = next_obs(networks.policy, minibatch)
     clip = config.smoothing_clip
-    action = torch.tanh(of.policy.output({**state, "actor": state["target.actor"]}, obs))
+    action = torch.tanh(networks.policy.output({**state, "actor": state["target.actor"]}, obs))
     action = (action + (config.smoothing * noise).clamp(-clip, clip)).clamp(-1.0, 1.0)
-    values = of.values(state, "target.critic", obs, action, dropped).squeeze(2)
+    values = networks.values(state, "target.critic", obs, action, dropped).squeeze(2)
     target: Tensor = minibatch["reward"] + minibatch["discount"] * values.amin(0)
     return target
 
 
 def critic_loss(
-    of: Networks, state: Tensors, minibatch: Tensors, target: Tensor, dropped: Sequence[Tensor] = ()
+    networks: Networks, state: Tensors, minibatch: Tensors, target: Tensor, dropped: Sequence[Tensor] = ()
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """``sum_i L(theta_i)`` over the rows of a minibatch, and its metrics."""
     share = share_of(minibatch["weight"])
-    values = of.values(state, "critic", minibatch, minibatch["action"], dropped).squeeze(2)
+    values = networks.values(state, "critic", minibatch, minibatch["action"], dropped).squeeze(2)
     loss = ((values - target).square() @ share).sum()
     return loss, {"value_loss": loss.detach(), "mean_value": (values.detach() @ share).mean()}
 
 
-def critic_gradients(of: Networks, config: TD3Config, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
+def critic_gradients(
+    networks: Networks, config: TD3Config, state: Tensors, minibatch: Tensors, noise: Tensors
+) -> Gradients:
     """The gradient of the critics' loss with respect to all critics."""
     with torch.no_grad():
-        target = critic_target(of, config, state, minibatch, noise["smoothing"], of.dropped(noise, "next_value"))
-    dropped = of.dropped(noise, "value")
+        target = critic_target(
+            networks, config, state, minibatch, noise["smoothing"], networks.dropped(noise, "next_value")
+        )
+    dropped = networks.dropped(noise, "value")
     gradients, metrics = gradients_of(
-        lambda leaves: critic_loss(of, leaves, minibatch, target, dropped), state, ["critic"]
+        lambda leaves: critic_loss(networks, leaves, minibatch, target, dropped), state, ["critic"]
     )
     return Gradients(gradients, metrics, {})
 
@@ -101,19 +105,21 @@ def critic_update(layouts: Mapping[str, Layout], config: TD3Config, state: Tenso
 
 
 def actor_loss(
-    of: Networks, state: Tensors, minibatch: Tensors, dropped: Sequence[Tensor] = ()
+    networks: Networks, state: Tensors, minibatch: Tensors, dropped: Sequence[Tensor] = ()
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """``J(phi)`` over the rows of a minibatch, and its metrics."""
-    action = torch.tanh(of.policy.output(state, minibatch))
-    values = of.critics.first(state["critic"], critic_input(of, state, minibatch, action), dropped).squeeze(1)
+    action = torch.tanh(networks.policy.output(state, minibatch))
+    values = networks.critics.first(state["critic"], critic_input(networks, state, minibatch, action), dropped).squeeze(
+        1
+    )
     loss = -torch.dot(share_of(minibatch["weight"]), values)
     return loss, {"policy_loss": loss.detach()}
 
 
-def actor_gradients(of: Networks, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
+def actor_gradients(networks: Networks, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
     """The deterministic policy gradient."""
-    dropped = of.dropped(noise, "value")
-    gradients, metrics = gradients_of(lambda leaves: actor_loss(of, leaves, minibatch, dropped), state, ["actor"])
+    dropped = networks.dropped(noise, "value")
+    gradients, metrics = gradients_of(lambda leaves: actor_loss(networks, leaves, minibatch, dropped), state, ["actor"])
     return Gradients(gradients, metrics, {})
 
 

@@ -31,15 +31,15 @@ def test_what_the_native_update_serves_trains_on_it() -> None:
     for algo in ("ppo", "a2c"):
         found = prepared(algo=algo)
         assert found.config.run.backend == "fused"
-        assert found.learn() == found.algorithm.fused
-    assert prepared(backend="eager").learn() == prepared().algorithm.learn
+        assert found.functions() == found.algorithm.fused
+    assert prepared(backend="eager").functions() == prepared().algorithm.learn
 
 
 def test_what_it_does_not_serve_keeps_the_general_path() -> None:
     name = f"{__name__}:ImageEnv"
     found = prepared(env=name, timesteps=1000)
     assert found.config.run.backend == "eager"
-    assert found.learn() == found.algorithm.learn
+    assert found.functions() == found.algorithm.learn
     assert prepared(optimizer="muon", timesteps=1000).config.run.backend == "eager"
     with pytest.raises(ConfigError, match="--algo ppo with --optimizer muon; try --backend auto"):
         prepared(optimizer="muon", backend="fused")

@@ -64,15 +64,15 @@ def _fused_applies(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmS
         ConfigError: the user asked for it, and it cannot.
     """
     on_cpu = config.run.device == "cpu"
-    serves = ask(spec, config.algorithm)
+    runs_natively = ask(spec, config.algorithm)
     name = config.run.backend
-    if name != AUTO and UPDATES[name].native and not (on_cpu and serves):
+    if name != AUTO and UPDATES[name].native and not (on_cpu and runs_natively):
         refused = f"--device {config.run.device}"
         if on_cpu:
             which = _too_much(config.algorithm, algorithm, spaces, ask) or "this model and this optimizer"
             refused = f"--algo {config.run.algo} with {which}"
         raise ConfigError(f"--backend {name} does not run {refused}; try --backend auto")
-    return on_cpu and serves
+    return on_cpu and runs_natively
 
 
 def _fused_serves(

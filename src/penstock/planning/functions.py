@@ -35,7 +35,7 @@ def check_functions(prepared: Prepared, processes: Processes) -> None:
     if ships(prepared.algorithm):
         return
     config, backend = prepared.config.algorithm, UPDATES[run.backend]
-    settings = UpdaterSettings(prepared.learn(), config, spec, spaces, device="cpu", threads=1, seed=run.seed)
+    settings = UpdaterSettings(prepared.functions(), config, spec, spaces, device="cpu", threads=1, seed=run.seed)
     same_step = prepared.profile.same_step
     slot = rollout_specs(spaces, spec.row, config.num_steps, LANES, same_step=same_step, carry=spec.policy.carry)
     asked = prepared.algorithm.name, prepared.algorithm.initial, settings, slot

@@ -72,7 +72,7 @@ def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | N
         learning=LearningPlan(
             spec=prepared.spec,
             algorithm_config=config.algorithm,
-            learn=prepared.learn(),
+            learn=prepared.functions(),
             initial=prepared.algorithm.initial,
             backend=UPDATES[run.backend],
             inference=prepared.inference,

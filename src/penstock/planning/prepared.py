@@ -58,8 +58,8 @@ class Prepared:
     told: tuple[str, ...] = ()
     """Lines on settings that got another value than the user asked for."""
 
-    def learn(self) -> str:
-        """The module of the update's functions. For the native backend it is the one without torch."""
+    def functions(self) -> str:
+        """``module:attribute`` of the function that builds the update's functions; the native ones if they are run."""
         fused = self.algorithm.fused
         native = fused is not None and UPDATES[self.config.run.backend].native
         return fused if fused is not None and native else self.algorithm.learn
@@ -104,36 +104,24 @@ def prepare(config: Config, processes: Processes, given: Given | None = None) ->
     Raises:
         UsageError: the environment, its spaces, the device or a backend cannot be used.
     """
-    model, config = getattr(config.algorithm, "model", ""), _with_table(config)
+    model, config = getattr(config.algorithm, "model", ""), _with_description(config)
     run = config.run
     if run.device != "cpu":
         load("penstock.updates.devices:check")(run.device)
     given = given or Given()
     environment = given.environment(run)
     source = reference(environment)
-    # A runtime without processes makes the environment in this one, where a debugger can see it.
-    look = partial(probe_apart, processes) if RUNTIMES[run.runtime].processes else probe
     algorithm = find_algorithm(run.algo)
     check_learn(algorithm)
-    profile = look(
-        source,
-        run.vector_env,
-        lanes=min(PROBED_LANES, run.num_envs),
-        ignore_obs=run.ignore_obs or (),
-        masks=algorithm.masks,
-        reset_limit_s=run.env_timeout,
-    )
-    profile = replace(profile, name=display_name(environment))
+    profile = replace(_probed(source, run, algorithm, processes), name=display_name(environment))
     try:
         spec = _spec(config, algorithm, profile)
     except ConfigError as error:
         if not str(model).endswith(".toml"):
             raise
-        # The reader of the table does not know its file: a run keeps the table alone.
+        # The reader of the description does not know its file: a run keeps the description alone.
         raise ConfigError(str(error).replace("--model:", f"--model {model}:", 1)) from error
-    for name in ("table_bytes", "demonstrations"):
-        if spec.table is None and getattr(run, name) != getattr(RunConfig, name):
-            raise ConfigError(f"--{name} is for algorithms that learn from a table (penstock algos)")
+    _check_table_settings(run, spec)
     if run.demonstrations is not None:
         # An absolute path, because a run may be resumed from another working directory.
         config = replace(config, run=replace(run, demonstrations=str(expanded(run.demonstrations).resolve())))
@@ -149,6 +137,35 @@ def prepare(config: Config, processes: Processes, given: Given | None = None) ->
     told = (*remarks(config, spec, algorithm, profile, threads=wanted), *of_games)
     reward = run.reward if given.reward is None else sendable(given.reward, "reward")
     return Prepared(config, source, reward, profile, algorithm, spec, backend, told)
+
+
+def _probed(env: EnvReference, run: RunConfig, algorithm: AlgorithmPackage, processes: Processes) -> EnvProfile:
+    """What the environment says of itself, once it is made.
+
+    Raises:
+        EnvError: it cannot be made, or cannot be used.
+    """
+    # A runtime without processes makes the environment in this one, where a debugger can see it.
+    look = partial(probe_apart, processes) if RUNTIMES[run.runtime].processes else probe
+    return look(
+        env,
+        run.vector_env,
+        lanes=min(PROBED_LANES, run.num_envs),
+        ignore_obs=run.ignore_obs or (),
+        masks=algorithm.masks,
+        reset_limit_s=run.env_timeout,
+    )
+
+
+def _check_table_settings(run: RunConfig, spec: AlgorithmSpec) -> None:
+    """Refuse settings of a table, if the algorithm learns from a stream.
+
+    Raises:
+        ConfigError: such a setting was given.
+    """
+    for name in ("table_bytes", "demonstrations"):
+        if spec.table is None and getattr(run, name) != getattr(RunConfig, name):
+            raise ConfigError(f"--{name} is for algorithms that learn from a table (penstock algos)")
 
 
 def _check_own_rule(run: RunConfig, spec: AlgorithmSpec) -> None:
@@ -189,8 +206,8 @@ def _agreed(config: Config, spec: AlgorithmSpec) -> Config:
     return replace(config, run=replace(config.run, **decided))
 
 
-def _with_table(config: Config) -> Config:
-    """The config with the table of a file ``--model my_net.toml`` in place of the file's name."""
+def _with_description(config: Config) -> Config:
+    """The config with the description in a file ``--model my_net.toml`` in place of the file's name."""
     model = getattr(config.algorithm, "model", None)
     if not isinstance(model, str):
         return config

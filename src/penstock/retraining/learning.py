@@ -79,7 +79,7 @@ def _updater(prepared: Prepared) -> ReplayUpdater:
     """The update of the run's backend, without a state."""
     run = prepared.config.run
     settings = UpdaterSettings(
-        learn=prepared.learn(),
+        learn=prepared.functions(),
         config=prepared.config.algorithm,
         spec=prepared.spec,
         spaces=prepared.profile.spaces,

@@ -146,7 +146,7 @@ class Supervisor:
     """Decides, tick by tick, what becomes of a run. Times are in seconds of a monotonic clock.
 
     Args:
-        table: the processes, all started.
+        processes: of the run, all started.
         signs: of life and of progress, in shared memory.
         last: the groups whose nodes end the run.
         limits: of time and of restarts.
@@ -156,7 +156,7 @@ class Supervisor:
 
     def __init__(
         self,
-        table: RunProcesses,
+        processes: RunProcesses,
         signs: Signs,
         *,
         last: Sequence[str],
@@ -164,7 +164,7 @@ class Supervisor:
         tell: Callable[[Restart], None],
         now: float,
     ) -> None:
-        self._table = table
+        self._processes = processes
         self._signs = signs
         self._last = tuple(last)
         self._limits = limits
@@ -192,7 +192,7 @@ class Supervisor:
     def kill(self) -> None:
         """End the run at once."""
         for group in self._running():
-            self._table.kill(group)
+            self._processes.kill(group)
         self.state = State.ENDED
 
     def excuse(self, seconds: float) -> None:
@@ -234,14 +234,14 @@ class Supervisor:
             self._signs.end()
             self._enter(State.ENDING, now)
             return
-        left = ", ".join(self._table.running())
+        left = ", ".join(self._processes.running())
         if self.state is State.STOPPING:
             text = f"{left} did not write the last checkpoint within {limit:.0f} s; the checkpoint before it is good"
             self.failure = self.failure or Exit(left, -signal.SIGKILL, text)
         self.kill()
 
     def _take_exits(self, now: float) -> None:
-        for ended in self._table.exits():
+        for ended in self._processes.exits():
             outside = ended.status in _FROM_OUTSIDE
             if self.state is not State.ENDING:
                 self._lose(ended, now, outside=outside)
@@ -274,14 +274,14 @@ class Supervisor:
         for group, restart in list(self._dead.items()):
             refused = restart is not None and restart.ended.cause is Cause.REFUSED
             # The time first: to recover wakes all processes, and a process that never ran holds nothing.
-            if (refused and now < self._refused[group] + REFUSED_WAIT_S) or not self._table.recover(group):
+            if (refused and now < self._refused[group] + REFUSED_WAIT_S) or not self._processes.recover(group):
                 continue
             del self._dead[group]
             again = self.state is State.RUNNING or (self.state is State.STOPPING and self._signs.needed(group))
             if restart is not None and again:
                 self._lives[group].begin(now)
                 try:
-                    self._table.start(group)
+                    self._processes.start(group)
                 except ResourceError as error:
                     self._lose(Exit(group, 1, str(error), Cause.REFUSED), now, outside=False)
                 self._tell(restart)
@@ -294,8 +294,8 @@ class Supervisor:
         if now - self._progress_at <= self._limits.stall_s:
             return
         parts = [f"the run came no further for {now - self._progress_at:.0f} s", self._signs.waits()]
-        parts += [f"{group}:\n{stacks}" for group, stacks in self._table.stacks(self._table.running()).items()]
-        self.failure = self.failure or Exit(", ".join(self._table.running()), -signal.SIGKILL, "\n".join(parts))
+        parts += [f"{group}:\n{stacks}" for group, stacks in self._processes.stacks(self._processes.running()).items()]
+        self.failure = self.failure or Exit(", ".join(self._processes.running()), -signal.SIGKILL, "\n".join(parts))
         self.stop(now)
 
     def _fail(self, ended: Exit, now: float) -> None:
@@ -312,9 +312,9 @@ class Supervisor:
         silence = self._signs.silent(self._running()) if watched else None
         if silence is None:
             return
-        stacks = self._table.stacks([silence.group])[silence.group]
+        stacks = self._processes.stacks([silence.group])[silence.group]
         try:
-            self._table.kill(silence.group)
+            self._processes.kill(silence.group)
         except ResourceError as error:
             # It may still write into what it holds, so nothing is taken back. All others end in order.
             self._stuck.add(silence.group)
@@ -328,7 +328,7 @@ class Supervisor:
         self._lose(Exit(silence.group, -signal.SIGKILL, lines, silence.cause), now, outside=outside)
 
     def _running(self) -> list[str]:
-        return [group for group in self._table.running() if group not in self._stuck]
+        return [group for group in self._processes.running() if group not in self._stuck]
 
     def _enter(self, state: State, now: float) -> None:
         self.state, self._since = state, now

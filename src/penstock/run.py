@@ -1,7 +1,7 @@
 """READ ME FIRST: config -> plan -> program -> runtime.
 
-`_train` makes these calls in a row; `train` only reads its arguments. Everything else here resumes, evaluates, loads or
-draws a run, or is what `_train` calls.
+`train` only reads its arguments; `_train` makes these calls in a row. What `_train` calls follows in that order. Then
+come `resume`, and what evaluates, loads or draws a run.
 """
 
 import contextlib
@@ -130,12 +130,12 @@ def _train(processes: Processes, config: Config, given: Given, *, quiet: bool) -
             while not made:
                 # 2. A plan, and from it the program: nodes, edges and where they run.
                 folder = RunFolder.fresh(run.log_dir, prepared.profile.name, run.algo)
-                program = _checked_on_machine(_topology(plan(prepared, folder.path, quiet=quiet)), prepared)
+                program = _checked_on_machine(_program_of(plan(prepared, folder.path, quiet=quiet)), prepared)
                 cluster.enter_context(_joined(program, run))
                 # 3. The run folder. An interrupt waits until `made` is set: otherwise nobody would remove the folder.
                 with Interrupts() as interrupts:
                     made = folder.make()
-            _raise_if_any(interrupts)
+            _raise_if_interrupted(interrupts)
             with folder.claim():
                 folder.become_latest()
                 folder.write_config(prepared.config)
@@ -156,6 +156,161 @@ def _train(processes: Processes, config: Config, given: Given, *, quiet: bool) -
         if made and folder.path.exists():
             raise
         raise KeyboardInterrupt("stopped before the first update; no run folder is kept") from None
+
+
+@contextlib.contextmanager
+def _opened(processes: Processes | None, run: RunConfig) -> Iterator[Processes]:
+    """The processes of a call. They end with the ``with`` block, or at once if the runtime needs none."""
+    with processes or Processes() as found:
+        if not RUNTIMES[run.runtime].processes:
+            found.close()
+        yield found
+
+
+def _import_ahead(run: RunConfig) -> None:
+    """Import in a thread what is needed later in the run: this process is about to wait for the probe."""
+    references = (RUNTIMES[run.runtime].launch, LIBRARY)
+    threading.Thread(target=lambda: [load(reference) for reference in references]).start()
+
+
+def _program_of(the_plan: Plan) -> Program:
+    """Build the program of a plan, with the topology for its algorithm and sync mode.
+
+    Raises:
+        ConfigError: the algorithm has no topology for this sync mode.
+    """
+    pattern, mode = the_plan.learning.spec.topology, the_plan.run.sync_mode
+    modes = TOPOLOGIES[pattern]
+    if mode not in modes:
+        others = " or ".join(modes)
+        raise ConfigError(f"--algo {the_plan.run.algo} ({pattern}) does not run in {mode}; give --sync_mode {others}")
+    program: Program = load(modes[mode])(the_plan)
+    return program
+
+
+def _checked_on_machine(program: Program, prepared: Prepared) -> Program:
+    """Check that this machine has the memory, disk, files and ports that a program needs at least.
+
+    Returns:
+        The same program.
+
+    Raises:
+        ResourceError: the machine has too little of one of them, or a port is taken.
+    """
+    check_machine(program, len(program.groups) if RUNTIMES[prepared.config.run.runtime].processes else 0)
+    check_ports(prepared.config.run)
+    return program
+
+
+def _joined(program: Program, run: RunConfig) -> contextlib.AbstractContextManager[None]:
+    """Join the cluster for the ``with`` block, if the runtime uses one. Call it before the run folder is touched.
+
+    Raises:
+        ConfigError: there is no cluster, or it has no room; or its package is not installed.
+        PenstockError: the cluster cannot be started on this machine.
+    """
+    joined = RUNTIMES[run.runtime].joined
+    if joined is None:
+        return contextlib.nullcontext()
+    found: contextlib.AbstractContextManager[None] = load(joined)(program)
+    return found
+
+
+def _raise_if_interrupted(interrupts: Interrupts) -> None:
+    if interrupts.count:
+        raise KeyboardInterrupt
+
+
+def _begin_table(program: Program, checkpoint: Checkpoint | None) -> tuple[Program, Found | None]:
+    """Open or make the file of a replay table, if it has one.
+
+    Returns:
+        The program with a note about a large table for its monitor, and the rows found in the file.
+    """
+    table, found = file_of_table(program), None
+    note = table_in_memory(table_memory(program))
+    if table is not None:
+        found = begin_file(*table, checkpoint)
+        note = table_in_file(*table, found)
+    if not note:
+        return program, found
+    monitor = program.node("monitor")
+    settings = replace(monitor.settings, told=(*monitor.settings.told, note))
+    return program.with_node(replace(monitor, settings=settings)), found
+
+
+def _launch(processes: Processes, prepared: Prepared, folder: RunFolder, program: Program) -> Outcome:
+    """Run a program to its end. A run that fails gets a card that says so, also if the user's own code has failed."""
+    table = file_of_table(program)
+    try:
+        outcome: Outcome = load(RUNTIMES[prepared.config.run.runtime].launch)(program, processes)
+        if table is not None:
+            settle(table[0])
+    except Exception as error:
+        if not (isinstance(error, UsageError) and is_unbegun(folder)):
+            error.add_note(write_failed_card(folder, prepared.config, failure(error)))
+        raise
+    return outcome
+
+
+def _finish(
+    processes: Processes,
+    prepared: Prepared,
+    folder: RunFolder,
+    outcome: Outcome,
+    begun_anew: int = 0,
+    *,
+    had_ended: bool = False,
+    quiet: bool,
+) -> Result:
+    """Everything after the last update: export, card, evaluation.
+
+    Args:
+        processes: play the evaluation.
+        prepared: the run.
+        folder: of the run.
+        outcome: of the program.
+        begun_anew: lanes whose episode a resume could not restore.
+        had_ended: a resume had nothing left to learn, so the run did not end now.
+        quiet: no display.
+    """
+    record, run = outcome.record, prepared.config.run
+    if not record or is_unbegun(folder):
+        raise KeyboardInterrupt
+    policy = policy_of(prepared, record)
+    published = published_of(prepared, record)
+    no_file = _exported(prepared, folder, published)
+    steps, updates = int(record["steps"]), int(record["update"])
+    # The card is written here and after the evaluation: that may be long or interrupted, and the run is usable now.
+    write_card(folder, prepared.config, steps, updates, None)
+    evaluation: Evaluation | None = None
+    given_up: tuple[str, ...] = ()
+    if run.eval_episodes and not outcome.interrupted:
+        try:
+            asked = Asked(run.eval_episodes, run.seed, run.eval_seconds, quiet)
+            evaluation = judge(processes, prepared, published, asked, folder.deaths)
+        except (EnvError, NodeError) as error:
+            given_up = (evaluation_given_up(error),)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(evaluation_interrupted(folder.path)) from None
+    if evaluation is not None:
+        log_final(folder.path, evaluation, updates, steps, float(record["elapsed_s"]))
+        write_card(folder, prepared.config, steps, updates, evaluation)
+    not_restored = begun_anew + sum(counts["not_restored"] for counts in outcome.counters.values())
+    early: tuple[str, ...] = ()
+    if not outcome.interrupted and not had_ended:
+        early = (*ended_early(run, record, folder.path), *nothing_learned(prepared.spec, record))
+    notes = (*no_file, *skipped_rollouts(outcome.counters), *stale_rows(run, record), *given_up, *early)
+    return Result(folder.path, evaluation, policy, steps, updates, outcome.interrupted, not_restored, notes)
+
+
+def _exported(prepared: Prepared, folder: RunFolder, published: Arrays) -> tuple[str, ...]:
+    """Write ``policy.onnx``. Returns a line if the policy is a module that ONNX cannot express, else nothing."""
+    try:
+        export(folder.path, prepared.profile.spaces, prepared.spec.policy, published)
+    except ConfigError as error:
+        return (f"no policy.onnx: {error}",)
+    return ()
 
 
 def resume(
@@ -198,6 +353,33 @@ def resume(
         config = with_changes(folder.read_config(), {**(settings or {}), **more})
         with _opened(processes, config.run) as opened:
             return _resume(opened, folder, config, given, checkpoint, quiet=quiet)
+
+
+def _resume(
+    processes: Processes, folder: RunFolder, config: Config, given: Given, checkpoint: str | None, *, quiet: bool
+) -> Result:
+    _import_ahead(config.run)
+    with asking_for_objects(folder, config.run, given, "resume"), pointing_to_line(folder):
+        prepared = prepare(config, processes, given)
+        check_functions(prepared, processes)
+        begin = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())
+        check_fits(prepared, begin)
+        the_plan = plan(prepared, folder.path, quiet=quiet, begin=begin)
+    program = _checked_on_machine(_program_of(the_plan), prepared)
+    over = nothing_to_do(prepared.config.run, folder.path, begin.arrays)
+    with _joined(program, prepared.config.run):
+        folder.become_latest()
+        program, found = _begin_table(program, begin)
+        if not over:
+            folder.write_config(prepared.config)
+        set_aside_after(folder.path, int(begin.manifest["update"]))
+        folder.clear_trace()
+        begun_anew = sum(start.position is None for start in the_plan.starts)
+        outcome = _launch(processes, prepared, folder, program)
+    result = _finish(processes, prepared, folder, outcome, begun_anew, had_ended=bool(over), quiet=quiet)
+    changed = differences(begin.manifest, prepared.manifest())
+    of_table = table_differences(prepared.spec, begin.manifest, found)
+    return replace(result, notes=(*(over or (*changed, *of_table)), *result.notes))
 
 
 def _not_taken(call: Callable[..., Any], name: str) -> ConfigError:
@@ -293,188 +475,6 @@ def draw(config: Config, *, env: EnvFactory | None = None) -> str:
     """The program of a config as text: nodes, edges, placement. Starts nothing."""
     with Processes() as processes:
         prepared = prepare(config, processes, Given(env))
-    program = _topology(plan(prepared, Path(prepared.config.run.log_dir), quiet=True))
+    program = _program_of(plan(prepared, Path(prepared.config.run.log_dir), quiet=True))
     shared = shared_memory(program) / (1 << 20)
     return f"{draw_program(program)}\nmemory\n  {shared:,.1f} MiB shared, besides the memory of each process"
-
-
-@contextlib.contextmanager
-def _opened(processes: Processes | None, run: RunConfig) -> Iterator[Processes]:
-    """The processes of a call. They end with the ``with`` block, or at once if the runtime needs none."""
-    with processes or Processes() as found:
-        if not RUNTIMES[run.runtime].processes:
-            found.close()
-        yield found
-
-
-def _resume(
-    processes: Processes, folder: RunFolder, config: Config, given: Given, checkpoint: str | None, *, quiet: bool
-) -> Result:
-    _import_ahead(config.run)
-    with asking_for_objects(folder, config.run, given, "resume"), pointing_to_line(folder):
-        prepared = prepare(config, processes, given)
-        check_functions(prepared, processes)
-        begin = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())
-        check_fits(prepared, begin)
-        the_plan = plan(prepared, folder.path, quiet=quiet, begin=begin)
-    program = _checked_on_machine(_topology(the_plan), prepared)
-    over = nothing_to_do(prepared.config.run, folder.path, begin.arrays)
-    with _joined(program, prepared.config.run):
-        folder.become_latest()
-        program, found = _begin_table(program, begin)
-        if not over:
-            folder.write_config(prepared.config)
-        set_aside_after(folder.path, int(begin.manifest["update"]))
-        folder.clear_trace()
-        begun_anew = sum(start.position is None for start in the_plan.starts)
-        outcome = _launch(processes, prepared, folder, program)
-    result = _finish(processes, prepared, folder, outcome, begun_anew, had_ended=bool(over), quiet=quiet)
-    changed = differences(begin.manifest, prepared.manifest())
-    of_table = table_differences(prepared.spec, begin.manifest, found)
-    return replace(result, notes=(*(over or (*changed, *of_table)), *result.notes))
-
-
-def _import_ahead(run: RunConfig) -> None:
-    """Import in a thread what is needed later in the run: this process is about to wait for the probe."""
-    references = (RUNTIMES[run.runtime].launch, LIBRARY)
-    threading.Thread(target=lambda: [load(reference) for reference in references]).start()
-
-
-def _checked_on_machine(program: Program, prepared: Prepared) -> Program:
-    """Check that this machine has the memory, disk, files and ports that a program needs at least.
-
-    Returns:
-        The same program.
-
-    Raises:
-        ResourceError: the machine has too little of one of them, or a port is taken.
-    """
-    check_machine(program, len(program.groups) if RUNTIMES[prepared.config.run.runtime].processes else 0)
-    check_ports(prepared.config.run)
-    return program
-
-
-def _joined(program: Program, run: RunConfig) -> contextlib.AbstractContextManager[None]:
-    """Join the cluster for the ``with`` block, if the runtime uses one. Call it before the run folder is touched.
-
-    Raises:
-        ConfigError: there is no cluster, or it has no room; or its package is not installed.
-        PenstockError: the cluster cannot be started on this machine.
-    """
-    joined = RUNTIMES[run.runtime].joined
-    if joined is None:
-        return contextlib.nullcontext()
-    found: contextlib.AbstractContextManager[None] = load(joined)(program)
-    return found
-
-
-def _raise_if_any(interrupts: Interrupts) -> None:
-    if interrupts.count:
-        raise KeyboardInterrupt
-
-
-def _begin_table(program: Program, checkpoint: Checkpoint | None) -> tuple[Program, Found | None]:
-    """Open or make the file of a replay table, if it has one.
-
-    Returns:
-        The program with a note about a large table for its monitor, and the rows found in the file.
-    """
-    table, found = file_of_table(program), None
-    note = table_in_memory(table_memory(program))
-    if table is not None:
-        found = begin_file(*table, checkpoint)
-        note = table_in_file(*table, found)
-    if not note:
-        return program, found
-    monitor = program.node("monitor")
-    settings = replace(monitor.settings, told=(*monitor.settings.told, note))
-    return program.with_node(replace(monitor, settings=settings)), found
-
-
-def _launch(processes: Processes, prepared: Prepared, folder: RunFolder, program: Program) -> Outcome:
-    """Run a program to its end. A run that fails gets a card that says so, also if the user's own code has failed."""
-    table = file_of_table(program)
-    try:
-        outcome: Outcome = load(RUNTIMES[prepared.config.run.runtime].launch)(program, processes)
-        if table is not None:
-            settle(table[0])
-    except Exception as error:
-        if not (isinstance(error, UsageError) and is_unbegun(folder)):
-            error.add_note(write_failed_card(folder, prepared.config, failure(error)))
-        raise
-    return outcome
-
-
-def _topology(the_plan: Plan) -> Program:
-    """Build the program of a plan, with the topology for its algorithm and sync mode.
-
-    Raises:
-        ConfigError: the algorithm has no topology for this sync mode.
-    """
-    pattern, mode = the_plan.learning.spec.topology, the_plan.run.sync_mode
-    modes = TOPOLOGIES[pattern]
-    if mode not in modes:
-        others = " or ".join(modes)
-        raise ConfigError(f"--algo {the_plan.run.algo} ({pattern}) does not run in {mode}; give --sync_mode {others}")
-    program: Program = load(modes[mode])(the_plan)
-    return program
-
-
-def _exported(prepared: Prepared, folder: RunFolder, published: Arrays) -> tuple[str, ...]:
-    """Write ``policy.onnx``. Returns a line if the policy is a module that ONNX cannot express, else nothing."""
-    try:
-        export(folder.path, prepared.profile.spaces, prepared.spec.policy, published)
-    except ConfigError as error:
-        return (f"no policy.onnx: {error}",)
-    return ()
-
-
-def _finish(
-    processes: Processes,
-    prepared: Prepared,
-    folder: RunFolder,
-    outcome: Outcome,
-    begun_anew: int = 0,
-    *,
-    had_ended: bool = False,
-    quiet: bool,
-) -> Result:
-    """Everything after the last update: export, card, evaluation.
-
-    Args:
-        processes: play the evaluation.
-        prepared: the run.
-        folder: of the run.
-        outcome: of the program.
-        begun_anew: lanes whose episode a resume could not restore.
-        had_ended: a resume had nothing left to learn, so the run did not end now.
-        quiet: no display.
-    """
-    record, run = outcome.record, prepared.config.run
-    if not record or is_unbegun(folder):
-        raise KeyboardInterrupt
-    policy = policy_of(prepared, record)
-    published = published_of(prepared, record)
-    no_file = _exported(prepared, folder, published)
-    steps, updates = int(record["steps"]), int(record["update"])
-    # The card is written here and after the evaluation: that may be long or interrupted, and the run is usable now.
-    write_card(folder, prepared.config, steps, updates, None)
-    evaluation: Evaluation | None = None
-    given_up: tuple[str, ...] = ()
-    if run.eval_episodes and not outcome.interrupted:
-        try:
-            asked = Asked(run.eval_episodes, run.seed, run.eval_seconds, quiet)
-            evaluation = judge(processes, prepared, published, asked, folder.deaths)
-        except (EnvError, NodeError) as error:
-            given_up = (evaluation_given_up(error),)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(evaluation_interrupted(folder.path)) from None
-    if evaluation is not None:
-        log_final(folder.path, evaluation, updates, steps, float(record["elapsed_s"]))
-        write_card(folder, prepared.config, steps, updates, evaluation)
-    not_restored = begun_anew + sum(counts["not_restored"] for counts in outcome.counters.values())
-    early: tuple[str, ...] = ()
-    if not outcome.interrupted and not had_ended:
-        early = (*ended_early(run, record, folder.path), *nothing_learned(prepared.spec, record))
-    notes = (*no_file, *skipped_rollouts(outcome.counters), *stale_rows(run, record), *given_up, *early)
-    return Result(folder.path, evaluation, policy, steps, updates, outcome.interrupted, not_restored, notes)

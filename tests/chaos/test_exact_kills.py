@@ -46,17 +46,17 @@ def doom(monkeypatch: pytest.MonkeyPatch, fault_points: str, mortal_processes: C
     """Lets a node of the next run die in its first life, at a place."""
 
     def choose(node: str, fate: str, number: signal.Signals = signal.SIGKILL) -> None:
-        topology = penstock.run._topology
+        program_of = penstock.run._program_of
 
         def with_fate(*arguments) -> Program:
-            program: Program = topology(*arguments)
+            program: Program = program_of(*arguments)
             nodes = (
                 replace(spec, kind=f"tests.chaos.fated:{KINDS[node]}") if spec.name == node else spec
                 for spec in program.nodes
             )
             return replace(program, nodes=tuple(nodes))
 
-        monkeypatch.setattr("penstock.run._topology", with_fate)
+        monkeypatch.setattr("penstock.run._program_of", with_fate)
         monkeypatch.setattr("penstock.run.Processes", mortal_processes)
         monkeypatch.setenv("PYTHONPATH", fault_points)
         monkeypatch.setenv("FATE", fate)

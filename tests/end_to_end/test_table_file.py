@@ -220,8 +220,8 @@ def test_rows_that_were_altered_between_two_runs_are_told_of(tmp_path: Path) -> 
 
 
 def test_a_program_is_built_once(tmp_path: Path, monkeypatch) -> None:
-    built, topology = [], penstock.run._topology
-    monkeypatch.setattr("penstock.run._topology", lambda plan: built.append(plan) or topology(plan))
+    built, program_of = [], penstock.run._program_of
+    monkeypatch.setattr("penstock.run._program_of", lambda plan: built.append(plan) or program_of(plan))
     run = train(tmp_path, 2).run_folder
     assert len(built) == 1
     penstock.resume(run, timesteps=4 * TURN, quiet=True)

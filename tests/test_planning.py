@@ -114,7 +114,7 @@ def test_several_learners_need_processes_and_even_shares() -> None:
     with pytest.raises(
         ConfigError, match="--mini_batch_size 64 cannot be split evenly over 3 learners; give a multiple of 3"
     ):
-        load(TOPOLOGIES["off_policy"]["blocking"])(
+        load(TOPOLOGIES["off_policy"].modes["blocking"])(
             plan(prepared(algo="dqn", learners=3, num_envs=9, mini_batch_size=64), Path("run"), quiet=True)
         )
 
@@ -234,10 +234,10 @@ def test_settings_that_change_something_are_not_told() -> None:
 
 def test_parts_of_a_minibatch_are_even() -> None:
     with pytest.raises(ConfigError, match="64 cannot be split evenly over 3 parts; give a multiple of 3"):
-        load(TOPOLOGIES["on_policy"]["blocking"])(plan(prepared(accumulate=3), Path("run"), quiet=True))
+        load(TOPOLOGIES["on_policy"].modes["blocking"])(plan(prepared(accumulate=3), Path("run"), quiet=True))
     wrong = prepared(algo="dqn", accumulate=3, learners=2, mini_batch_size=64)
     with pytest.raises(ConfigError, match="64 cannot be split evenly over 2 learners of 3 parts; give a multiple of 6"):
-        load(TOPOLOGIES["off_policy"]["blocking"])(plan(wrong, Path("run"), quiet=True))
+        load(TOPOLOGIES["off_policy"].modes["blocking"])(plan(wrong, Path("run"), quiet=True))
 
 
 def test_images_are_not_for_the_native_kernel() -> None:

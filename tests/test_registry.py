@@ -24,7 +24,7 @@ def references():
     yield from (RUNTIMES[name].launch for name in RUNTIMES.names())
     yield from (INFERENCE[name].build for name in INFERENCE.names())
     for name in TOPOLOGIES.names():
-        yield from TOPOLOGIES[name].values()
+        yield from TOPOLOGIES[name].modes.values()
     for name in UPDATES.names():
         yield from (part for part in UPDATES[name] if isinstance(part, str))
 
@@ -37,8 +37,8 @@ def test_every_shipped_reference_loads(reference):
 def test_every_topology_runs_in_a_sync_mode_that_a_run_may_have():
     modes = next(field.choices for field in fields_of(RunConfig) if field.name == "sync_mode")
     for name in TOPOLOGIES.names():
-        assert TOPOLOGIES[name]
-        assert set(TOPOLOGIES[name]) <= set(modes)
+        assert TOPOLOGIES[name].modes
+        assert set(TOPOLOGIES[name].modes) <= set(modes)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ __all__ = [
     "InferenceBackend",
     "Registry",
     "Runtime",
+    "Topology",
     "UpdateBackend",
     "compression_of",
     "load",
@@ -49,6 +50,17 @@ class Runtime(NamedTuple):
     joined: str | None = None
     """``module:function`` of ``(program) -> context manager``: entered before a run touches its folder, so that a run
     without its cluster leaves nothing behind. ``None``: the runtime needs nothing beyond this machine."""
+
+
+class Topology(NamedTuple):
+    """A data pattern: which nodes a run has, and how they are wired."""
+
+    modes: Mapping[str, str]
+    """Sync mode -> "module:function" of ``(plan) -> Program``. ``--sync_mode auto`` takes the first mode."""
+    from_table: bool = False
+    """A learner samples from a table. In the others it learns from a stream."""
+    learns_in_envs: bool = False
+    """Each environment process has a learner. All of these would compile the update at once."""
 
 
 class UpdateBackend(NamedTuple):
@@ -216,31 +228,42 @@ ENV_PACKAGES = Registry(
 """Packages and protocols that may be before the colon of an environment's name: ``envpool:<task>``,
 ``dm_env_rpc://<address>`` -> ``factory_of(what is behind the colon or ://)``."""
 
-TOPOLOGIES: Registry[Mapping[str, str]] = Registry(
+TOPOLOGIES: Registry[Topology] = Registry(
     "topology",
     {
-        "on_policy": {
-            "blocking": "penstock.topologies.on_policy:build",
-            "non_blocking": "penstock.topologies.async_on_policy:build",
-        },
-        "async_on_policy": {
-            "non_blocking": "penstock.topologies.async_on_policy:build",
-            "blocking": "penstock.topologies.on_policy:build",
-        },
-        "off_policy": {
-            "blocking": "penstock.topologies.off_policy:build",
-            "non_blocking": "penstock.topologies.async_off_policy:build",
-        },
-        "actor_learners": {"non_blocking": "penstock.topologies.actor_learners:build"},
-        "async_off_policy": {
-            "non_blocking": "penstock.topologies.async_off_policy:build",
-            "blocking": "penstock.topologies.off_policy:build",
-        },
+        "on_policy": Topology(
+            {
+                "blocking": "penstock.topologies.on_policy:build",
+                "non_blocking": "penstock.topologies.async_on_policy:build",
+            }
+        ),
+        "async_on_policy": Topology(
+            {
+                "non_blocking": "penstock.topologies.async_on_policy:build",
+                "blocking": "penstock.topologies.on_policy:build",
+            }
+        ),
+        "off_policy": Topology(
+            {
+                "blocking": "penstock.topologies.off_policy:build",
+                "non_blocking": "penstock.topologies.async_off_policy:build",
+            },
+            from_table=True,
+        ),
+        "actor_learners": Topology(
+            {"non_blocking": "penstock.topologies.actor_learners:build"},
+            learns_in_envs=True,
+        ),
+        "async_off_policy": Topology(
+            {
+                "non_blocking": "penstock.topologies.async_off_policy:build",
+                "blocking": "penstock.topologies.off_policy:build",
+            },
+            from_table=True,
+        ),
     },
 )
-"""Data patterns that an algorithm's spec may name: sync mode -> "module:function" of ``(plan) -> Program``.
-
-``--sync_mode auto`` takes the first mode of a pattern."""
+"""Data patterns that an algorithm's spec may name."""
 
 NODES = Registry(
     "node",

@@ -180,7 +180,7 @@ def _program_of(the_plan: Plan) -> Program:
         ConfigError: the algorithm has no topology for this sync mode.
     """
     pattern, mode = the_plan.learning.spec.topology, the_plan.run.sync_mode
-    modes = TOPOLOGIES[pattern]
+    modes = TOPOLOGIES[pattern].modes
     if mode not in modes:
         others = " or ".join(modes)
         raise ConfigError(f"--algo {the_plan.run.algo} ({pattern}) does not run in {mode}; give --sync_mode {others}")

@@ -26,10 +26,8 @@ from penstock.registry import INFERENCE, RUNTIMES, TOPOLOGIES, UPDATES, load
 from penstock.types import BackendSpec, Spaces
 from penstock.updates.fused.asking import serves
 
-__all__ = ["EACH_COMPILES", "backend_of", "demand", "inference_of"]
+__all__ = ["backend_of", "demand", "inference_of"]
 
-EACH_COMPILES = "actor_learners"
-"""The topology with a learner in each environment process. All of these would compile the update at once."""
 ASKING = "penstock.updates.fused.asking:serves"
 ASKING_LIMIT_S = 60.0
 
@@ -47,14 +45,21 @@ def demand(
         steps = int(config.run.timesteps * schedule.updates_per_step)
     rows = spec.rows(spec.schedule.mini_batch_size, config.algorithm.num_steps)
     multiplications = rows * spec.policy.actor.num_parameters
+    topology = TOPOLOGIES[spec.topology]
     # The first mode of a topology is the one that `auto` takes.
-    mode = sync_mode_of(config.run, next(iter(TOPOLOGIES[spec.topology])))
+    mode = sync_mode_of(config.run, next(iter(topology.modes)))
     settled = replace(config.run, sync_mode=mode) if config.run.sync_mode == AUTO else config.run
     sharing = config.run.learners if spec.table is None else shards_of(settled)
-    eager = spec.topology == EACH_COMPILES
     apart = not ships(algorithm) and RUNTIMES[config.run.runtime].processes
     ask = partial(_fused_serves, algorithm, processes if apart else None)
-    return Demand(_fused_applies(config, algorithm, spec, spaces, ask), multiplications, steps, mode, eager, sharing)
+    return Demand(
+        _fused_applies(config, algorithm, spec, spaces, ask),
+        multiplications,
+        steps,
+        mode,
+        topology.learns_in_envs,
+        sharing,
+    )
 
 
 def _fused_applies(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmSpec, spaces: Spaces, ask: Ask) -> bool:

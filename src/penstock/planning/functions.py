@@ -2,12 +2,11 @@
 
 from penstock.algorithm_package import ships
 from penstock.errors import ConfigError
-from penstock.planning.backends import EACH_COMPILES
 from penstock.planning.prepared import Prepared
 from penstock.processes.apart import Errand, call_apart
 from penstock.processes.starts import Processes
 from penstock.program.rollout import rollout_specs
-from penstock.registry import RUNTIMES, UPDATES, load
+from penstock.registry import RUNTIMES, TOPOLOGIES, UPDATES, load
 from penstock.updates.settings import UpdaterSettings
 
 __all__ = ["check_functions"]
@@ -41,7 +40,7 @@ def check_functions(prepared: Prepared, processes: Processes) -> None:
     asked = prepared.algorithm.name, prepared.algorithm.initial, settings, slot
     function, named = DRY_RUN, {}
     if backend.native:
-        function, named = NATIVE_DRY_RUN, {"shared": run.learners > 1 or spec.topology == EACH_COMPILES}
+        function, named = NATIVE_DRY_RUN, {"shared": run.learners > 1 or TOPOLOGIES[spec.topology].learns_in_envs}
     if not RUNTIMES[run.runtime].processes:
         load(function)(*asked, **named)
         return

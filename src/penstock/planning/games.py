@@ -95,7 +95,7 @@ def _check(run: RunConfig, name: str, topology: str) -> None:
     missing = [package for package in _PACKAGES if importlib.util.find_spec(package) is None]
     if missing:
         raise ConfigError(f"--env {name} needs {missing[0]}; type: pip install 'penstock[serve]'")
-    if run.sync_mode == "blocking" or "non_blocking" not in TOPOLOGIES[topology]:
+    if run.sync_mode == "blocking" or "non_blocking" not in TOPOLOGIES[topology].modes:
         raise ConfigError(
             f"--env {name} needs --sync_mode non_blocking: in lock step every update waits for all lanes, and games "
             "connect, tick and leave when they like"

@@ -26,7 +26,7 @@ from penstock.envs.sources import PROBED_LANES, EnvProfile, probe
 from penstock.errors import ConfigError
 from penstock.kernels.level import instruction_set
 from penstock.paths import expanded
-from penstock.planning.backends import EACH_COMPILES, backend_of, demand, inference_of
+from penstock.planning.backends import backend_of, demand, inference_of
 from penstock.planning.games import with_games
 from penstock.planning.placement import Place, placed, placed_on_gpu
 from penstock.planning.remarks import remarks
@@ -36,7 +36,7 @@ from penstock.policies.description import inlined
 from penstock.policies.space_heads import kind_of
 from penstock.processes.probing import probe_apart
 from penstock.processes.starts import Processes
-from penstock.registry import RUNTIMES, UPDATES, load
+from penstock.registry import RUNTIMES, TOPOLOGIES, UPDATES, load
 from penstock.types import BackendSpec, EnvReference
 
 __all__ = ["Prepared", "prepare"]
@@ -175,7 +175,7 @@ def _check_own_rule(run: RunConfig, spec: AlgorithmSpec) -> None:
         ConfigError: such a flag was given.
     """
     given = agreement_flags(run)
-    if spec.topology == EACH_COMPILES and given:
+    if TOPOLOGIES[spec.topology].learns_in_envs and given:
         raise ConfigError(
             f"{given[0]} is for --learners, and --algo {run.algo} has a learner in each environment process, whose "
             "gradients one node applies as they come; leave it out"
@@ -192,7 +192,7 @@ def _place(config: Config, inference: str, spec: AlgorithmSpec) -> Place:
         return "env"
     if inference == "native":
         return placed(sum(network.num_parameters for network in spec.policy.networks), run.num_envs)
-    if inference == "torch" and run.device != "cpu" and spec.topology != EACH_COMPILES:
+    if inference == "torch" and run.device != "cpu" and not TOPOLOGIES[spec.topology].learns_in_envs:
         return placed_on_gpu(one_process=run.num_workers == 1, sync_mode=run.sync_mode)
     return "env"
 

@@ -10,7 +10,7 @@ from penstock.config.schema import AUTO, RunConfig
 from penstock.config.whole import Config
 from penstock.envs.masks import IN_INFO
 from penstock.envs.sources import EnvProfile
-from penstock.planning.backends import EACH_COMPILES
+from penstock.registry import TOPOLOGIES
 from penstock.types import Discrete, MultiDiscrete
 
 __all__ = ["remarks"]
@@ -102,7 +102,7 @@ def _less_than_a_batch(config: Config, spec: AlgorithmSpec) -> tuple[str, ...]:
     """One line if a run plays more steps than asked for, because an update learns from a whole batch; else empty."""
     run, num_steps = config.run, config.algorithm.num_steps
     rows = run.num_envs * num_steps
-    if spec.table is not None or spec.topology == EACH_COMPILES or run.timesteps >= rows:
+    if spec.table is not None or TOPOLOGIES[spec.topology].learns_in_envs or run.timesteps >= rows:
         return ()
     batch = f"{rows:,} steps, --num_envs {run.num_envs} times --num_steps {num_steps:,}"
     return (f"--timesteps {run.timesteps} is less than one batch ({batch}): the run plays one batch",)

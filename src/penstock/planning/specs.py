@@ -19,8 +19,6 @@ from penstock.updates.calls import UsersFunction
 
 __all__ = ["spec_of"]
 
-FROM_TABLE = frozenset({"off_policy", "async_off_policy"})
-"""Topologies in which a learner samples from a table. In the others it learns from a stream."""
 DTYPES = ("float32", "float64", "int64", "int32", "int16", "int8", "uint8", "bool")
 """Types that both NumPy and torch know by these names."""
 UNITS = get_args(AlgorithmSpec.__annotations__["unit"])
@@ -91,7 +89,8 @@ def _pattern(spec: AlgorithmSpec, spaces: Spaces) -> Iterator[str]:
     known = TOPOLOGIES.names()
     if spec.topology not in known:
         yield f"there is no topology {spec.topology!r}; write {either(known)}"
-    if spec.topology in FROM_TABLE:
+        return
+    if TOPOLOGIES[spec.topology].from_table:
         if not isinstance(spec.table, TableSpec):
             yield f"topology {spec.topology!r} learns from a table, and table is {spec.table!r}; write a TableSpec"
         if not isinstance(spec.schedule, ReplaySchedule):

@@ -19,6 +19,7 @@ from penstock.envs.given import given_of
 from penstock.errors import BundleError, ConfigError, EnvError
 from penstock.inference.onnx import CPU
 from penstock.inference.onnx import export as onnx_bytes
+from penstock.nodes.contract import OPEN_LIMIT_S
 from penstock.nodes.evaluation import INPUT, OUTPUT, record
 from penstock.paths import expanded
 from penstock.policies import PolicyGraph
@@ -45,7 +46,6 @@ from penstock.serving.bundle.writing import check_place
 from penstock.serving.mobile import ort_format
 from penstock.serving.quantize import PRECISIONS, Precision, quantized
 from penstock.serving.verification import EXACT, QUANTIZED, Limits, Report, Verification, compared, latencies
-from penstock.topologies.training import OPEN_LIMIT_S
 from penstock.trained import Trained, open_trained, policy_of
 from penstock.types import Arrays, EnvFactory, EnvRecipe
 

@@ -10,6 +10,7 @@ from penstock.config.schema import RunConfig
 from penstock.config.sources import line_of, shown
 from penstock.envs.given import Given
 from penstock.errors import ConfigError, EnvError, NoEffectError
+from penstock.nodes.contract import OPEN_LIMIT_S
 from penstock.nodes.evaluation import PlaySettings
 from penstock.planning import Prepared, check_fits, prepare
 from penstock.processes.starts import Processes
@@ -18,7 +19,6 @@ from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import list_checkpoints, load_to_play
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.serving.run_policy import RunPolicy
-from penstock.topologies.training import OPEN_LIMIT_S
 from penstock.types import Arrays, EnvReference
 
 __all__ = ["Trained", "asking_for_objects", "open_trained", "pointing_to_line", "policy_of", "published_of"]

@@ -25,10 +25,12 @@ from penstock.nodes.ports import (
 from penstock.replay.sum_tree import SumTrees
 from penstock.types import Array, Arrays
 
-__all__ = ["STEP_LIMIT_S", "Balance", "LaneStart", "Node", "Ports", "Timed"]
+__all__ = ["OPEN_LIMIT_S", "STEP_LIMIT_S", "Balance", "LaneStart", "Node", "Ports", "Timed"]
 
 STEP_LIMIT_S = 0.05
 """Seconds that one call of ``step`` may take before it returns to the scheduler."""
+OPEN_LIMIT_S = 300.0
+"""Longest time for work that a node announces: compiling an update, opening environments, writing a checkpoint."""
 
 Shared = TypeVar("Shared")
 

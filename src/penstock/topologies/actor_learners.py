@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from penstock.algorithm import Schedule
 from penstock.errors import ConfigError
+from penstock.nodes.contract import OPEN_LIMIT_S
 from penstock.nodes.learner import SharedParameterSettings, StreamFollowerSettings, shared_record_specs
 from penstock.nodes.learner.gradient_slot import batch_board_specs, batch_slot_specs
 from penstock.program.graph import Board, NodeSpec, Program, Stream
@@ -21,7 +22,7 @@ from penstock.topologies.learners import (
     rollout_arrays,
     updater_settings,
 )
-from penstock.topologies.training import OPEN_LIMIT_S, Pattern, env_names, wire
+from penstock.topologies.training import Pattern, env_names, wire
 
 __all__ = ["build"]
 

@@ -6,6 +6,7 @@ If cores are short, the learner goes first, as with a stream. Several learners d
 
 from penstock.config.agreement import Agreement, agreement
 from penstock.errors import ConfigError
+from penstock.nodes.contract import OPEN_LIMIT_S
 from penstock.nodes.learner import ParameterSettings, parameter_record_specs
 from penstock.nodes.learner.gradient_slot import board_specs, slot_specs
 from penstock.program.graph import NodeSpec, Program
@@ -22,7 +23,7 @@ from penstock.topologies.learners import (
     rule_of,
 )
 from penstock.topologies.off_policy import limiter, minibatch, replayed, slots_ahead, step_settings, table
-from penstock.topologies.training import NICENESS, OPEN_LIMIT_S, Pattern, wire
+from penstock.topologies.training import NICENESS, Pattern, wire
 
 __all__ = ["build"]
 

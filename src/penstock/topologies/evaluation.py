@@ -5,10 +5,11 @@ judge --policy--> player.0 .. player.n
 """
 
 from penstock.algorithm_package import find_algorithm
+from penstock.nodes.contract import OPEN_LIMIT_S
 from penstock.nodes.evaluation import EPISODE, TICKET, JudgeSettings, PlayerSettings, PlaySettings, found_specs
 from penstock.program.graph import Board, NodeSpec, Program, Record, Stream
 from penstock.program.plan import EvaluationPlan
-from penstock.topologies.training import OPEN_LIMIT_S, policy_imports, step_limit_s
+from penstock.topologies.training import policy_imports, step_limit_s
 
 __all__ = ["build"]
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Literal
 
 from penstock.errors import ConfigError
+from penstock.nodes.contract import OPEN_LIMIT_S
 from penstock.nodes.learner import (
     DemonstrationSettings,
     ReplayLearnerSettings,
@@ -34,7 +35,7 @@ from penstock.topologies.learners import (
     required,
     updater_settings,
 )
-from penstock.topologies.training import OPEN_LIMIT_S, Pattern, env_names, wire
+from penstock.topologies.training import Pattern, env_names, wire
 
 __all__ = ["TABLE_LIMIT", "build", "replayed", "step_settings", "table"]
 

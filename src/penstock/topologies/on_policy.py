@@ -5,6 +5,7 @@ from typing import Literal
 from penstock.algorithm import Schedule
 from penstock.config.agreement import agreement
 from penstock.errors import PenstockError
+from penstock.nodes.contract import OPEN_LIMIT_S
 from penstock.nodes.learner import (
     JOINING,
     EpochSettings,
@@ -24,7 +25,7 @@ from penstock.topologies.learners import (
     stream_minibatch,
     updater_settings,
 )
-from penstock.topologies.training import OPEN_LIMIT_S, Pattern, env_names, wire
+from penstock.topologies.training import Pattern, env_names, wire
 
 __all__ = ["build", "streamed"]
 

@@ -13,6 +13,7 @@ from typing import Literal
 from penstock.algorithm import Schedule
 from penstock.config.agreement import Agreement
 from penstock.errors import PenstockError
+from penstock.nodes.contract import OPEN_LIMIT_S
 from penstock.nodes.learner import (
     BatchFollowerSettings,
     HandedOnEpochSettings,
@@ -40,7 +41,7 @@ from penstock.topologies.learners import (
     stream_minibatch,
     updater_settings,
 )
-from penstock.topologies.training import OPEN_LIMIT_S, Pattern, env_names, wire
+from penstock.topologies.training import Pattern, env_names, wire
 from penstock.updates.settings import UpdaterSettings
 
 __all__ = ["at_own_pace", "in_step"]

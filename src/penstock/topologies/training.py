@@ -18,7 +18,7 @@ from penstock.kernels.actions import environment_array
 from penstock.memory.snapshots import SNAPSHOT_BYTES
 from penstock.metrics.report import RETURN_WINDOW, report_specs
 from penstock.nodes.checkpointer import CheckpointerSettings
-from penstock.nodes.contract import LaneStart
+from penstock.nodes.contract import OPEN_LIMIT_S, LaneStart
 from penstock.nodes.env import EnvSettings
 from penstock.nodes.evaluation import EvaluatorSettings, PlaySettings
 from penstock.nodes.learner import VERDICT
@@ -48,7 +48,6 @@ from penstock.types import ArraySpec, BackendSpec
 
 __all__ = [
     "NICENESS",
-    "OPEN_LIMIT_S",
     "Pattern",
     "env_names",
     "policy_imports",
@@ -59,8 +58,6 @@ __all__ = [
 
 ACTION_LOG_CAPACITY = 10_000
 """Longest episode, in steps, that seed and actions restore. A longer one needs snapshots of its environment."""
-OPEN_LIMIT_S = 300.0
-"""Longest time for work that a node announces: compiling an update, opening environments, writing a checkpoint."""
 NICENESS = 5
 """Niceness of environment processes where collection overlaps learning. They get a third of the learner's share of a
 core. With equal shares, two environment processes and a slow learner do not fill two cores: both processes wait for the

@@ -1,9 +1,21 @@
-"""The nodes that learn: they turn rollouts into new parameters, commit them and publish them."""
+"""The nodes that learn: they turn rollouts into new parameters, commit them and publish them.
+
+Learners                                from a stream                                from a table
+alone                                   `LearnerNode`                                `ReplayLearnerNode`
+several that share the state            `LearnerNode`, `StreamReplicaNode`           `ReplayLearnerNode`, `ReplicaNode`
+several that hand gradients on
+  that wait for each other (sync)       `LearnerNode`, `BatchFollowerNode`           not built
+  that do not (async, lag)              `SharedParameterNode`, `StreamFollowerNode`  `ParameterNode`, `FollowerNode`
+
+The first node of a pair commits, and there is one of it. With K learners there are K - 1 replicas, or K followers.
+``docs/architecture/several-learners.md`` says how they agree.
+"""
 
 from penstock.nodes.learner.batch_follower import BatchFollowerNode, BatchFollowerSettings
 from penstock.nodes.learner.demonstrations import DemonstrationSettings
 from penstock.nodes.learner.epochs import EpochSettings
 from penstock.nodes.learner.follower import FollowerNode
+from penstock.nodes.learner.goals import JOINING, batch_specs, goal_specs
 from penstock.nodes.learner.handed_on_epochs import HandedOnEpochSettings
 from penstock.nodes.learner.keeper import KeeperSettings
 from penstock.nodes.learner.node import LearnerNode, LearnerSettings
@@ -17,11 +29,11 @@ from penstock.nodes.learner.record import (
     why_done,
 )
 from penstock.nodes.learner.replay import ReplayLearnerNode, ReplayLearnerSettings
-from penstock.nodes.learner.replica import ReplicaNode, ReplicaSettings, goal_specs
+from penstock.nodes.learner.replica import ReplicaNode, ReplicaSettings
 from penstock.nodes.learner.shared_parameter import SharedParameterNode, SharedParameterSettings
 from penstock.nodes.learner.steps import StepSettings
 from penstock.nodes.learner.stream_follower import StreamFollowerNode, StreamFollowerSettings
-from penstock.nodes.learner.stream_replica import JOINING, StreamReplicaNode, StreamReplicaSettings, batch_specs
+from penstock.nodes.learner.stream_replica import StreamReplicaNode, StreamReplicaSettings
 
 __all__ = [
     "JOINING",

@@ -13,11 +13,11 @@ import numpy as np
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.batch import Assembly
 from penstock.nodes.learner.epochs import BatchGoal, EpochSettings
+from penstock.nodes.learner.goals import batch_values
 from penstock.nodes.learner.handed_on_epochs import HandedOnEpochSettings
 from penstock.nodes.learner.keeper import Keeper, KeeperSettings
 from penstock.nodes.learner.losses import loss_values
 from penstock.nodes.learner.record import fill_dropped, fill_learned
-from penstock.nodes.learner.stream_replica import batch_values
 from penstock.nodes.learner.work import Task, Work, WorkingNode
 from penstock.types import Arrays
 

@@ -12,11 +12,11 @@ import numpy as np
 
 from penstock.errors import BadDataError
 from penstock.nodes.contract import Ports
+from penstock.nodes.learner.goals import goal_values
 from penstock.nodes.learner.intake import Intake, refill, rows_to_sample
 from penstock.nodes.learner.keeper import Keeper, KeeperSettings
 from penstock.nodes.learner.losses import loss_values, refuse_bad_losses
 from penstock.nodes.learner.record import fill_learned_from_table
-from penstock.nodes.learner.replica import goal_values
 from penstock.nodes.learner.steps import Goal, GradientSteps, StepSettings
 from penstock.nodes.learner.work import Task, Work, WorkingNode
 from penstock.ops.statistics import obs_statistics

@@ -3,7 +3,6 @@
 Its state equals the other learners' bit for bit. So it commits nothing: its next life gets the state from them.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,13 +11,14 @@ import numpy as np
 from penstock.errors import CheckpointError
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.first_state import first_state
+from penstock.nodes.learner.goals import goal_specs
 from penstock.nodes.learner.steps import Goal, GradientSteps, StepSettings
 from penstock.nodes.learner.work import Work, WorkingNode
 from penstock.saved_runs.checkpoints import last_good, load_checkpoint
-from penstock.types import Arrays, ArraySpec
+from penstock.types import Arrays
 from penstock.updates.team import DissolvedError
 
-__all__ = ["ReplicaNode", "ReplicaSettings", "goal_specs", "goal_values"]
+__all__ = ["ReplicaNode", "ReplicaSettings"]
 
 
 @dataclass(frozen=True)
@@ -28,23 +28,6 @@ class ReplicaSettings:
     steps: StepSettings
     checkpoint: Path | None
     """Begin with the state of this checkpoint instead. All learners that form a team begin with the same state."""
-
-
-def goal_specs(writers: int, statistics: Sequence[ArraySpec]) -> tuple[ArraySpec, ...]:
-    """The arrays of board ``goals``: the fields of a `Goal`, and the running statistics to reach it with."""
-    return (
-        *statistics,
-        ArraySpec("last", (), "int64"),
-        ArraySpec("taken", (writers,), "int64"),
-        ArraySpec("progress", (), "float64"),
-        ArraySpec("meeting", (), "int64"),
-    )
-
-
-def goal_values(goal: Goal, meeting: int) -> Arrays:
-    """A goal as arrays of board ``goals``. It is for the learners of this ``meeting``."""
-    numbers = {"last": np.array(goal.last), "progress": np.array(goal.progress), "meeting": np.array(meeting)}
-    return {**numbers, "taken": np.array(goal.taken, np.int64)}
 
 
 class ReplicaNode(WorkingNode):

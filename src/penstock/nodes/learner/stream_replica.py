@@ -3,7 +3,6 @@
 Its state equals the other learners' bit for bit. So it commits nothing: its next life gets the state from them.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,15 +12,13 @@ from penstock.errors import BadDataError, PenstockError
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.epochs import BatchGoal, Epochs, EpochSettings
 from penstock.nodes.learner.first_state import first_state
+from penstock.nodes.learner.goals import batch_specs
 from penstock.nodes.learner.work import Task, Work, WorkingNode
 from penstock.saved_runs.checkpoints import load_checkpoint
-from penstock.types import Array, Arrays, ArraySpec
+from penstock.types import Arrays
 from penstock.updates.team import Members
 
-__all__ = ["JOINING", "StreamReplicaNode", "StreamReplicaSettings", "batch_specs", "batch_values"]
-
-JOINING = (ArraySpec("update", (), "int64"), ArraySpec("goal", (), "int64"))
-"""What a newcomer gets besides the algorithm's state: updates so far, and the version of its first `BatchGoal`."""
+__all__ = ["StreamReplicaNode", "StreamReplicaSettings"]
 
 
 @dataclass(frozen=True)
@@ -34,24 +31,6 @@ class StreamReplicaSettings:
     """``module:init_state`` of the algorithm: makes the first state, without torch."""
     checkpoint: Path | None
     """Begin with the state of this checkpoint instead. All learners that form a team begin with the same state."""
-
-
-def batch_specs(rollouts_per_batch: int) -> tuple[ArraySpec, ...]:
-    """The arrays of board ``goals``: the fields of a `BatchGoal`."""
-    return (
-        ArraySpec("slots", (rollouts_per_batch,), "int64"),
-        ArraySpec("update", (), "int64"),
-        ArraySpec("progress", (), "float64"),
-    )
-
-
-def batch_values(batch: BatchGoal) -> Mapping[str, Array]:
-    """A batch as arrays of board ``goals``."""
-    return {
-        "slots": np.array(batch.slots, np.int64),
-        "update": np.array(batch.update),
-        "progress": np.array(batch.progress),
-    }
 
 
 class StreamReplicaNode(WorkingNode):

@@ -23,7 +23,7 @@ from penstock.nodes.contract import OPEN_LIMIT_S
 from penstock.nodes.evaluation import INPUT, OUTPUT, record
 from penstock.paths import expanded
 from penstock.policies import PolicyGraph
-from penstock.processes.apart import Errand, call_apart
+from penstock.processes.errand import Errand, call_apart
 from penstock.processes.starts import Processes
 from penstock.registry import RUNTIMES, load
 from penstock.saved_runs.checkpoints import list_checkpoints

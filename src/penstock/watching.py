@@ -14,7 +14,7 @@ from penstock.envs.given import given_of
 from penstock.errors import ConfigError, EnvError, RunFolderError
 from penstock.nodes.contract import OPEN_LIMIT_S
 from penstock.paths import expanded
-from penstock.processes.apart import Errand, call_apart
+from penstock.processes.errand import Errand, call_apart
 from penstock.processes.starts import Processes
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.trained import open_trained

@@ -20,7 +20,7 @@ from penstock.config.whole import Config
 from penstock.envs.sources import EnvProfile
 from penstock.errors import ConfigError, PenstockError
 from penstock.policies.native import supports
-from penstock.processes.apart import Errand, call_apart
+from penstock.processes.errand import Errand, call_apart
 from penstock.processes.starts import Processes
 from penstock.registry import INFERENCE, RUNTIMES, TOPOLOGIES, UPDATES, load
 from penstock.types import BackendSpec, Spaces

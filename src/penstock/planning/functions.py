@@ -3,7 +3,7 @@
 from penstock.algorithm_package import ships
 from penstock.errors import ConfigError
 from penstock.planning.prepared import Prepared
-from penstock.processes.apart import Errand, call_apart
+from penstock.processes.errand import Errand, call_apart
 from penstock.processes.starts import Processes
 from penstock.program.rollout import rollout_specs
 from penstock.registry import RUNTIMES, TOPOLOGIES, UPDATES, load

@@ -11,7 +11,7 @@ STACKS_SIGNAL = signal.SIGUSR1
 
 # The "module:function" that a process runs.
 WORKER = "penstock.processes.worker:work"
-ERRAND = "penstock.processes.errand:run"
+ERRAND = "penstock.processes.errand_worker:run"
 
 PROBE = "penstock.envs.sources:probe"
 """The function of the first errand of most commands."""

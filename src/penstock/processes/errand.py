@@ -1,47 +1,93 @@
-"""The main function of a process that calls one function and leaves its answer; `apart.py` starts it."""
+"""Calls one function in a process of its own, which is ended with all that it has started.
 
-import contextlib
+So a function may make an environment of the user's. Nothing of it is left behind, and if it dies or hangs, the launcher
+goes on. The launcher keeps only the answer.
+"""
+
 import os
 import pickle
 import sys
-import traceback
-from typing import Any, NoReturn
+import time
+from typing import Any, NamedTuple
 
-from penstock.errors import PenstockError
-from penstock.memory.lifeline import watch
-from penstock.processes.worker import leave
-from penstock.registry import load
+from penstock.errors import NodeError, PenstockError, ResourceError, UsageError, signal_name
+from penstock.processes.command import in_a_file
+from penstock.processes.contract import ERRAND
+from penstock.processes.starts import Processes
+from penstock.types import Cause
 
-__all__ = ["run"]
+__all__ = ["Errand", "call_apart"]
 
 
-def run(told_fd: int, lifeline_fd: int, error_fd: int) -> NoReturn:
-    """Call a function, then end this process.
+class Errand(NamedTuple):
+    """A function, and the words about it in error texts."""
+
+    name: str
+    """Name of the process."""
+    function: str
+    """``module:function``."""
+    subject: str
+    """What it is about, such as ``environment Pendulum-v1``."""
+    cannot: str
+    """What it does with the subject, after "cannot be"."""
+    takes: str
+    """The same, before "takes more than .. s"."""
+    error: type[UsageError]
+    """Raised if its process ends by a signal or without a traceback, or takes too long."""
+    imports: tuple[str, ...] = ()
+    """Modules of its process that take long to import, as for `Processes.start_function`."""
+
+    def ended(self, how: str) -> UsageError:
+        """The error for a process that has ended itself."""
+        return self.error(f"{self.subject} cannot be {self.cannot}: it ended its process {how}")
+
+
+def call_apart(processes: Processes, errand: Errand, limit_s: float, *given: object, **named: object) -> Any:  # noqa: ANN401
+    """Call a function in a process of its own. Returns what the function returned.
 
     Args:
-        told_fd: file with the module search path, and the function with its arguments. The answer replaces them: what
-            the function returned, or the error that a user can correct.
-        lifeline_fd: pipe whose end of file ends this process.
-        error_fd: pipe for the traceback of any other error.
+        processes: the process is one of these; no other runs.
+        errand: the function.
+        limit_s: how long the process may take, in seconds.
+        given: the function's arguments, which can be pickled, as the answer can.
+        named: its arguments by name.
+
+    Raises:
+        PenstockError: what the function raised.
+        UsageError: its process ended by a signal or without a traceback, or takes too long: ``errand.error``.
+        ResourceError: the system refuses another process.
+        NodeError: something else failed; it holds the process's own traceback.
     """
-    watch(lifeline_fd)
-    # What an environment prints is not part of a command's answer.
-    with contextlib.suppress(OSError):
-        os.dup2(2, 1)
+    told = in_a_file(pickle.dumps(sys.path) + pickle.dumps((errand.function, given, named)))
     try:
-        with os.fdopen(told_fd, "r+b") as file:
+        processes.start_function(errand.name, ERRAND, (), (told,), threads=1, imports=errand.imports)
+        _await_end(processes, errand, limit_s)
+        with os.fdopen(os.dup(told), "rb") as file:
             file.seek(0)
-            sys.path[:] = pickle.load(file)
-            function, given, named = pickle.load(file)
-            file.seek(0)
-            file.truncate()
-            found: Any
-            try:
-                found = load(function)(*given, **named)
-            except PenstockError as error:
-                found = error
-            file.write(pickle.dumps(found))
-    except BaseException:  # noqa: BLE001 - whatever it was, the launcher is told
-        os.write(error_fd, traceback.format_exc().encode(errors="replace")[-60_000:])
-        leave(1)
-    leave(0)
+            answer = file.read()
+    finally:
+        processes.clear()
+        os.close(told)
+    if not answer:
+        raise errand.ended("with no error")
+    found = pickle.loads(answer)
+    if isinstance(found, PenstockError):
+        raise found
+    return found
+
+
+def _await_end(processes: Processes, errand: Errand, limit_s: float) -> None:
+    """Return once the process has left its answer."""
+    begun = time.monotonic()
+    while not (ended := processes.exits()):
+        processes.wait(1.0)
+        if time.monotonic() - begun > limit_s:
+            raise errand.error(f"{errand.takes} {errand.subject} takes more than {limit_s:g} s")
+    if ended[0].cause is Cause.REFUSED:
+        raise ResourceError(ended[0].detail)
+    if ended[0].status < 0:
+        raise errand.ended(f"by {signal_name(-ended[0].status)}")
+    if ended[0].status and not ended[0].detail:
+        raise errand.ended(f"with exit code {ended[0].status}")
+    if ended[0].status:
+        raise NodeError(errand.name, ended[0].detail)

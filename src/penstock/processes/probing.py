@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from penstock.envs.names import display_name
 from penstock.envs.sources import PROBED_LANES, EnvProfile
 from penstock.errors import EnvError
-from penstock.processes.apart import Errand, call_apart
 from penstock.processes.contract import PROBE
+from penstock.processes.errand import Errand, call_apart
 from penstock.processes.starts import Processes
 from penstock.types import EnvReference
 

@@ -301,7 +301,16 @@ def _finish(
     if not outcome.interrupted and not had_ended:
         early = (*ended_early(run, record, folder.path), *nothing_learned(prepared.spec, record))
     notes = (*no_file, *skipped_rollouts(outcome.counters), *stale_rows(run, record), *given_up, *early)
-    return Result(folder.path, evaluation, policy, steps, updates, outcome.interrupted, not_restored, notes)
+    return Result(
+        run_folder=folder.path,
+        evaluation=evaluation,
+        policy=policy,
+        steps=steps,
+        updates=updates,
+        interrupted=outcome.interrupted,
+        not_restored=not_restored,
+        notes=notes,
+    )
 
 
 def _exported(prepared: Prepared, folder: RunFolder, published: Arrays) -> tuple[str, ...]:

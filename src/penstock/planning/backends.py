@@ -53,12 +53,12 @@ def demand(
     apart = not ships(algorithm) and RUNTIMES[config.run.runtime].processes
     ask = partial(_fused_serves, algorithm, processes if apart else None)
     return Demand(
-        _fused_applies(config, algorithm, spec, spaces, ask),
-        multiplications,
-        steps,
-        mode,
-        topology.learns_in_envs,
-        sharing,
+        fused=_fused_applies(config, algorithm, spec, spaces, ask),
+        multiplications=multiplications,
+        gradient_steps=steps,
+        sync_mode=mode,
+        eager=topology.learns_in_envs,
+        sharing=sharing,
     )
 
 

@@ -136,7 +136,16 @@ def prepare(config: Config, processes: Processes, given: Given | None = None) ->
     backend = backend_of(name, config, profile, algorithm, spec)
     told = (*remarks(config, spec, algorithm, profile, threads=wanted), *of_games)
     reward = run.reward if given.reward is None else sendable(given.reward, "reward")
-    return Prepared(config, source, reward, profile, algorithm, spec, backend, told)
+    return Prepared(
+        config=config,
+        env=source,
+        reward=reward,
+        profile=profile,
+        algorithm=algorithm,
+        spec=spec,
+        inference=backend,
+        told=told,
+    )
 
 
 def _probed(env: EnvReference, run: RunConfig, algorithm: AlgorithmPackage, processes: Processes) -> EnvProfile:

@@ -56,7 +56,13 @@ def build(plan: Plan) -> Program:
     own = [replace(updater_settings(of_part, worker, 1), accumulate=parts) for worker in range(plan.num_workers)]
     # One gradient of each rollout.
     whole = Schedule(epochs=1, mini_batch_size=part * parts)
-    first = SharedParameterSettings(keeper_settings(plan), applier, own[0], run.max_policy_lag, OPEN_LIMIT_S)
+    first = SharedParameterSettings(
+        keeper=keeper_settings(plan),
+        build=applier,
+        updater=own[0],
+        max_gradient_lag=run.max_policy_lag,
+        open_limit_s=OPEN_LIMIT_S,
+    )
     pattern = Pattern(
         rollouts=Stream(
             "rollouts", envs, ("learner",), rollout_arrays(plan), plan.num_workers, "wait", viewers=learners
@@ -70,7 +76,14 @@ def build(plan: Plan) -> Program:
                     "stream_follower",
                     # A rollout is learned from however old its policy is: it has just ended.
                     StreamFollowerSettings(
-                        finder, updater, whole, GRADIENTS_TEAM, plan.num_workers, 1, math.inf, OPEN_LIMIT_S
+                        build=finder,
+                        updater=updater,
+                        schedule=whole,
+                        team=GRADIENTS_TEAM,
+                        learners=plan.num_workers,
+                        rollouts=1,
+                        max_policy_lag=math.inf,
+                        open_limit_s=OPEN_LIMIT_S,
                     ),
                     group=env,
                     threads=plan.learner_threads,

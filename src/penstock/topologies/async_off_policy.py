@@ -62,7 +62,13 @@ def _apart(plan: Plan, agreed: Agreement) -> Program:
     steps = [step_settings(plan, number, 1, finder, rule.team, pull_after=behind) for number in range(run.learners)]
     limits = limiter(plan, schedule.reuse)
     parameter = ParameterSettings(
-        keeper_settings(plan), applier, steps[0].updater, limits, rule.max_gradient_lag, OPEN_LIMIT_S, rule.owner
+        keeper=keeper_settings(plan),
+        build=applier,
+        updater=steps[0].updater,
+        limiter=limits,
+        max_gradient_lag=rule.max_gradient_lag,
+        open_limit_s=OPEN_LIMIT_S,
+        owner=rule.owner,
     )
     pattern = Pattern(
         rollouts=table(plan, ("learner", *learners), limits, ahead=slots_ahead(plan, limits)),

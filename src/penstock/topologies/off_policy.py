@@ -142,7 +142,17 @@ def table(plan: Plan, readers: tuple[str, ...], limits: RateLimiter, *, ahead: i
     if kept.priorities is not None:
         config, sequences = plan.learning.algorithm_config, kept.sequences is not None
         ranking = Ranking(kept.priorities.alpha, spec.initial_priority, config, sequences)
-    found = Table("rollouts", env_names(plan), readers, rollout, slots, limits, ranking, file, shards)
+    found = Table(
+        "rollouts",
+        writers=env_names(plan),
+        readers=readers,
+        arrays=rollout,
+        slots=slots,
+        limiter=limits,
+        ranking=ranking,
+        file=file,
+        shards=shards,
+    )
     if run.table_bytes is not None and (need := found.rings.nbytes) > run.table_bytes:
         raise ConfigError(
             f"--table_bytes {run.table_bytes} is too little: environment nodes may be {ahead} rollouts ahead, which "
@@ -164,7 +174,14 @@ def step_settings(
     updater = updater_settings(plan, learner, sharing, pull_after=pull_after)
     initial = plan.learning.initial
     return StepSettings(
-        update, updater, initial, plan.run.learners, team, OPEN_LIMIT_S, sharing, demonstrations=_demonstrations(plan)
+        build=update,
+        updater=updater,
+        initial=initial,
+        learners=plan.run.learners,
+        team=team,
+        open_limit_s=OPEN_LIMIT_S,
+        shards=sharing,
+        demonstrations=_demonstrations(plan),
     )
 
 

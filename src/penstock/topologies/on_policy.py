@@ -76,4 +76,11 @@ def _epochs(plan: Plan, learner: int) -> EpochSettings:
     rule = {"allreduce": "all_reduce", "gossip": "gossip"}[agreement(run, from_table=False).exchange]
     team = f"penstock.gradient_exchange.{rule}:build" if run.learners > 1 else None
     updater = updater_settings(plan, learner, run.learners)
-    return EpochSettings(plan.learning.backend.stream, updater, spec.schedule, run.learners, team, OPEN_LIMIT_S)
+    return EpochSettings(
+        build=plan.learning.backend.stream,
+        updater=updater,
+        schedule=spec.schedule,
+        learners=run.learners,
+        team=team,
+        open_limit_s=OPEN_LIMIT_S,
+    )

@@ -58,10 +58,19 @@ def in_step(
         replace(updater_settings(plan, number, run.learners), sharing=run.learners, waits=True)
         for number in range(run.learners)
     ]
-    epochs = HandedOnEpochSettings(applier, own[0], schedule, run.learners, OPEN_LIMIT_S)
+    epochs = HandedOnEpochSettings(
+        build=applier, updater=own[0], schedule=schedule, learners=run.learners, open_limit_s=OPEN_LIMIT_S
+    )
     first = LearnerSettings(keeper_settings(plan), epochs, plan.num_workers, assemble)
     settings = [
-        BatchFollowerSettings(finder, updater, schedule, GRADIENTS_TEAM, plan.num_workers, OPEN_LIMIT_S)
+        BatchFollowerSettings(
+            build=finder,
+            updater=updater,
+            schedule=schedule,
+            team=GRADIENTS_TEAM,
+            rollouts=plan.num_workers,
+            open_limit_s=OPEN_LIMIT_S,
+        )
         for updater in own
     ]
     pattern = Pattern(
@@ -98,11 +107,23 @@ def at_own_pace(plan: Plan, agreed: Agreement, *, slots: int, niceness: int) -> 
     own = [_own(plan, number, pull_after(plan, agreed.pace)) for number in range(run.learners)]
     schedule = replace(_schedule(plan), mini_batch_size=own[0].spec.schedule.mini_batch_size * run.accumulate)
     first = SharedParameterSettings(
-        keeper_settings(plan), applier, own[0], rule.max_gradient_lag, OPEN_LIMIT_S, rule.owner
+        keeper=keeper_settings(plan),
+        build=applier,
+        updater=own[0],
+        max_gradient_lag=rule.max_gradient_lag,
+        open_limit_s=OPEN_LIMIT_S,
+        owner=rule.owner,
     )
     settings = [
         StreamFollowerSettings(
-            finder, updater, schedule, rule.team, run.learners, rollouts, run.max_policy_lag, OPEN_LIMIT_S
+            build=finder,
+            updater=updater,
+            schedule=schedule,
+            team=rule.team,
+            learners=run.learners,
+            rollouts=rollouts,
+            max_policy_lag=run.max_policy_lag,
+            open_limit_s=OPEN_LIMIT_S,
         )
         for updater in own
     ]

@@ -122,7 +122,16 @@ def wire(plan: Plan, pattern: Pattern) -> Program:
         *pattern.together,
         # Actions that restore each lane's episode. The learner copies them into checkpoints.
         *(
-            ActionLog(f"actions.{env}", env, ("learner",), lanes, fields, action, ACTION_LOG_CAPACITY, snapshot_bytes)
+            ActionLog(
+                f"actions.{env}",
+                writer=env,
+                readers=("learner",),
+                lanes=lanes,
+                fields=fields,
+                action=action,
+                capacity=ACTION_LOG_CAPACITY,
+                snapshot_bytes=snapshot_bytes,
+            )
             for env in envs
         ),
         # The commit record. A new learner continues from it, and new environment nodes read the state of their lanes.
@@ -308,13 +317,13 @@ def _evaluator(plan: Plan) -> NodeSpec:
 def _checkpointer(plan: Plan, rollouts: Edge) -> NodeSpec:
     table, file = (rollouts.name, rollouts.file) if isinstance(rollouts, Table) else (None, None)
     settings = CheckpointerSettings(
-        plan.folder,
-        plan.run.keep_checkpoints,
-        plan.run.keep_every,
-        plan.manifest,
-        OPEN_LIMIT_S,
-        table,
-        file,
+        folder=plan.folder,
+        keep=plan.run.keep_checkpoints,
+        keep_every=plan.run.keep_every,
+        manifest=plan.manifest,
+        write_limit_s=OPEN_LIMIT_S,
+        table=table,
+        table_file=file,
     )
     return NodeSpec("checkpointer", "checkpointer", settings, group="monitor")
 

@@ -51,10 +51,12 @@ def test_every_path_that_the_architecture_names_exists(page: Path) -> None:
         assert found or ("/" not in path and path in names), f"{page} names {path}"
 
 
-def test_the_way_to_the_gradient_names_what_its_files_define() -> None:
-    rows = re.findall(r"^\| \d+ \| (.+?) \| (.+?) \|", prose(Path("docs/architecture/reading.md")), flags=re.MULTILINE)
+@pytest.mark.parametrize(("page", "count"), [("reading", 22), ("reading-table", 36)])
+def test_the_ways_through_the_code_name_what_their_files_define(page: str, count: int) -> None:
+    tables = prose(Path(f"docs/architecture/{page}.md"))
+    rows = re.findall(r"^\| \d+ \| (.+?) \| (.+?) \|", tables, flags=re.MULTILINE)
     files = [[(ROOT / "docs/architecture" / link).resolve() for link in LINK.findall(links)] for links, _ in rows]
-    assert sum(map(len, files)) == 22
+    assert sum(map(len, files)) == count
     for paths, (_, names) in zip(files, rows, strict=True):
         text = "".join(path.read_text() for path in paths)
         for name in re.findall(r"\w+(?=`)", names):

@@ -353,8 +353,8 @@ def test_a_minibatch_in_parts_gives_what_it_gives_whole(tmp_path) -> None:
 
 @pytest.mark.parametrize("learners", [pytest.param(2, marks=pytest.mark.nightly), 4])
 def test_learners_that_step_together_do_what_one_does(tmp_path, learners: int) -> None:
-    # With two critics' losses the mean over minibatches drawn apart is another sample: so steps are compared by count,
-    # and the numbers by tests/gradient_exchange. Here: whole runs go through, and their ends are told.
+    # Learners sample rows of their own, so these are other rows than one learner's: steps are compared by count here,
+    # and the numbers in ``test_replicas.py``, on the same rows.
     result = train(tmp_path, 12, runtime="local", num_workers=4, learners=learners, mini_batch_size=24)
     arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
     assert result.steps == 12 * TURN

@@ -1,0 +1,81 @@
+"""Learners that step together, in real runs: each has the state of the others after every step, and it is one's."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import penstock
+from penstock.saved_runs.best import find_checkpoint
+from penstock.saved_runs.checkpoints import load_checkpoint
+from penstock.types import Arrays
+from tests.end_to_end import step_log
+
+pytestmark = pytest.mark.usefixtures("shared_templates")
+
+LANES, STEPS = 6, 16
+TURN = LANES * STEPS
+SMALL = {
+    "env": "Pendulum-v1",
+    "num_envs": LANES,
+    "num_steps": STEPS,
+    "hidden_sizes": (8, 8),
+    "eval_episodes": 1,
+    "mini_batch_size": step_log.WHOLE,
+}
+TABLE = {"algo": "sac", "updates_per_step": 0.125, "min_rows": 100, "timesteps": 6 * TURN}
+TABLE_STEPS = (6 * TURN - 100) // 8
+STREAM = {"algo": "ppo", "epochs": 4, "timesteps": 3 * TURN, "normalize_obs": True, "normalize_value": True}
+STREAM_STEPS = 3 * 4
+"""The minibatch is the whole batch, so one learner and several see the same rows in it."""
+BACKENDS = pytest.mark.parametrize("backend", ["fused", "eager"])
+LEARNERS = pytest.mark.parametrize("learners", [2, 3])
+
+
+def train(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, **settings: object
+) -> tuple[Arrays, dict[int, dict[int, str]]]:
+    """The arrays at the end of a run, and the hash of each learner's state after each of its gradient steps."""
+    folder.mkdir()
+    log = folder / "steps"
+    monkeypatch.setattr("penstock.planning.plans.UPDATES", step_log.UPDATES)
+    monkeypatch.setenv(step_log.LOG, str(log))
+    result = penstock.train({**SMALL, **settings, "log_dir": str(folder)}, quiet=True)
+    return load_checkpoint(find_checkpoint(result.run_folder)).arrays, step_log.states(log)
+
+
+def check(one: Arrays, several: Arrays, logged: dict[int, dict[int, str]], learners: int, steps: int) -> None:
+    """Check that all learners had one state after each step, and ended where one learner did."""
+    assert sorted(logged) == list(range(learners))
+    assert sorted(logged[0]) == list(range(1, steps + 1))
+    assert all(logged[learner] == logged[0] for learner in range(learners))
+    moved = [name for name, values in one.items() if name.startswith(("actor", "critic", "target.", "log_alpha"))]
+    assert {"actor", "critic"} <= set(moved)
+    for name in moved:
+        np.testing.assert_allclose(several[name], one[name], rtol=2e-4, atol=2e-5, err_msg=name)
+    # The learners did take part: sums of parts have other bits.
+    assert not np.array_equal(one["actor"], several["actor"])
+
+
+@BACKENDS
+@LEARNERS
+def test_learners_of_a_table_are_one_learner_with_all_rows_after_every_step(
+    tmp_path, monkeypatch, backend: str, learners: int
+) -> None:
+    settings = {**TABLE, "backend": backend, "num_workers": learners}
+    one, alone = train(tmp_path / "one", monkeypatch, **settings, runtime="inline")
+    several, logged = train(tmp_path / "several", monkeypatch, **settings, learners=learners)
+    assert one["gradient_steps"] == several["gradient_steps"] == len(alone[0]) == TABLE_STEPS
+    check(one, several, logged, learners, TABLE_STEPS)
+
+
+@BACKENDS
+@LEARNERS
+def test_learners_of_a_stream_are_one_learner_with_all_rows_after_every_step(
+    tmp_path, monkeypatch, backend: str, learners: int
+) -> None:
+    settings = {**STREAM, "backend": backend, "num_workers": learners, "sync_mode": "blocking"}
+    one, alone = train(tmp_path / "one", monkeypatch, **settings, runtime="inline")
+    several, logged = train(tmp_path / "several", monkeypatch, **settings, learners=learners)
+    assert one["adam_step"] == several["adam_step"] == len(alone[0]) == STREAM_STEPS
+    check(one, several, logged, learners, STREAM_STEPS)

@@ -10,6 +10,7 @@ from penstock.errors import BadDataError, PenstockError
 from penstock.metrics.jsonl import read_reports
 from penstock.metrics.report import STEPS_PER_SECOND
 from penstock.nodes.learner.keeper import Keeper
+from penstock.nodes.learner.losses import lag_values
 from penstock.nodes.monitor import MonitorNode
 from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint
 from penstock.updates.eager import EagerUpdater
@@ -28,6 +29,11 @@ def test_parameters_that_are_no_numbers_are_never_committed(tmp_path: Path) -> N
         arrays = load_checkpoint(path).arrays
         assert np.isfinite(arrays["actor"]).all()
         assert np.isfinite(arrays["critic"]).all()
+
+
+def test_of_several_lags_the_mean_and_the_largest_are_reported() -> None:
+    assert lag_values("policy", [0, 1, 5]) == {"policy/lag": 2.0, "policy/lag_max": 5.0}
+    assert lag_values("policy", []) == {}
 
 
 class LoudEnv(ClockEnv):

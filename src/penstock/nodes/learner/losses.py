@@ -1,13 +1,13 @@
 """The metrics of an update: their names in a report, and the check that no loss is infinite or NaN, with its text."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from penstock.errors import BadDataError
 from penstock.policies import PolicyGraph
 
-__all__ = ["loss_values", "nothing_kept", "refuse_bad_losses"]
+__all__ = ["lag_values", "loss_values", "nothing_kept", "refuse_bad_losses"]
 
 
 def nothing_kept(policy: PolicyGraph) -> str:
@@ -23,6 +23,14 @@ def nothing_kept(policy: PolicyGraph) -> str:
 def loss_values(means: Mapping[str, float]) -> dict[str, float]:
     """The metrics of an update, by their names in a report."""
     return {f"loss/{name.removesuffix('_loss')}": mean for name, mean in means.items()}
+
+
+def lag_values(of: str, lags: Sequence[int]) -> dict[str, float]:
+    """The mean and the largest of these lags, by their names in a report: ``<of>/lag`` and ``<of>/lag_max``.
+
+    Nothing if there are none.
+    """
+    return {f"{of}/lag": float(np.mean(lags)), f"{of}/lag_max": float(max(lags))} if lags else {}
 
 
 def refuse_bad_losses(metrics: Mapping[str, float], update: int, policy: PolicyGraph) -> None:

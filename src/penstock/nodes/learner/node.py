@@ -16,7 +16,7 @@ from penstock.nodes.learner.epochs import BatchGoal, EpochSettings
 from penstock.nodes.learner.goals import batch_values
 from penstock.nodes.learner.handed_on_epochs import HandedOnEpochSettings
 from penstock.nodes.learner.keeper import Keeper, KeeperSettings
-from penstock.nodes.learner.losses import loss_values
+from penstock.nodes.learner.losses import lag_values, loss_values
 from penstock.nodes.learner.record import fill_dropped, fill_learned
 from penstock.nodes.learner.work import Task, Work, WorkingNode
 from penstock.types import Arrays
@@ -140,7 +140,7 @@ class LearnerNode(WorkingNode):
             # None, if no row of the batch could be learned from.
             names = metrics[0] if metrics else ()
             means = {name: float(np.mean([epoch[name] for epoch in metrics])) for name in names}
-            keeper.report(loss_values(means) | {"policy/lag": float(np.mean(lags))} | self._epochs.sent())
+            keeper.report(loss_values(means) | lag_values("policy", lags) | self._epochs.sent())
 
     def _learn_together(self, batch: BatchGoal) -> Task:
         """Take the gradient steps of a batch. Returns false if the run is to stop, or the team has dissolved."""

@@ -7,11 +7,10 @@ itself and does not wait for any particular learner.
 import time
 from dataclasses import dataclass
 
-import numpy as np
-
 from penstock.nodes.contract import STEP_LIMIT_S, Ports
 from penstock.nodes.learner.intake import Intake, refill, rows_to_sample
 from penstock.nodes.learner.keeper import Keeper, KeeperSettings
+from penstock.nodes.learner.losses import lag_values
 from penstock.nodes.learner.record import fill_learned_from_table
 from penstock.nodes.learner.settling import Settling
 from penstock.nodes.learner.work import Work, WorkingNode
@@ -47,7 +46,7 @@ class ParameterNode(WorkingNode):
     def __init__(self, settings: ParameterSettings) -> None:
         self._schedule, _ = settings.keeper.spec.replay()
         self._settings = settings
-        self._policy_lags: list[float] = []
+        self._policy_lags: list[int] = []
         self._told_paid = 0
         """The value of ``paid`` when the policy was last published."""
 
@@ -121,7 +120,7 @@ class ParameterNode(WorkingNode):
         taken = committed["taken"].copy()
         slots = self._intake.take(taken)
         version = int(committed["update"])
-        self._policy_lags = [float(version - slot["policy_version"][0, 0]) for slot in slots]
+        self._policy_lags = [version - int(slot["policy_version"][0, 0]) for slot in slots]
         new = keeper.next_record()
         fill_learned_from_table(new, committed, slots)
         new["taken"][...] = taken
@@ -140,9 +139,8 @@ class ParameterNode(WorkingNode):
         committed, policy_lags = self._keeper.committed, self._policy_lags
         self._policy_lags = []
         found = self._settling.values(committed) | {"gradients/owed": float(committed["owed"])}
-        if policy_lags:
-            found["policy/lag"] = float(np.mean(policy_lags))
         sampled = float(committed["applied"]) * self._settings.keeper.sampled_rows()
+        found |= lag_values("policy", policy_lags)
         return found | {"replay/ratio": sampled / max(1.0, float(committed["steps"]))}
 
     def _note_paid(self, record: Arrays) -> int:

@@ -15,7 +15,7 @@ from penstock.nodes.contract import Ports
 from penstock.nodes.learner.goals import goal_values
 from penstock.nodes.learner.intake import Intake, refill, rows_to_sample
 from penstock.nodes.learner.keeper import Keeper, KeeperSettings
-from penstock.nodes.learner.losses import loss_values, refuse_bad_losses
+from penstock.nodes.learner.losses import lag_values, loss_values, refuse_bad_losses
 from penstock.nodes.learner.record import fill_learned_from_table
 from penstock.nodes.learner.steps import Goal, GradientSteps, StepSettings
 from penstock.nodes.learner.work import Task, Work, WorkingNode
@@ -164,9 +164,7 @@ class ReplayLearnerNode(WorkingNode):
             found = {"replay/ratio": sampled / max(1, int(new["steps"]))}
             if self._settings.steps.learners > 1:
                 found["exchange/bytes"] = float(self._steps.sent())
-            if lags:
-                found["policy/lag"] = float(np.mean(lags))
-            keeper.report(loss_values(metrics) | found)
+            keeper.report(loss_values(metrics) | found | lag_values("policy", lags))
 
     def _learn_together(self, goal: Goal, seen: Arrays) -> Task:
         """Take the gradient steps up to a goal, with all learners. Returns false if the team has dissolved."""

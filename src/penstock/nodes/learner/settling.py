@@ -4,7 +4,7 @@ import numpy as np
 
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.gradient_slot import gradients_in, metrics_in
-from penstock.nodes.learner.losses import loss_values, refuse_bad_losses
+from penstock.nodes.learner.losses import lag_values, loss_values, refuse_bad_losses
 from penstock.registry import compression_of
 from penstock.types import Arrays
 from penstock.updates.contract import Applier
@@ -73,5 +73,4 @@ class Settling:
         names = dict.fromkeys(name for one in metrics for name in one)
         means = {name: float(np.mean([one[name] for one in metrics if name in one])) for name in names}
         counts = {f"gradients/{name}": float(record[name]) for name in ("applied", "too_old")}
-        lag = {"gradients/lag": float(np.mean(lags)), "gradients/lag_max": float(max(lags))} if lags else {}
-        return loss_values(means) | lag | counts | {"exchange/bytes": float(sent)}
+        return loss_values(means) | lag_values("gradients", lags) | counts | {"exchange/bytes": float(sent)}

@@ -6,11 +6,10 @@ gradient of a batch, the rollouts that it was found on. It finds no gradient its
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from penstock.errors import PenstockError
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.keeper import Keeper, KeeperSettings
+from penstock.nodes.learner.losses import lag_values
 from penstock.nodes.learner.record import carry_over, count_dropped, count_learned
 from penstock.nodes.learner.settling import Settling
 from penstock.nodes.learner.work import Work, WorkingNode
@@ -136,7 +135,7 @@ class SharedParameterNode(WorkingNode):
         for slot in slots:
             rollouts.release(slot)
         if applied:
-            keeper.report(self._settling.values(keeper.committed) | {"policy/lag": float(np.mean(lags))})
+            keeper.report(self._settling.values(keeper.committed) | lag_values("policy", lags))
 
     def _slots_of(self, sequences: list[int]) -> list[int]:
         """The slots of these rollouts. They were pushed before their gradients."""

@@ -7,8 +7,10 @@ each learner takes its part of it. So one learner and several learn from the sam
 import hashlib
 import json
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -103,14 +105,28 @@ def write(learner: int, step: int, state: Mapping[str, np.ndarray]) -> None:
     for name in sorted(state):
         whole.update(name.encode() + state[name].tobytes())
     with Path(os.environ[LOG]).open("a") as log:
-        log.write(json.dumps([learner, step, whole.hexdigest()]) + "\n")
+        log.write(json.dumps([learner, step, whole.hexdigest(), time.time()]) + "\n")
+
+
+class Step(NamedTuple):
+    """A gradient step of one learner."""
+
+    learner: int
+    step: int
+    state: str
+    """The hash of what the learner has after it."""
+    ended_s: float
+    """When, by the clock of the machine."""
+
+
+def steps(log: Path) -> list[Step]:
+    """All gradient steps, in the order in which they ended."""
+    return [Step(*json.loads(line)) for line in log.read_text().splitlines()]
 
 
 def states(log: Path) -> dict[int, dict[int, str]]:
-    """The hash of the state by learner and gradient step."""
+    """The hash of the state by learner and gradient step. If a step was taken again after a death, the last one."""
     found: dict[int, dict[int, str]] = {}
-    for line in log.read_text().splitlines():
-        learner, step, state = json.loads(line)
-        assert step not in found.setdefault(learner, {})
-        found[learner][step] = state
+    for one in steps(log):
+        found.setdefault(one.learner, {})[one.step] = one.state
     return found

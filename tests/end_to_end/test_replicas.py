@@ -1,5 +1,6 @@
 """Learners that step together, in real runs: each has the state of the others after every step, and it is one's."""
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import penstock
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import load_checkpoint
 from penstock.types import Arrays
+from tests.children import killing
 from tests.end_to_end import step_log
 
 pytestmark = pytest.mark.usefixtures("shared_templates")
@@ -28,24 +30,26 @@ TABLE_STEPS = (6 * TURN - 100) // 8
 STREAM = {"algo": "ppo", "epochs": 4, "timesteps": 3 * TURN, "normalize_obs": True, "normalize_value": True}
 STREAM_STEPS = 3 * 4
 """The minibatch is the whole batch, so one learner and several see the same rows in it."""
+LIMIT_S = 5
+"""After the death of a learner the others take their next step within this time."""
 BACKENDS = pytest.mark.parametrize("backend", ["fused", "eager"])
 LEARNERS = pytest.mark.parametrize("learners", [2, 3])
 
 
-def train(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, **settings: object
-) -> tuple[Arrays, dict[int, dict[int, str]]]:
-    """The arrays at the end of a run, and the hash of each learner's state after each of its gradient steps."""
-    folder.mkdir()
+def train(folder: Path, monkeypatch: pytest.MonkeyPatch, **settings: object) -> tuple[Arrays, Path]:
+    """The arrays at the end of a run, and the log of all gradient steps."""
+    folder.mkdir(exist_ok=True)
     log = folder / "steps"
     monkeypatch.setattr("penstock.planning.plans.UPDATES", step_log.UPDATES)
     monkeypatch.setenv(step_log.LOG, str(log))
     result = penstock.train({**SMALL, **settings, "log_dir": str(folder)}, quiet=True)
-    return load_checkpoint(find_checkpoint(result.run_folder)).arrays, step_log.states(log)
+    return load_checkpoint(find_checkpoint(result.run_folder)).arrays, log
 
 
-def check(one: Arrays, several: Arrays, logged: dict[int, dict[int, str]], learners: int, steps: int) -> None:
+def check(one: Arrays, several: Arrays, log: Path, learners: int, steps: int) -> None:
     """Check that all learners had one state after each step, and ended where one learner did."""
+    logged = step_log.states(log)
+    assert len(step_log.steps(log)) == learners * steps
     assert sorted(logged) == list(range(learners))
     assert sorted(logged[0]) == list(range(1, steps + 1))
     assert all(logged[learner] == logged[0] for learner in range(learners))
@@ -63,10 +67,10 @@ def test_learners_of_a_table_are_one_learner_with_all_rows_after_every_step(
     tmp_path, monkeypatch, backend: str, learners: int
 ) -> None:
     settings = {**TABLE, "backend": backend, "num_workers": learners}
-    one, alone = train(tmp_path / "one", monkeypatch, **settings, runtime="inline")
-    several, logged = train(tmp_path / "several", monkeypatch, **settings, learners=learners)
-    assert one["gradient_steps"] == several["gradient_steps"] == len(alone[0]) == TABLE_STEPS
-    check(one, several, logged, learners, TABLE_STEPS)
+    one, _ = train(tmp_path / "one", monkeypatch, **settings, runtime="inline")
+    several, log = train(tmp_path / "several", monkeypatch, **settings, learners=learners)
+    assert one["gradient_steps"] == several["gradient_steps"] == TABLE_STEPS
+    check(one, several, log, learners, TABLE_STEPS)
 
 
 @BACKENDS
@@ -75,7 +79,25 @@ def test_learners_of_a_stream_are_one_learner_with_all_rows_after_every_step(
     tmp_path, monkeypatch, backend: str, learners: int
 ) -> None:
     settings = {**STREAM, "backend": backend, "num_workers": learners, "sync_mode": "blocking"}
-    one, alone = train(tmp_path / "one", monkeypatch, **settings, runtime="inline")
-    several, logged = train(tmp_path / "several", monkeypatch, **settings, learners=learners)
-    assert one["adam_step"] == several["adam_step"] == len(alone[0]) == STREAM_STEPS
-    check(one, several, logged, learners, STREAM_STEPS)
+    one, _ = train(tmp_path / "one", monkeypatch, **settings, runtime="inline")
+    several, log = train(tmp_path / "several", monkeypatch, **settings, learners=learners)
+    assert one["adam_step"] == several["adam_step"] == STREAM_STEPS
+    check(one, several, log, learners, STREAM_STEPS)
+
+
+@pytest.mark.alone  # Five seconds are short on a busy machine.
+@pytest.mark.parametrize("settings", [STREAM, TABLE], ids=["stream", "table"])
+@pytest.mark.parametrize("dead", [0, 1])
+def test_without_a_learner_that_died_the_others_soon_go_on_and_it_comes_back_with_their_state(
+    tmp_path, monkeypatch, settings: dict[str, object], dead: int
+) -> None:
+    settings = {**settings, "timesteps": 40 * TURN, "sync_mode": "blocking", "backend": "fused"}
+    with killing([f"learner.{dead}" if dead else "learner"] * 2, tmp_path) as killed:
+        _, log = train(tmp_path, monkeypatch, **settings, learners=3, num_workers=3, save_interval=1)
+    assert len(killed) == 2
+    steps = step_log.steps(log)
+    for learner in {0, 1, 2} - {dead}:
+        ended = [one.ended_s for one in steps if one.learner == learner]
+        assert max(after - before for before, after in itertools.pairwise(ended)) < LIMIT_S
+    last = {learner: max(states.items()) for learner, states in step_log.states(log).items()}
+    assert last[0] == last[1] == last[2]

@@ -2,6 +2,7 @@
 
     python -m benchmarks.link                       # three seeds, some minutes on 2 cores
     python -m benchmarks.link --write FILE
+    python -m benchmarks.plots link                 # draws the committed result
 
 PPO on CartPole-v1 with ``--learners 2 --exchange allreduce``. The learners meet in shared memory as ever. Then each
 waits as long as the bytes that it has sent take at 100 Mbit/s, and half a millisecond: the way to the other machine.

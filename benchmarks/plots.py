@@ -240,6 +240,39 @@ def ages(result: dict[str, Any], title: str) -> Figure:
     return figure
 
 
+LINKS = {
+    ("none", False): ("none, without the link", "#9A9A9A"),
+    ("none", True): ("none", "#333333"),
+    ("int8", True): ("int8", "#0072B2"),
+    ("topk:0.1", True): ("topk:0.1", "#009E73"),
+    ("topk:0.01", True): ("topk:0.01", "#D55E00"),
+}
+"""Compression, and whether there is a link: the name of the runs, and their colour."""
+
+
+def links(result: dict[str, Any], title: str) -> Figure:
+    """The return over steps, and over seconds: a line a seed, coloured by compression."""
+    figure = Figure(figsize=(8.5, 3.4), dpi=120, layout="constrained")
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, over in zip(panels, ("steps", "seconds"), strict=True):
+        for row in result["rows"]:
+            name, color = LINKS[row["compress"], row["link"]]
+            for place, run in enumerate(row["runs"]):
+                line = run["curve"]
+                label = None if place else name
+                axes.plot(line[over], line["values"], color=color, linewidth=1.2, alpha=0.8, label=label)
+        axes.grid(axis="both")
+        axes.set_ylim(bottom=0.0)
+        axes.locator_params(axis="x", nbins=5)
+        axes.xaxis.set_major_formatter("{x:,g}")
+        axes.set_xlabel(over)
+    panels[0].set_ylabel("return")
+    panels[1].legend(fontsize=8)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=10.5)
+    source(figure, result)
+    return figure
+
+
 LONG_COMMAND = 80
 """A command of more characters takes a line by itself."""
 
@@ -262,6 +295,7 @@ DRAWINGS: dict[str, tuple[Callable[[dict[str, Any], str], Figure], str]] = {
     "end_to_end_compiled": (throughput, "PPO on Pendulum-v1 at the published setting, compiled update"),
     "serve_batching": (batches, "penstock serve with batches and without, over TCP"),
     "vtrace": (ages, "IMPALA with a policy that is old on purpose, CartPole-v1, seeds 0 to 2"),
+    "link": (links, "PPO with two learners over a link of 100 Mbit/s, CartPole-v1, by compression; a line a seed"),
     "central_inference": (placements, "Policy nodes beside inference in place, CartPole-v1"),
 }
 """Result -> drawing and title. Results whose rows have a kind are drawn as mechanisms, titled by the benchmark's first

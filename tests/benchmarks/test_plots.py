@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmarks import plots, serve_batching
+from benchmarks import link, plots, serve_batching
 
 HEAD = {
     "commit": "0123456789ab",
@@ -27,6 +27,14 @@ AGES = [
     for lag in (0, 10)
     for corrects in (True, False)
 ]
+LINKS = [
+    {
+        "compress": compress,
+        "link": link,
+        "runs": [{"curve": {"steps": [9, 18], "seconds": [1, 2], "values": [20, 500]}}],
+    }
+    for compress, link in link.CASES
+]
 BATCHES = [
     {"policy": policy, "way": way, "clients": clients, "ticks_a_second": 9.0, "p50_ms": 0.1, "p99_ms": 20.0}
     | {"server_us_a_tick": 30.0}
@@ -44,6 +52,7 @@ GAINS = {policy: {"1 clients": 1.0, "64 clients": 1.5} for policy in ("small", "
         ("env_step", {"rows": [{**row, "case": f"case {n}", "us": row["us"] - 1.5} for n in range(5) for row in ROWS]}),
         ("end_to_end_fused", SIDES),
         ("vtrace", {"rows": AGES}),
+        ("link", {"rows": LINKS}),
         ("central_inference", {"rows": ROWS, "throughput": PLACES}),
         ("serve_batching", {"rows": BATCHES, "ratios": GAINS}),
     ],

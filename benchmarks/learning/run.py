@@ -79,8 +79,8 @@ def learn(name: str, row: dict[str, Any], seed: int, extra: list[str]) -> Learne
 
 
 def bound(row: dict[str, Any]) -> float:
-    """The return that every seed is to reach, or to stay below."""
-    value: float = row["each"] if "each" in row else row["below"]
+    """The return that every seed is to reach, or to stay below; or that the mean of all is to reach."""
+    value: float = next(row[name] for name in ("each", "below", "mean") if name in row)
     return value
 
 

@@ -1,5 +1,6 @@
 """The table of learning results and its judge. Nothing is trained here: `make learn` does."""
 
+import json
 import tomllib
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.learning.alike import at_places, overlap
-from benchmarks.learning.run import HERE, draw, in_both_modes, preset_of, verdict
+from benchmarks.learning.run import HERE, bound, draw, in_both_modes, preset_of, verdict
 from benchmarks.runs import Curve
 from penstock.algorithms.appo.spec import APPOConfig
 from penstock.algorithms.impala.spec import IMPALAConfig
@@ -49,6 +50,8 @@ def test_the_table_holds_every_promise() -> None:
         ),
         ("ppo", "auto", "popgym:popgym-RepeatPreviousEasy-v0", 1_000_000, 0.9, None),
         ("r2d2", "blocking", "popgym:popgym-RepeatPreviousEasy-v0", 150_000, 0.9, None),
+        ("dqn", "blocking", "popgym:popgym-RepeatPreviousEasy-v0", 150_000, None, None),
+        ("appo", "auto", "LunarLander-v3", 500_000, None, 207.9),
         ("ppo", "auto", "minigrid:MiniGrid-DoorKey-5x5-v0", 500_000, 0.9, None),
     }
     found = set()
@@ -63,8 +66,9 @@ def test_a_row_is_of_a_preset_or_of_the_defaults_or_of_a_task_of_its_own() -> No
     plain = [name for name, row in table.items() if preset_of(row) is None]
     of_actions = ["masked-choice", "several-choices", "bits", "parameterised", "parameterised-masked", "picture"]
     of_memory = ["recalled-choice", "cartpole-without-memory", "cartpole-lstm", "cartpole-gru", "repeat-previous-gru"]
-    of_memory += ["repeat-previous-r2d2"]
-    lagging = [f"{algo}-{task}" for algo in ("impala", "appo") for task in ("cartpole", "acrobot", "lstm")]
+    of_memory += ["repeat-previous-r2d2", "repeat-previous-dqn"]
+    lagging = [f"impala-{task}" for task in ("cartpole", "acrobot", "lstm")]
+    lagging += [f"appo-{task}" for task in ("cartpole", "acrobot", "lunarlander", "lstm")]
     apart = ["a3c-cartpole", "a3c-acrobot"]
     assert plain == ["pendulum", *of_actions, *of_memory, "door-key", *lagging, *apart]
     assert preset_of(table["dqn-cartpole-overlapping"]) == "dqn-cartpole"
@@ -72,6 +76,21 @@ def test_a_row_is_of_a_preset_or_of_the_defaults_or_of_a_task_of_its_own() -> No
     assert config.algorithm == PPOConfig()
     assert config_from_arguments(table["impala-cartpole"]["arguments"]).algorithm == IMPALAConfig()
     assert config_from_arguments(table["appo-cartpole"]["arguments"]).algorithm == APPOConfig()
+
+
+def test_dqn_differs_from_r2d2_only_in_what_it_lacks() -> None:
+    table = tomllib.loads((HERE / "thresholds.toml").read_text())
+    with_memory, without = (table[f"repeat-previous-{algo}"]["arguments"] for algo in ("r2d2", "dqn"))
+    assert [word for word in with_memory if word not in {"r2d2", "--model", "gru"}] == [
+        word for word in without if word != "dqn"
+    ]
+
+
+def test_appo_on_lunarlander_is_to_reach_what_ppo_did() -> None:
+    table = tomllib.loads((HERE / "thresholds.toml").read_text())
+    reached = json.loads((HERE / "results/lunarlander-ppo.json").read_text())["mean_return"]["penstock"]
+    assert bound(table["appo-lunarlander"]) == reached
+    assert config_from_arguments(table["appo-lunarlander"]["arguments"]).algorithm == APPOConfig()
 
 
 def test_rows_of_both_modes_have_a_name_for_each() -> None:

@@ -1,6 +1,6 @@
 """Environments whose only cost is a sleep, so that cores do not limit how many of them run side by side.
 
-They are named `benchmarks.sleeping:fixed` and `benchmarks.sleeping:varying`. Nothing can be learned in them.
+They are named `benchmarks.sleeping:fixed`, `:varying` and `:lasting`. Nothing can be learned in them.
 """
 
 import time
@@ -18,6 +18,8 @@ SHORTEST_S, LONGEST_S = 0.001, 0.01
 ROLLOUT = 32
 """Number of vector steps with the same varying sleep: one rollout of the benchmarks that use it."""
 EPISODE = 64
+APART = 4
+"""Workers whose lasting sleeps differ: the last one's is ten times as long as the first one's."""
 
 
 class Sleeping(gymnasium.vector.VectorEnv):
@@ -61,6 +63,21 @@ def fixed(num_envs: int) -> Sleeping:
 def varying(num_envs: int, seed: int) -> Sleeping:
     """Each vector step sleeps a time that is random for each rollout, log-uniform over 1 to 10 ms."""
     return Sleeping(num_envs, drawn(seed))
+
+
+def lasting(num_envs: int, seed: int) -> Sleeping:
+    """Each vector step sleeps a time that its worker keeps: 1, 2.2, 4.6 and 10 ms for workers 0 to 3.
+
+    Args:
+        num_envs: lanes, the same number for each worker.
+        seed: the run's seed and the worker's first lane, added. So the run's seed has to be 0.
+    """
+    return Sleeping(num_envs, repeat(kept(seed // num_envs % APART)))
+
+
+def kept(worker: int) -> float:
+    """The lasting sleep of a worker, in seconds."""
+    return float(SHORTEST_S * (LONGEST_S / SHORTEST_S) ** (worker / (APART - 1)))
 
 
 def drawn(seed: int) -> Iterator[float]:

@@ -5,6 +5,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
+import penstock
 from benchmarks import non_blocking, scaling, sleeping
 from benchmarks.non_blocking import Slept, judged
 from benchmarks.processes import Sample, cpu_per_step, cpu_s, slope
@@ -22,6 +23,21 @@ def test_a_time_stays_for_a_rollout_and_lies_between_1_and_10_ms() -> None:
 
 def test_workers_draw_times_of_their_own() -> None:
     assert next(sleeping.drawn(0)) != next(sleeping.drawn(4))
+
+
+def test_the_lasting_times_of_four_workers_differ_tenfold() -> None:
+    assert [round(sleeping.kept(worker), 4) for worker in range(4)] == [0.001, 0.0022, 0.0046, 0.01]
+
+
+def test_a_worker_keeps_the_time_of_its_first_lane(tmp_path, monkeypatch) -> None:
+    """In one process the workers are made in turn: each gets the run's seed and its first lane, added."""
+    made: list[int] = []
+    monkeypatch.setattr(sleeping, "kept", lambda worker: made.append(worker) or 0.0)
+    sizes = {"num_envs": 12, "num_workers": 4, "num_steps": 4, "eval_episodes": 1, "seed": 0, "timesteps": 48}
+    settings = {**sizes, "env": "benchmarks.sleeping:lasting", "runtime": "inline", "log_dir": str(tmp_path)}
+    penstock.train(settings, quiet=True)
+    # One is made to find its spaces out, and one for the evaluation.
+    assert made[1:-1] == [0, 1, 2, 3]
 
 
 def test_episodes_end_for_all_lanes_at_once(monkeypatch) -> None:
@@ -55,17 +71,19 @@ def test_what_is_lost_adds_up() -> None:
 @pytest.mark.nightly  # Ten seconds. Shorter: the scaling, above.
 def test_non_blocking_at_its_smallest() -> None:
     for mode in non_blocking.MODES:
-        slept = non_blocking.sleep(2, mode, updates=2)
+        slept = non_blocking.sleep("sleeping", 2, mode, updates=2)
         assert slept.steps_per_s > 0
         assert 0 <= slept.idle < 1
+        assert 0 <= slept.stale < 1
 
 
 def test_each_mode_beside_the_other() -> None:
     runs = {
-        "blocking": [Slept(100.0, 0.3), Slept(90.0, 0.3), Slept(110.0, 0.3)],
-        "non_blocking": [Slept(125.0, 0.06), Slept(119.0, 0.01), Slept(130.0, 0.08)],
+        "blocking": [Slept(100.0, 0.3, 0.0), Slept(90.0, 0.3, 0.0), Slept(110.0, 0.3, 0.0)],
+        "non_blocking": [Slept(125.0, 0.06, 0.1), Slept(119.0, 0.01, 0.0), Slept(130.0, 0.08, 0.2)],
     }
-    assert [(bar.value, bar.holds) for bar in judged(2, runs)] == [(1.25, True), (0.06, False)]
+    assert [(bar.value, bar.holds) for bar in judged("sleeping", 2, runs)] == [(1.25, True), (0.06, False)]
+    assert [(bar.value, bar.holds) for bar in judged("lasting", 4, runs)] == [(1.25, False), (0.06, False)]
 
 
 def test_the_rate_leaves_the_first_entries_out() -> None:

@@ -14,9 +14,10 @@ import safetensors.numpy
 from penstock import __version__
 from penstock.config.commands import FORMATS, VERIFIED, ExportOptions
 from penstock.config.values import count_of
-from penstock.envs.games import agent_name
+from penstock.envs.games import agent_class, agent_name
 from penstock.envs.given import given_of
 from penstock.errors import BundleError, ConfigError, EnvError
+from penstock.games.agent import hooks_of
 from penstock.inference.onnx import CPU
 from penstock.inference.onnx import export as onnx_bytes
 from penstock.nodes.contract import OPEN_LIMIT_S
@@ -213,15 +214,20 @@ def _observed(processes: Processes, folder: RunFolder, trained: Trained, rows: i
 
 def _origin(folder: RunFolder, trained: Trained) -> dict[str, Any]:
     """Where a bundle comes from, for its manifest."""
-    run = trained.prepared.config.run
+    prepared = trained.prepared
+    run, agent = prepared.config.run, {}
+    if prepared.profile.kind == "game":
+        arguments = dict(prepared.env.arguments) if isinstance(prepared.env, EnvRecipe) else {}
+        agent = {"agent": {"arguments": arguments, "hooks": [*hooks_of(agent_class(prepared.env))]}}
     return {
         "name": folder.name,
         "algorithm": run.algo,
-        "env": trained.prepared.profile.name,
+        "env": prepared.profile.name,
         "seed": run.seed,
         "checkpoint": trained.checkpoint.name,
         "update": int(trained.arrays["update"]),
         "steps": int(trained.arrays["steps"]),
+        **agent,
     }
 
 

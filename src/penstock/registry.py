@@ -13,6 +13,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from penstock.errors import ConfigError, nearest
 
 __all__ = [
+    "AGENT_HOOKS",
+    "AGENT_STEPS",
     "ALGORITHMS",
     "COMPRESSIONS",
     "ENVS",
@@ -344,6 +346,12 @@ UPDATES = Registry(
         ),
     },
 )
+
+AGENT_STEPS = "penstock.games.served:AgentSteps"
+"""Makes the ``Steps`` of a server some of whose clients play through agents."""
+
+AGENT_HOOKS = "penstock.games.agent:hooks_of"
+"""``(agent's class) -> names of the methods that it overrides``."""
 
 INFERENCE = Registry(
     "inference backend",

@@ -189,3 +189,42 @@ class Numbered(penstock.Agent):
 class Cart(penstock.Agent):
     observation_space = Box(-np.inf, np.inf, (4,), np.float32)
     action_space = Discrete(2)
+
+
+class Scaled(penstock.Agent):
+    """Has bodies of its own: two floats and a reward, and a float as the reply. Sees them in another unit."""
+
+    observation_space = Box(-1000, 1000, (2,), np.float32)
+    action_space = Box(-1, 1, (1,), np.float32)
+
+    def __init__(self, factor=1.0):
+        self.factor = factor
+
+    def decode(self, body):
+        first, second, reward = struct.unpack("<fff", body)
+        return Told([first, second], reward)
+
+    def encode(self, action):
+        return struct.pack("<f", action[0])
+
+    def on_tick(self, state):
+        state.obs = [self.factor * number for number in state.obs]
+
+    def on_episode(self, episode, final):
+        self.on_tick(final)
+
+
+class Halved(penstock.Agent):
+    """Sees half of what clients send, and fails when it sees 3."""
+
+    observation_space = Box(-1, 1, (3,), np.float32)
+    action_space = Box(np.array([-2, 0], np.float32), np.array([2, 10], np.float32))
+
+    def on_tick(self, state):
+        if state.obs[0] == 3:
+            raise RuntimeError("a mistake of the user")
+        state.obs = [number / 2 for number in state.obs]
+
+    def on_episode(self, episode, final):
+        if final.obs is not None and not final.vanished:
+            self.on_tick(final)

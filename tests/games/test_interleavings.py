@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from penstock.envs.games import game_spaces
+from penstock.games.kept_rows import KeptRows
 from penstock.games.lobby import Lobby
 from penstock.games.sessions import _RECONNECT_S as RECONNECT_S
 from penstock.games.sessions import GameSteps
@@ -88,9 +89,11 @@ class Server:
             spaces=game_spaces("gamecore://tests.games.agents:Plain", (), masks=False)[0],
             make=lambda: Late(self.lane),
             lobby=lobby,
-            kept=EpisodeFiles(folder, 0),
+            keep=lambda session: KeptRows(EpisodeFiles(folder, 0), session, "Late"),
             idle_seconds=IDLE_S,
             stopping=lambda: False,
+            failed=lambda *_: None,
+            purpose="this server trains",
         )
 
     def go_on(self) -> None:

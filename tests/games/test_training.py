@@ -194,7 +194,7 @@ def test_a_run_of_games_cannot_be_evaluated(tmp_path):
         penstock.evaluate(result.run_folder)
 
 
-def test_the_policy_is_exported_verified_and_answers_the_same_game(tmp_path):
+def test_a_policy_is_exported_and_verified_by_the_episodes_that_its_games_have_played(tmp_path):
     """Kept episodes stand in for the environment, which nobody can play."""
     config = settings(tmp_path, algo="appo", timesteps=600)
     with carts(f"tcp://127.0.0.1:{config['tcp_port']}", 4):

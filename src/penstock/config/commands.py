@@ -362,6 +362,13 @@ class ServeOptions:
         min=0.0,
     )
     codec: Literal["json", "raw"] = _option("json", "bodies of Gamecore requests; raw is little-endian float32")
+    agent: str | None = _option(
+        None,
+        "the agent through which Gamecore clients play; off: they ask the policy itself; left out: that of the run, "
+        "and a bundle whose agent changes anything is refused",
+        pattern=r".+",
+        form="module:Agent or off",
+    )
     collect: str | None = _option(
         None,
         "keep the episodes of Gamecore sessions, with the rewards that clients send, in files of this folder; "

@@ -12,7 +12,10 @@ import numpy as np
 from penstock.envs.fields import one_line
 from penstock.errors import BadDataError
 
-__all__ = ["Acts", "Agent", "Game", "State", "Told"]
+__all__ = ["Acts", "Agent", "Game", "State", "Told", "hooks_of"]
+
+_HOOKS = ("decode", "encode", "on_tick", "on_episode")
+"""Methods of `Agent` that a class may override."""
 
 
 class Told(NamedTuple):
@@ -202,6 +205,11 @@ class Agent:
             episode: its ticks, with the policy's actions.
             final: what ``stop`` said. If the client vanished, ``final.vanished`` is true.
         """
+
+
+def hooks_of(agent: type[Any]) -> tuple[str, ...]:
+    """The methods that an agent's class overrides. If there are none, nothing of the user runs at its ticks."""
+    return tuple(name for name in _HOOKS if getattr(agent, name, None) is not getattr(Agent, name))
 
 
 def _plain(action: Any) -> Any:  # noqa: ANN401 - as the action space has it

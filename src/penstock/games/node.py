@@ -8,8 +8,9 @@ from collections.abc import Callable
 from http import HTTPStatus
 
 from penstock.clients.wire import bracketed
-from penstock.envs.games import agent_maker
+from penstock.envs.games import agent_maker, agent_name
 from penstock.errors import EnvError
+from penstock.games.kept_rows import KeptRows
 from penstock.games.lane import Lane
 from penstock.games.lobby import Lobby
 from penstock.games.sessions import GameSteps
@@ -27,6 +28,7 @@ from penstock.serving.server.protocols.gamecore_http import PATH, GamecoreHttp
 from penstock.serving.server.protocols.gamecore_tcp import GamecoreConnection
 from penstock.serving.server.refusal import Refusal
 from penstock.serving.server.service import Service
+from penstock.serving.server.steps import StepReply
 from penstock.serving.server.tokens import Tokens
 
 __all__ = ["GameLaneNode", "GamesNode"]
@@ -73,6 +75,7 @@ class GamesNode:
         self._settings = settings
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listeners: list[asyncio.Server] = []
+        self._failure: BaseException | None = None
 
     def open(self, ports: Ports) -> None:
         """Listen.
@@ -85,15 +88,17 @@ class GamesNode:
         loop = self._loop = load("uvloop:new_event_loop")()
         asyncio.set_event_loop(loop)
         lobby: Lobby = ports.meeting("games", Lobby)
-        kept = EpisodeFiles(settings.episodes, settings.keep_episodes)
+        kept, agent = EpisodeFiles(settings.episodes, settings.keep_episodes), agent_name(settings.env)
         steps = self._steps = GameSteps(
             loop,
             spaces=settings.spaces,
             make=agent_maker(settings.env),
             lobby=lobby,
-            kept=kept,
+            keep=lambda session: KeptRows(kept, session, agent),
             idle_seconds=settings.idle_seconds,
             stopping=ports.stopping,
+            failed=self._fail,
+            purpose="this server trains",
         )
         limits = Limits(max_sessions=lobby.size, max_seconds=_WAIT_S, idle_seconds=max(settings.idle_seconds, 60.0))
         service = self._service = Service(loop, steps, lambda: not ports.stopping(), limits, tokens, Metrics())
@@ -130,8 +135,8 @@ class GamesNode:
             self._look_for_games(now)
             for connection in list(self._service.connections):
                 connection.sweep(now)
-        if self._steps.failure is not None:
-            raise self._steps.failure
+        if self._failure is not None:
+            raise self._failure
 
     def close(self) -> None:
         """End all sessions and close the sockets."""
@@ -147,6 +152,11 @@ class GamesNode:
         loop.run_until_complete(asyncio.sleep(0))
         asyncio.set_event_loop(None)
         loop.close()
+
+    def _fail(self, error: BaseException, reply: StepReply | None) -> None:
+        """An agent has failed, which ends the run. Its client loses the connection, as those of all others do."""
+        del reply
+        self._failure = error
 
     def _look_for_games(self, now: float) -> None:
         """End the run if it waits in vain for games, or for ticks that fit.

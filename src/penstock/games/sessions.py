@@ -1,4 +1,4 @@
-"""Sessions of games that train: each has an agent and a lane, and takes its requests in order.
+"""Sessions of games: each has an agent and a lane, and takes its requests in order. The lanes train, or only act.
 
 Knows no transport: `GameSteps` is what the protocols of `penstock.serving.server` call.
 """
@@ -17,12 +17,10 @@ import numpy as np
 from penstock.envs.actions import cutter
 from penstock.errors import BadDataError, EnvError
 from penstock.gamecore.rows import read_row
-from penstock.games.agent import Agent, State, Told
-from penstock.games.kept_rows import KeptRows
-from penstock.games.lane import Lane, RunEndedError
-from penstock.games.lobby import Lobby
+from penstock.games.agent import Agent, State, Told, hooks_of
+from penstock.games.contract import FreeLanes, Rows, SessionLane
+from penstock.games.lane import RunEndedError
 from penstock.games.roster import Roster
-from penstock.saved_runs.episodes import EpisodeFiles
 from penstock.serving.observations import FieldReader, flat_row
 from penstock.serving.server.refusal import Refusal
 from penstock.serving.server.sessions import MOST_WAITING, SessionKey, no_session
@@ -33,8 +31,6 @@ __all__ = ["GameSteps"]
 
 log = logging.getLogger("penstock.games")
 
-_TICKS = ("decode", "encode", "on_tick", "on_episode")
-"""Methods of `Agent` that a class may override. If it overrides none, nothing of the user runs at its ticks."""
 _RECONNECT_S = 10.0
 """Seconds after which a session whose connection is gone has vanished."""
 _SAY_S = 10.0
@@ -58,7 +54,9 @@ class _Request(NamedTuple):
 class _Session:
     """One episode of one agent."""
 
-    def __init__(self, key: SessionKey, agent: Agent, number: int, lane: Lane, *, rows: KeptRows, now: float) -> None:
+    def __init__(
+        self, key: SessionKey, agent: Agent, number: int, lane: SessionLane, *, rows: Rows, now: float
+    ) -> None:
         self.key = key
         self.agent = agent
         self.number = number
@@ -69,12 +67,14 @@ class _Session:
         self.requests: deque[_Request] = deque()
         self.came: asyncio.Future[None] | None = None
         """Set while the session waits for a request."""
+        self.owed: StepReply | None = None
+        """The reply to the request that is being answered."""
         self.has_begun = False
         own = type(agent)
         # Otherwise an episode without an end would fill the memory for nothing.
         self.wants_episode = own.on_episode is not Agent.on_episode
-        self.is_plain = all(getattr(own, name) is getattr(Agent, name) for name in _TICKS)
-        """The user's class overrides none of `_TICKS`."""
+        self.is_plain = not hooks_of(own)
+        """Nothing of the user runs at its ticks."""
         self.episode: list[State] = []
         self.rows = rows
         self.last: Any = None
@@ -90,9 +90,11 @@ class GameSteps:
         spaces: of one agent.
         make: makes an agent.
         lobby: the lanes.
-        kept: where episodes are kept.
+        keep: who keeps the rows of a session of this name.
         idle_seconds: a session without a request for so long has vanished.
         stopping: whether the run is to end.
+        failed: is told of an error of an agent, and of the reply that the agent owes.
+        purpose: what the server does, for error texts.
     """
 
     def __init__(
@@ -101,10 +103,12 @@ class GameSteps:
         *,
         spaces: Spaces,
         make: Callable[[], Agent],
-        lobby: Lobby,
-        kept: EpisodeFiles,
+        lobby: FreeLanes,
+        keep: Callable[[str], Rows],
         idle_seconds: float,
         stopping: Callable[[], bool],
+        failed: Callable[[BaseException, StepReply | None], object],
+        purpose: str,
     ) -> None:
         self._loop = loop
         self._spaces = spaces
@@ -112,14 +116,14 @@ class GameSteps:
         self._row = flat_row(spaces)
         self._roster = Roster(make)
         self._lobby = lobby
-        self._kept = kept
+        self._keep = keep
         self._idle_seconds = idle_seconds
         self._stopping = stopping
+        self._failed = failed
+        self._purpose = purpose
         self._cut = cutter(spaces.action, 1)
         self._live: dict[SessionKey, _Session] = {}
         self._tasks: dict[asyncio.Task[None], _Session] = {}
-        self.failure: BaseException | None = None
-        """An error of an agent. It ends the run."""
         self.refusal = ""
         """Why the latest request that did not fit was refused; empty: a tick has fitted since."""
         self.taken = loop.time()
@@ -130,14 +134,18 @@ class GameSteps:
     def __len__(self) -> int:
         return len(self._live)
 
+    def has(self, key: SessionKey) -> bool:
+        """Whether this session lives."""
+        return key in self._live
+
     def stateless(self, policy: str, body: bytes, reply: StepReply) -> None:
         """Refused: experience belongs to a session."""
         del policy, body, reply
-        text = "this server trains: every request needs a session and step_kind (start, tick or stop)"
+        text = f"{self._purpose}: every request needs a session and step_kind (start, tick or stop)"
         raise Refusal(HTTPStatus.BAD_REQUEST, text)
 
     def start(self, key: SessionKey, policy: str, body: bytes, reply: StepReply) -> None:
-        """An episode begins. A run trains one policy, so its name does not count; the body may be empty.
+        """An episode begins. All sessions play with one policy, so its name does not count; the body may be empty.
 
         A session of this name that has lost its connection has vanished: its game has crashed and is back.
         """
@@ -152,10 +160,10 @@ class GameSteps:
             raise Refusal(HTTPStatus.CONFLICT, f"session {key[1]!r} has started already; stop it first")
         taken = self._lobby.take()
         if taken is None:
-            text = f"all {self._lobby.size} sessions are taken (--num_envs)"
+            text = f"all {self._lobby.size} sessions are taken ({self._lobby.flag})"
             raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, text, retry_after=1)
         try:
-            agent, rows = self._roster.agent(key), KeptRows(self._kept, str(key[1]))
+            agent, rows = self._roster.agent(key), self._keep(str(key[1]))
             session = _Session(key, agent, *taken, rows=rows, now=self._loop.time())
         except Exception:  # of the user's class
             self._lobby.give_back(*taken)
@@ -221,6 +229,7 @@ class GameSteps:
                 await session.came
                 session.came = None
             request = session.requests.popleft()
+            session.owed = request.reply
             try:
                 is_on = await self._take(session, request)
                 if request.kind == "tick":
@@ -232,6 +241,8 @@ class GameSteps:
                 _refuse(request, Refusal(HTTPStatus.BAD_REQUEST, str(error)))
                 # Nobody is there to ask again. The episode's rows before its last action are kept.
                 is_on = request.kind not in _VANISHED
+            except Refusal as refusal:  # of a lane that gets no answer now
+                _refuse(request, refusal)
             except asyncio.CancelledError:
                 _refuse(request, _ENDED)
                 raise
@@ -339,8 +350,7 @@ class GameSteps:
 
     def _chosen(self, session: _Session, fields: Arrays, action: Array, reward: float) -> Any:  # noqa: ANN401
         """The action ``[1, ...]`` as the action space has it. It is kept with what led to it, if episodes are kept."""
-        session.rows.add(fields, action, reward)
-        (one,) = self._cut(action)
+        (one,) = self._cut(session.rows.add(fields, action, reward))
         # The array is used again for the next action, and an agent may keep this one.
         return int(one) if isinstance(self._spaces.action, Discrete) else one
 
@@ -416,8 +426,9 @@ class GameSteps:
         self._release(session)
         for request in session.requests:
             _refuse(request, _stopped(session))
-        if not task.cancelled() and task.exception() is not None:
-            self.failure = task.exception()
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._failed(error, session.owed)
 
     def _release(self, session: _Session) -> None:
         """Free the session's name and lane. Further calls change nothing."""
@@ -426,9 +437,7 @@ class GameSteps:
         del self._live[session.key]
         if session.has_begun:
             session.lane.cut_off()
-            # An episode that is still open takes the place of none that has ended.
-            if self._kept.has_room:
-                session.rows.vanish()
+            session.rows.give_up()
         self._lobby.give_back(session.number, session.lane)
         game = session.agent.game
         game.leave(session.agent)

@@ -22,7 +22,7 @@ from penstock.types import Array, Arrays, Spaces
 __all__ = ["EpisodeFiles", "KeptEpisode", "episode_number", "list_episodes", "read_episode"]
 
 _OWN = frozenset({"action", "reward", "terminated", "vanished", "session"})
-"""Arrays of a file that are no observation fields."""
+"""Arrays of a file that are no observation fields. Files of an older penstock have no ``agent`` beside them."""
 
 
 class KeptEpisode(NamedTuple):
@@ -37,6 +37,8 @@ class KeptEpisode(NamedTuple):
     """``[n]``; one less if the client vanished."""
     terminated: bool
     vanished: bool
+    agent: str = ""
+    """Name of the agent that gave these observations and rewards; empty: they are as the client has sent them."""
 
 
 class EpisodeFiles:
@@ -87,6 +89,7 @@ class EpisodeFiles:
             "terminated": np.array(episode.terminated),
             "vanished": np.array(episode.vanished),
             "session": np.array(episode.session),
+            "agent": np.array(episode.agent),
         }
         # Not synced to the disk: that would keep all games waiting, and an episode is no checkpoint.
         partial, path = self._folder / self._partial, None
@@ -166,4 +169,5 @@ def read_episode(path: Path, spaces: Spaces) -> KeptEpisode:
         if found.dtype.kind == "f" and not np.isfinite(found).all():
             raise BadDataError(f"{path}: its {name} holds NaN or infinity")
     obs = {name: arrays[name] for name in wanted if name not in _OWN}
-    return KeptEpisode(str(arrays["session"]), obs, action, reward, terminated, vanished)
+    agent = str(arrays.get("agent", ""))
+    return KeptEpisode(str(arrays["session"]), obs, action, reward, terminated, vanished, agent)

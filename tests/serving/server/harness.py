@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
+import math
 import os
 import signal
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from struct import Struct
@@ -19,6 +20,7 @@ import uvloop
 
 from penstock.algorithms.ppo.spec import PPOConfig, init_state, spec
 from penstock.errors import CheckpointError
+from penstock.games.served import AgentSteps
 from penstock.inference import native, onnx
 from penstock.serving.policy import Policy
 from penstock.serving.run_policy import RunPolicy
@@ -34,9 +36,9 @@ from penstock.serving.server.recording import Recorder
 from penstock.serving.server.server import Certificate, Ports, Server
 from penstock.serving.server.service import Service
 from penstock.serving.server.source import Source
-from penstock.serving.server.steps import PolicySteps
+from penstock.serving.server.steps import PolicySteps, Steps
 from penstock.serving.server.tokens import Tokens
-from penstock.types import Array, Box, Composite, Discrete, Spaces
+from penstock.types import Array, Box, Composite, Discrete, EnvRecipe, Spaces
 
 FIRST = "update-00000007"
 TRAP, DEADLY = np.float32(0.5), np.float32(0.25)
@@ -181,9 +183,10 @@ def serving(
     certificate: Certificate | None = None,
     collect: Path | None = None,
     explore: float = 0.0,
+    agent: str | None = None,
     **limits: float,
 ) -> Iterator[Running]:
-    """Serve the policy toy, and others (name -> kind), for as long as the body runs."""
+    """Serve the policy toy, and others (name -> kind), for as long as the body runs. Toy may have an agent."""
     ready = threading.Event()
     found: list[object] = []
 
@@ -192,13 +195,24 @@ def serving(
         bounds, metrics = Limits(**limits), Metrics()
         start = partial(start_engine, workers=workers, balance=balance, limits=bounds)
         kinds = {"toy": kind, **(also or {})}
-        opened = [await open_endpoint(name, source_of(one), bounds, start) for name, one in kinds.items()]
+        # As `Assembly` has it: an agent's session knows whether its client is silent for too long.
+        own = bounds if agent is None else replace(bounds, idle_seconds=math.inf)
+        of_each = {name: own if name == "toy" else bounds for name in kinds}
+        opened = [await open_endpoint(name, source_of(one), of_each[name], start) for name, one in kinds.items()]
         endpoints = metrics.endpoints = Endpoints(opened)
         tokens = Tokens(() if token is None else (token.encode(),))
         administrators = None if admin_token is None else Tokens((admin_token.encode(),))
-        recorders = {} if collect is None else {"toy": Recorder("toy", collect, 1e9, opened[0].policy.spaces, explore)}
+        recorders = {}
+        if collect is not None:
+            recorders["toy"] = Recorder("toy", collect, 1e9, opened[0].policy.spaces, explore, agent=agent or "")
         metrics.recorders = recorders.values()
-        steps = PolicySteps(endpoints, CODECS[codec], recorders)
+        policies = PolicySteps(endpoints, CODECS[codec], recorders)
+        steps: Steps = policies
+        if agent is not None:
+            opened[0].agent = agent
+            recipes = {"toy": EnvRecipe(f"gamecore://{agent}", {}, ())}
+            of_all = {"idle_seconds": bounds.idle_seconds, "recorders": recorders, "others": policies}
+            steps = AgentSteps(loop, endpoints, recipes, **of_all)
         service = Service(loop, steps, lambda: endpoints.is_ready, bounds, tokens, metrics)
         ports = Ports("127.0.0.1", 0, 0, 0 if grpc else None)
         server = Server(service, endpoints, ports, certificate, administrators)
@@ -212,7 +226,9 @@ def serving(
             ready.set()
 
         await server.serve(say)
-        steps.close()
+        if isinstance(steps, AgentSteps):
+            await steps.close()
+        policies.close()
         for recorder in recorders.values():
             recorder.close()
 

@@ -24,7 +24,7 @@ def test_a_folder_for_episodes_that_cannot_be_made_is_refused_before_a_policy_is
     monkeypatch.setattr(assembly, "first_endpoint", first_endpoint)
     folder = tmp_path / place
     with pytest.raises(ConfigError, match=f"--collect {folder}/toy cannot be written: "):
-        Assembly(ServeOptions(policies=("toy",), collect=str(folder)), {"toy": source_of("plain")}).run(print)
+        Assembly(ServeOptions(policies=("toy",), collect=str(folder)), {"toy": source_of("plain")}, {}).run(print)
 
 
 def test_a_folder_for_episodes_that_can_be_written_stays_empty(tmp_path: Path) -> None:
@@ -45,5 +45,5 @@ def test_what_fails_before_the_server_serves_leaves_no_engine_open(monkeypatch: 
     monkeypatch.setattr(Endpoint, "close", close)
     monkeypatch.setattr(assembly, "Server", fail)
     with pytest.raises(ConfigError, match="no server"):
-        Assembly(ServeOptions(policies=("toy",)), {"toy": source_of("plain")}).run(print)
+        Assembly(ServeOptions(policies=("toy",)), {"toy": source_of("plain")}, {}).run(print)
     assert closed == ["toy"]

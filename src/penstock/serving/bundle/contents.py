@@ -42,7 +42,11 @@ class Facts:
     """The facts of a manifest besides its files."""
 
     run: Mapping[str, Any]
-    """The run, its algorithm, its environment; the checkpoint with its update and steps."""
+    """The run, its algorithm, its environment; the checkpoint with its update and steps.
+
+    If the environment is a game, also ``agent``: the ``arguments`` of its constructor, and the ``hooks`` that its class
+    overrides.
+    """
     penstock: str
     """The version that exported it."""
     precision: str
@@ -97,6 +101,9 @@ class Facts:
         # Others read these without a check.
         run |= {name: str(run[name]) for name in ("name", "algorithm", "env", "checkpoint")}
         run["update"] = int(run["update"])
+        if "agent" in run:
+            agent = run["agent"]
+            run["agent"] = {"arguments": dict(agent["arguments"]), "hooks": list(map(str, agent["hooks"]))}
         return cls(run, str(found["penstock"]), str(found["precision"]), spaces, inputs, outputs)
 
 

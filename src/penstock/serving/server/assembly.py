@@ -4,9 +4,11 @@ import asyncio
 import contextlib
 import gc
 import logging
+import math
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -15,8 +17,10 @@ from typing import NamedTuple
 import uvloop
 
 from penstock.config.commands import ServeOptions
+from penstock.envs.games import agent_name
 from penstock.errors import ConfigError, UsageError
 from penstock.paths import expanded
+from penstock.registry import AGENT_STEPS, load
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.scratch import scratch_folder
 from penstock.serving.server.acceptance import accepted
@@ -35,11 +39,12 @@ from penstock.serving.server.recording import Recorder
 from penstock.serving.server.server import Certificate, Ports, Server
 from penstock.serving.server.service import Service
 from penstock.serving.server.source import Source
-from penstock.serving.server.steps import PolicySteps
+from penstock.serving.server.steps import PolicySteps, Steps
 from penstock.serving.server.tokens import Tokens
 from penstock.serving.server.versions import Version
 from penstock.serving.server.workers import Workers
 from penstock.serving.verification import Limits as AnswerLimits
+from penstock.types import EnvRecipe
 
 __all__ = ["Assembly", "Origin", "first_endpoint", "limits_of", "open_endpoint", "start_engine"]
 
@@ -65,11 +70,13 @@ class Assembly:
     Args:
         options: of the command line, which fit together.
         sources: of the policies, by the names under which they are served.
+        agents: of the policies whose clients play through one, by the same names.
     """
 
-    def __init__(self, options: ServeOptions, sources: Mapping[str, Source]) -> None:
+    def __init__(self, options: ServeOptions, sources: Mapping[str, Source], agents: Mapping[str, EnvRecipe]) -> None:
         self._options = options
         self._sources = sources
+        self._agents = agents
 
     def run(self, say: Callable[[str], object]) -> None:
         """Serve until SIGTERM, SIGINT or SIGHUP. An ignored SIGHUP stays ignored, as nohup wants it.
@@ -98,21 +105,52 @@ class Assembly:
         start = partial(start_engine, workers=options.workers, balance=options.balance, limits=limits)
         # Before any worker process starts.
         folders = _folders(options, origins)
-        endpoints = metrics.endpoints = Endpoints(await _opened(origins, limits, start))
+        endpoints = metrics.endpoints = Endpoints(await self._opened(origins, limits, start))
         try:
             with _recording(options, endpoints, folders) as recorders:
                 metrics.recorders = recorders
-                steps = PolicySteps(endpoints, CODECS[options.codec], {one.name: one for one in recorders})
-                service = Service(loop, steps, lambda: endpoints.is_ready, limits, tokens, metrics, access_log)
-                server = Server(service, endpoints, ports, _certificate(options), administrators)
-                try:
+                async with self._steps(endpoints, {one.name: one for one in recorders}) as steps:
+                    service = Service(loop, steps, lambda: endpoints.is_ready, limits, tokens, metrics, access_log)
+                    server = Server(service, endpoints, ports, _certificate(options), administrators)
                     await self._run(server, endpoints, origins, start, say)
-                finally:
-                    steps.close()
         except BaseException:
             # The server closes them at its end, but it may not have begun. To close them twice changes nothing.
             await _closed(endpoints)
             raise
+
+    async def _opened(self, origins: Mapping[str, Origin], limits: Limits, start: StartEngine) -> list[Endpoint]:
+        opened: list[Endpoint] = []
+        # Whether a client is silent for too long is known by the agent's session, which asks the policy.
+        through_agent = replace(limits, idle_seconds=math.inf)
+        try:
+            for name, origin in origins.items():
+                agent = self._agents.get(name)
+                opened.append(await first_endpoint(name, origin, limits if agent is None else through_agent, start))
+                opened[-1].agent = None if agent is None else agent_name(agent)
+        except BaseException:
+            await _closed(opened)
+            raise
+        return opened
+
+    @contextlib.asynccontextmanager
+    async def _steps(self, endpoints: Endpoints, recorders: Mapping[str, Recorder]) -> AsyncIterator[Steps]:
+        """What answers Gamecore. At its end all sessions end."""
+        options = self._options
+        policies = PolicySteps(endpoints, CODECS[options.codec], recorders)
+        try:
+            if not self._agents:
+                yield policies
+                return
+            loop = asyncio.get_running_loop()
+            steps = load(AGENT_STEPS)(
+                loop, endpoints, self._agents, idle_seconds=options.idle_seconds, recorders=recorders, others=policies
+            )
+            try:
+                yield steps
+            finally:
+                await steps.close()
+        finally:
+            policies.close()
 
     async def _run(
         self,
@@ -166,17 +204,6 @@ class Assembly:
 
 def _newest_checkpoint(source: Source) -> Source:
     return Source.of_checkpoint(source.loader, source.path, find_checkpoint(Path(source.path)).name)
-
-
-async def _opened(origins: Mapping[str, Origin], limits: Limits, start: StartEngine) -> list[Endpoint]:
-    opened: list[Endpoint] = []
-    try:
-        for name, origin in origins.items():
-            opened.append(await first_endpoint(name, origin, limits, start))
-    except BaseException:
-        await _closed(opened)
-        raise
-    return opened
 
 
 async def _closed(endpoints: Iterable[Endpoint]) -> None:
@@ -302,8 +329,9 @@ def _recording(options: ServeOptions, endpoints: Endpoints, folders: Mapping[str
     with contextlib.ExitStack() as stack:
         recorders = []
         for name, folder in folders.items():
-            spaces = endpoints.find(name).policy.spaces
-            recorder = Recorder(name, folder, options.collect_bytes, spaces, options.explore)
+            endpoint = endpoints.find(name)
+            spaces, agent = endpoint.policy.spaces, endpoint.agent or ""
+            recorder = Recorder(name, folder, options.collect_bytes, spaces, options.explore, agent=agent)
             stack.callback(recorder.close)
             recorders.append(recorder)
         yield recorders

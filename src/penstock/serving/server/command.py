@@ -16,6 +16,7 @@ from penstock.registry import load
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.serving.bundle import is_bundle, read_bundle
+from penstock.serving.server.agents import agents_of
 from penstock.serving.server.source import Source
 from penstock.serving.server.tokens import Tokens
 
@@ -44,8 +45,9 @@ def serve(options: ServeOptions, loader: str, say: Callable[[str], object]) -> N
     _check_installed((*_PACKAGES, "grpc") if options.grpc_port is not None else _PACKAGES)
     _check_together(options)
     sources = {name: _source(place, options, loader) for name, place in named(options.policies, options.name).items()}
+    agents = agents_of(sources, options)
     assembly: type[Assembly] = load("penstock.serving.server.assembly:Assembly")
-    assembly(options, sources).run(say)
+    assembly(options, sources, agents).run(say)
 
 
 def named(policies: Sequence[str], name: str) -> dict[str, str]:

@@ -48,6 +48,7 @@ class Endpoint:
         refused: how many newer versions were not taken.
         rollbacks: how many canaries were rolled back.
         on_end: is told the key of each session that has ended.
+        agent: name of the agent through which clients play; ``None``: they ask the policy itself.
     """
 
     stable: Version
@@ -62,6 +63,7 @@ class Endpoint:
         self.refused = 0
         self.rollbacks = 0
         self.on_end: Callable[[SessionKey], object] | None = None
+        self.agent: str | None = None
         self.sessions = Sessions(policy.session(1).carry, limits.max_sessions, limits.idle_seconds, self._parted)
         self.has_memory = self.sessions.has_memory
         self._loop = loop

@@ -202,6 +202,9 @@ class Model:
         Raises:
             Refusal: it is not answered.
         """
+        if self.endpoint.agent is not None:
+            text = f"policy {self.endpoint.name} is served with its agent {self.endpoint.agent}"
+            raise _bad(f"{text}, which plays sessions of Gamecore only; penstock serve --agent off serves it alone")
         unknown = [name for name in inference.outputs if name not in self._output_names]
         if unknown:
             raise _bad(f"there is no output {unknown[0][:80]!r}; the outputs are {', '.join(self._output_names)}")

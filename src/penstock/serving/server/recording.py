@@ -127,14 +127,18 @@ class Recorder:
         keep_bytes: how many bytes of files to keep.
         spaces: of the policy.
         explore: share of ticks whose action is uniformly random instead of the policy's.
+        agent: name of the agent that gives observations and rewards; empty: clients send them as they are.
 
     Attributes:
         held: bytes of rows that are in memory.
         kept: how many episodes were written.
     """
 
-    def __init__(self, name: str, folder: Path, keep_bytes: float, spaces: Spaces, explore: float) -> None:
+    def __init__(
+        self, name: str, folder: Path, keep_bytes: float, spaces: Spaces, explore: float, *, agent: str = ""
+    ) -> None:
         self.name = name
+        self._agent = agent
         self.held = 0
         self.kept = 0
         self._files = EpisodeFiles(folder, np.inf, keep_bytes)
@@ -199,7 +203,8 @@ class Recorder:
         while (found := self._queue.get()) is not None:
             episode, rows, terminated, vanished = found
             try:
-                self._files.add(_kept(episode.session, rows, terminated=terminated, vanished=vanished))
+                kept = _kept(episode.session, rows, terminated=terminated, vanished=vanished)
+                self._files.add(kept._replace(agent=self._agent))
                 self.kept += 1
             except OSError as error:
                 self._unwritten += 1

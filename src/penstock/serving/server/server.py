@@ -14,6 +14,7 @@ from penstock.clients.wire import bracketed
 from penstock.errors import ConfigError
 from penstock.registry import load
 from penstock.serving.server.connection import Connection
+from penstock.serving.server.endpoint import Endpoint
 from penstock.serving.server.endpoints import Endpoints
 from penstock.serving.server.http import HttpConnection, HttpReply, HttpRequest, Route
 from penstock.serving.server.inference import Models
@@ -144,8 +145,7 @@ class Server:
             secure = "s" if context is not None else ""
             host = bracketed(ports.host)
             where = "  ".join(f"{name}{secure}://{host}:{port}" for name, port in opened.items())
-            served = "; ".join(f"{one.name}, version {one.stable.number}" for one in self._endpoints)
-            say(f"serving {served}, at {where}")
+            say(f"serving {'; '.join(map(_shown, self._endpoints))}, at {where}")
             sweeping = loop.create_task(self._sweep())
             await self._told.wait()
             await self._end(grpc)
@@ -216,8 +216,7 @@ class Server:
 
     def _look_after_all(self) -> None:
         service = self._service
-        for endpoint in self._endpoints:
-            endpoint.sweep()
+        service.steps.sweep()
         now = service.loop.time()
         for connection in list(service.connections):
             connection.sweep(now)
@@ -255,3 +254,9 @@ class Server:
         for connection in list(self._service.connections):
             connection.end()
         return not self._service.connections and self._endpoints.is_idle
+
+
+def _shown(endpoint: Endpoint) -> str:
+    """A served policy, for the line that says where the server listens."""
+    through = "" if endpoint.agent is None else f", agent {endpoint.agent}"
+    return f"{endpoint.name}, version {endpoint.stable.number}{through}"

@@ -55,6 +55,10 @@ class Steps(Protocol):
         """The connection is gone over which this session asked. It may come back over another one."""
         ...
 
+    def sweep(self) -> None:
+        """Look after what is idle, hangs or is over. Called several times a second."""
+        ...
+
 
 class _Asker:
     """Waits for the answer to one request."""
@@ -176,6 +180,15 @@ class PolicySteps:
         """A session outlives its connection until it is idle for too long, or begins anew."""
         if key in self._at:
             self._parted.add(key)
+
+    def has(self, key: SessionKey) -> bool:
+        """Whether this session lives."""
+        return key in self._at
+
+    def sweep(self) -> None:
+        """See `Endpoint.sweep`."""
+        for endpoint in self._endpoints:
+            endpoint.sweep()
 
     def _desk(self, policy: str) -> _Desk:
         return self._desks[self._endpoints.find(policy).name] if policy else self._first

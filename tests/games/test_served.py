@@ -3,6 +3,8 @@
 import contextlib
 import http.client
 import json
+import re
+import shutil
 import struct
 from pathlib import Path
 
@@ -37,7 +39,8 @@ def body(obs: list[float], reward: float = 0.0) -> bytes:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of an agent with bodies of its own, which sees another unit than its games."""
     folder = tmp_path_factory.mktemp("logs")
-    config = settings(folder, algo="appo", timesteps=200, keep_episodes=50, hidden_sizes=(8,), num_steps=8)
+    learning = {"capacity": 500, "min_rows": 50, "mini_batch_size": 32, "updates_per_step": 0.1, "num_steps": 4}
+    config = settings(folder, algo="sac", timesteps=200, keep_episodes=50, hidden_sizes=(8,), **learning)
     config |= {"env": f"gamecore://{SCALED}", "env_args": {"factor": FACTOR}}
 
     async def play(game: int) -> None:
@@ -83,6 +86,24 @@ def test_a_served_run_answers_through_its_agent_as_in_training(run: Path, scheme
         assert episode["obs"].tolist() in [one.tolist() for one in trained]
         assert episode["reward"].tolist() == [1.0] * len(SEEN)
         assert str(episode["agent"]) == SCALED
+
+
+def test_a_run_learns_on_only_from_episodes_that_its_agent_has_seen(run: Path, tmp_path: Path) -> None:
+    # What it learns must not reach the other tests.
+    run = Path(shutil.copytree(run, tmp_path / run.name))
+    kept = [np.load(path) for path in list_episodes(RunFolder(run).episodes)]
+    for name in (SCALED, "", HALVED):
+        folder = tmp_path / f"kept-{name.rpartition(':')[2]}"
+        folder.mkdir()
+        for number, arrays in enumerate(kept, 1):
+            np.savez(folder / f"episode-{number:08d}.npz", **{**arrays, "agent": np.array(name)})
+    text = "what its agent tests.games.agents:Scaled sees (decode, on_tick, on_episode); collect episodes with penstock"
+    for folder, holds in (("kept-", "what a client has sent"), ("kept-Halved", f"what agent {HALVED} has seen")):
+        with pytest.raises(ConfigError, match=re.escape(f"{folder}: episode ")) as refused:
+            penstock.retrain(run, experience=tmp_path / folder)
+        assert f"holds {holds}, and the run has learned from {text}" in str(refused.value)
+    for folder in (tmp_path / "kept-Scaled", RunFolder(run).episodes):
+        assert penstock.retrain(run, experience=folder, epochs=0.1).newest == len(kept)
 
 
 def test_an_exported_policy_is_served_through_the_agent_that_is_typed(bundle: Path, run: Path) -> None:

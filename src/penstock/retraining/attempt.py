@@ -18,7 +18,7 @@ from penstock.retraining.estimate import estimated_return
 from penstock.retraining.judged import judged_up_to, remember_judged
 from penstock.retraining.kept import LEAST_HELD_OUT, Kept, read_kept
 from penstock.retraining.learning import learned_from
-from penstock.retraining.suitable import action_space
+from penstock.retraining.suitable import action_space, check_seen
 from penstock.saved_runs.best import prune_checkpoints
 from penstock.saved_runs.checkpoints import load_checkpoint, load_table, save_checkpoint
 from penstock.saved_runs.episodes import list_episodes
@@ -84,7 +84,8 @@ def retrain(
 
     Raises:
         UsageError: no such run or folder; ``drift``, ``held_out`` or ``epochs`` is out of range; an algorithm that
-            cannot learn from kept episodes; another process writes the run.
+            cannot learn from kept episodes; episodes of a game that its agent has not seen; another process writes the
+            run.
         BadDataError: a file is no episode of the run's spaces, or learning ended in numbers that are infinite or NaN.
             Nothing is published.
     """
@@ -97,6 +98,9 @@ def retrain(
         trained = open_trained(opened, folder, None, given_of(env, wrap), "retrain")
         space = action_space(trained.prepared)
         kept = read_kept(place, trained.prepared.profile.spaces, held_out)
+        # What a run itself keeps is what its agent saw. An older penstock has not written whose it is.
+        if place.resolve() != folder.episodes.resolve():
+            check_seen(trained.prepared.env, kept, place)
         attempt = _Attempt(folder, trained, load_checkpoint(trained.checkpoint).manifest, space, place, kept)
         found = _look(attempt, max(after, judged_up_to(folder, place)), drift)
         if found.text:

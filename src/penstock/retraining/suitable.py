@@ -1,14 +1,22 @@
-"""Which runs can learn from kept episodes: by their algorithm, their actions and their settings. Learns nothing."""
+"""Which runs can learn from kept episodes, and from which of them. Learns nothing.
+
+A run: by its algorithm, its actions and its settings. An episode of a game: by the agent that has seen it.
+"""
+
+from pathlib import Path
 
 from penstock.algorithm import AlgorithmSpec
 from penstock.algorithm_package import AlgorithmPackage, algorithms_that
+from penstock.envs.games import agent_class, agent_name, is_game
 from penstock.errors import ConfigError
+from penstock.games.agent import hooks_of
 from penstock.planning import Prepared
 from penstock.policies.space_heads import kind_of
 from penstock.registry import UPDATES, load
-from penstock.types import Box, Discrete, Spaces
+from penstock.retraining.kept import Kept
+from penstock.types import Box, Discrete, EnvReference, Spaces
 
-__all__ = ["action_space"]
+__all__ = ["action_space", "check_seen"]
 
 
 def action_space(prepared: Prepared) -> Box | Discrete:
@@ -31,6 +39,31 @@ def action_space(prepared: Prepared) -> Box | Discrete:
     if UPDATES[run.backend].replay is None:
         raise ConfigError(f"--backend {run.backend} does not learn from a table")
     return spaces.action
+
+
+def check_seen(env: EnvReference, kept: Kept, place: Path) -> None:
+    """Check that kept episodes hold what the agent of a run sees, if it may change what clients send.
+
+    Args:
+        env: of the run.
+        kept: the episodes.
+        place: their folder, for the error text.
+
+    Raises:
+        ConfigError: an episode holds what a client has sent, or what another agent has seen.
+    """
+    if not is_game(env):
+        return
+    name = agent_name(env)
+    # `encode` only changes replies.
+    hooks = [hook for hook in hooks_of(agent_class(env)) if hook != "encode"]
+    for number, episode in {**kept.learned, **kept.held_out}.items() if hooks else ():
+        if episode.agent != name:
+            holds = f"what agent {episode.agent} has seen" if episode.agent else "what a client has sent"
+            raise ConfigError(
+                f"--experience {place}: episode {number} holds {holds}, and the run has learned from what its agent "
+                f"{name} sees ({', '.join(hooks)}); collect episodes with penstock serve RUN, without --agent"
+            )
 
 
 def _lacks(spec: AlgorithmSpec) -> str | None:

@@ -16,7 +16,7 @@ from penstock.config.commands import FORMATS, VERIFIED, ExportOptions
 from penstock.config.values import count_of
 from penstock.envs.games import agent_class, agent_name
 from penstock.envs.given import given_of
-from penstock.errors import BundleError, ConfigError, EnvError
+from penstock.errors import BundleError, ConfigError, DeviceError, EnvError
 from penstock.games.agent import hooks_of
 from penstock.inference.onnx import CPU
 from penstock.inference.onnx import export as onnx_bytes
@@ -179,13 +179,19 @@ def verify(
         beside = f"{folder.name}, {trained.checkpoint.name}"
         reports.append(_of_run(trained, sample))
     keeps = dict.fromkeys(found.precisions, quantized_limits) | {"fp32": limits}
+    left_out: dict[str, str] = {}
     for precision in found.precisions:
         graph = _Graph(found, GRAPHS[precision], precision)
-        reports += [graph.report(provider, sample, keeps[precision]) for provider in _providers()]
+        for provider in _providers():
+            try:
+                reports.append(graph.report(provider, sample, keeps[precision]))
+            except DeviceError as error:
+                left_out[provider] = str(error)
     if MOBILE in found.files:
         acts = found.facts.precision
         reports.append(_Graph(found, MOBILE, acts).report(CPU, sample, keeps[acts]))
-    return Verification(str(bundle), beside, sample.rows, tuple(reports))
+    reasons = tuple(f"left out: {reason}" for reason in left_out.values())
+    return Verification(str(bundle), beside, sample.rows, tuple(reports), reasons)
 
 
 def _observed(processes: Processes, folder: RunFolder, trained: Trained, rows: int, seed: int) -> Sample:
@@ -310,7 +316,7 @@ class _Graph:
 
 
 def _providers() -> list[str]:
-    """What can compute a graph on this machine, the CPU first."""
+    """What this ONNX Runtime was built with, the CPU first. Whether it can compute here shows once it is opened."""
     import onnxruntime  # noqa: PLC0415 - importing this module must stay light
 
     wanted = (CPU, "CUDAExecutionProvider", "TensorrtExecutionProvider")

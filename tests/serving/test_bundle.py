@@ -16,7 +16,7 @@ from onnx.reference import ReferenceEvaluator
 
 import penstock
 from penstock.envs.sources import open_source
-from penstock.errors import BundleError, ConfigError, RunFolderError
+from penstock.errors import BundleError, ConfigError, DeviceError, RunFolderError
 from penstock.inference.onnx import export as onnx_bytes
 from penstock.inference.onnx import open_session
 from penstock.policies import Gaussian
@@ -312,6 +312,21 @@ def test_a_checkpoint_is_named_and_the_environment_is_played_apart(tmp_path) -> 
 @pytest.fixture
 def bundle(trained, tmp_path) -> Path:
     return penstock.export(trained("ppo"), tmp_path / "policy", observations=8)
+
+
+# ONNX Runtime's wheel of the tests has no CUDA, so it goes on with the CPU and says so by a warning only.
+@pytest.mark.filterwarnings("ignore:Specified provider 'CUDAExecutionProvider'")
+def test_what_cannot_compute_here_is_left_out_and_no_figure_of_the_cpu_bears_its_name(bundle, monkeypatch) -> None:
+    text = (
+        "ONNX Runtime computes with CPUExecutionProvider in place of CUDAExecutionProvider, whose libraries are missing"
+    )
+    with pytest.raises(DeviceError, match=text):
+        open_session((bundle / "policy.onnx").read_bytes(), "CUDAExecutionProvider")
+    monkeypatch.setattr("penstock.deployment._providers", lambda: ["CPUExecutionProvider", "CUDAExecutionProvider"])
+    found = penstock.verify(bundle)
+    assert [report.backend for report in found.reports] == ["onnx, CPU"]
+    assert found.table().splitlines()[-1].startswith(f"left out: {text}")
+    assert found.to_json()["left_out"] == [*found.left_out]
 
 
 def test_one_altered_byte_is_one_line_that_names_the_file(bundle) -> None:

@@ -85,7 +85,9 @@ def test_a_result_that_is_not_finite_passes_only_where_both_are_the_same_infinit
 
 def test_json_has_no_infinity() -> None:
     report = Report("onnx, CPU", "fp32", 0.0, math.inf, {"action": math.inf}, {"action": math.inf}, 8, {1: 2.0}, False)
-    shown = json.loads(json.dumps(Verification("policy", "its own sample", 4, (report,)).to_json(), allow_nan=False))
+    shown = json.loads(
+        json.dumps(Verification("policy", "its own sample", 4, (report,), ()).to_json(), allow_nan=False)
+    )
     assert shown["reports"][0]["action_error"] is None
     assert shown["reports"][0]["absolute_error"] == {"action": None}
     assert not shown["passed"]
@@ -110,7 +112,7 @@ def test_a_table_and_json_say_the_same() -> None:
         Report("native (trained)", "fp32", 1.0, 0.0, {}, {}, 2048, times, passed=True),
         Report("onnx, CPU", "int8", 0.5, 0.25, {"action": 1.0}, {"action": 0.25}, 1024, times, passed=False),
     )
-    result = Verification("policy", "its own sample", 4, reports)
+    result = Verification("policy", "its own sample", 4, reports, ())
     assert not result.passed
     said, head, own, other, *advice = result.table().splitlines()
     assert advice[0].startswith("int8 is too coarse for this policy")

@@ -68,6 +68,8 @@ class Verification:
     rows: int
     """Observations that were compared."""
     reports: tuple[Report, ...]
+    left_out: tuple[str, ...]
+    """Backends that cannot compute here, and why, in one line each."""
 
     @property
     def passed(self) -> bool:
@@ -86,7 +88,7 @@ class Verification:
         widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
         rows = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
         said = f"{self.bundle} beside {self.against}, on {self.rows:,} observations"
-        return "\n".join((said, *(row.rstrip() for row in rows), *self._advice()))
+        return "\n".join((said, *(row.rstrip() for row in rows), *self.left_out, *self._advice()))
 
     def _advice(self) -> Iterator[str]:
         """What to do where a quantised graph fails and the one in float32 does not."""

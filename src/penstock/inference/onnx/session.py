@@ -5,6 +5,7 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
+from penstock.errors import DeviceError
 from penstock.inference.onnx.encoding import field_dtype
 from penstock.inference.onnx.graph import write
 from penstock.inference.onnx.recurrent import next_name
@@ -25,6 +26,10 @@ class InferenceSession(Protocol):
 
     def get_inputs(self) -> Sequence[Any]:
         """The graph's inputs; each has a ``name``."""
+        ...
+
+    def get_providers(self) -> Sequence[str]:
+        """Names of what computes, the preferred one first."""
         ...
 
 
@@ -80,7 +85,11 @@ def _field(part: Encoding, rows: Array, n: int) -> Array:
 
 
 def open_session(model: bytes, provider: str = CPU) -> InferenceSession:
-    """A session on one thread. Operations that the provider does not know run on the CPU."""
+    """A session on one thread. Operations that the provider does not know run on the CPU.
+
+    Raises:
+        DeviceError: the provider cannot compute here. ONNX Runtime itself would go on with the CPU alone.
+    """
     import onnxruntime  # noqa: PLC0415 - importing this module must stay light
 
     options = onnxruntime.SessionOptions()
@@ -88,7 +97,12 @@ def open_session(model: bytes, provider: str = CPU) -> InferenceSession:
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
     providers = list(dict.fromkeys((provider, CPU)))
-    return cast("InferenceSession", onnxruntime.InferenceSession(model, options, providers=providers))
+    session = cast("InferenceSession", onnxruntime.InferenceSession(model, options, providers=providers))
+    if (first := session.get_providers()[0]) != provider:
+        raise DeviceError(
+            f"ONNX Runtime computes with {first} in place of {provider}, whose libraries are missing or do not load"
+        )
+    return session
 
 
 def build(graph: PolicyGraph, exported: bytes = b"") -> OnnxPolicy:

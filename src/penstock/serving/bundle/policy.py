@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from penstock.errors import BundleError
+from penstock.errors import BundleError, DeviceError
 from penstock.inference.onnx import CPU, next_name, open_session, run_rows
 from penstock.kernels.actions import environment_array
 from penstock.serving.bundle.contents import Facts
@@ -25,11 +25,14 @@ class GraphRunner:
 
     Raises:
         BundleError: ONNX Runtime cannot run it.
+        DeviceError: the provider cannot compute here.
     """
 
     def __init__(self, bundle: Bundle, model: bytes, provider: str = CPU) -> None:
         try:
             self._session = open_session(model, provider)
+        except DeviceError:
+            raise
         except Exception as error:  # ONNX Runtime has no base class for its errors
             why = str(error).splitlines()[0]
             raise BundleError(f"bundle {bundle.path}: ONNX Runtime cannot run its graph: {why}") from error

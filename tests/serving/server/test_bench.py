@@ -101,6 +101,7 @@ def test_a_file_of_tokens_that_is_no_utf_8_is_one_line(tmp_path, capfd) -> None:
     assert capfd.readouterr().err == f"penstock: error: --token_file {file} is no text in UTF-8; save it as UTF-8\n"
 
 
-def test_the_line_of_a_measurement_has_the_reason_of_the_first_failure() -> None:
+def test_the_line_of_a_measurement_has_the_longest_tick_and_the_reason_of_the_first_failure() -> None:
     found = Measured(2, 1.0, 3, np.array([0.001, 0.002]), "the server has closed the connection", [0])
-    assert found.line().endswith("p99 1.990 ms, 3 failures, the first: the server has closed the connection")
+    why = "the first: the server has closed the connection"
+    assert found.line().endswith(f"p99 1.990 ms, longest 2.000 ms, 3 failures, {why}")

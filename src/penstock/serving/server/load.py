@@ -57,9 +57,9 @@ class Measured(NamedTuple):
 
     def line(self) -> str:
         """The figures in one line."""
-        p50, p99 = (f"{1000 * self.percentile(share):.3f} ms" for share in (50, 99))
+        p50, p99, longest = (f"{1000 * self.percentile(share):.3f} ms" for share in (50, 99, 100))
         why = f", the first: {self.reason}" if self.reason else ""
-        return f"{self.rate:,.0f} ticks/s, p50 {p50}, p99 {p99}, {self.failures} failures{why}"
+        return f"{self.rate:,.0f} ticks/s, p50 {p50}, p99 {p99}, longest {longest}, {self.failures} failures{why}"
 
 
 def converse(

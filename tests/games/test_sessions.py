@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import http.client
 import math
 import socket
 import struct
@@ -655,3 +656,25 @@ def test_the_rehearsal_of_the_docs_fills_rollouts(capsys: pytest.CaptureFixture[
     # This agent sees one number, not four.
     exec(example.replace("my_game:GameAgent", AGENT).replace("] * 4", "]"), {})
     assert "'reward': array" in capsys.readouterr().out
+
+
+def test_those_who_watch_over_a_run_find_its_health_and_what_was_asked():
+    with rehearse(PLAIN) as stage:
+        game = FakeGame(GameClient(stage.http, "g"))
+        game.play(Script([[1], [2]], [1.0]))
+
+        def get(path: str) -> tuple[int, str]:
+            connection = http.client.HTTPConnection(stage.http.removeprefix("http://"), timeout=90.0)
+            connection.request("GET", path)
+            reply = connection.getresponse()
+            return reply.status, reply.read().decode()
+
+        assert get("/v2/health/live") == (200, '{"live":true}')
+        assert get("/v2/health/ready") == (200, '{"ready":true}')
+        status, page = get("/metrics")
+        assert status == 200
+        # A start, a tick and a stop.
+        assert 'penstock_requests_total{protocol="gamecore-http",status="200"} 3.0' in page
+        status, text = get("/v2/models/policy")
+        assert status == 404
+        assert "a run that trains has /step, /metrics and /v2/health only" in text

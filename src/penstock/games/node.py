@@ -19,13 +19,16 @@ from penstock.nodes.contract import Ports
 from penstock.nodes.env import EnvSettings
 from penstock.registry import load
 from penstock.saved_runs.episodes import EpisodeFiles
+from penstock.serving.server import metrics
 from penstock.serving.server.connection import Connection
-from penstock.serving.server.http import HttpConnection, HttpReply, HttpRequest
+from penstock.serving.server.http import HttpConnection, HttpReply, HttpRequest, Route
+from penstock.serving.server.inference import Models
 from penstock.serving.server.limits import Limits
 from penstock.serving.server.listening import cannot_listen
 from penstock.serving.server.metrics import Metrics
 from penstock.serving.server.protocols.gamecore_http import PATH, GamecoreHttp
 from penstock.serving.server.protocols.gamecore_tcp import GamecoreConnection
+from penstock.serving.server.protocols.inference_http import HEALTH, InferenceHttp
 from penstock.serving.server.refusal import Refusal
 from penstock.serving.server.service import Service
 from penstock.serving.server.steps import StepReply
@@ -102,16 +105,8 @@ class GamesNode:
         )
         limits = Limits(max_sessions=lobby.size, max_seconds=_WAIT_S, idle_seconds=max(settings.idle_seconds, 60.0))
         service = self._service = Service(loop, steps, lambda: not ports.stopping(), limits, tokens, Metrics())
-        games = GamecoreHttp(service)
-
-        def route(request: HttpRequest, reply: HttpReply) -> None:
-            if request.path != PATH:
-                raise Refusal(
-                    HTTPStatus.NOT_FOUND, f"there is nothing at {request.path[:120]}; a run that trains has {PATH} only"
-                )
-            games.route(request, reply)
-
         if settings.http is not None:
+            route = _route(service)
             self._listen("http", lambda: HttpConnection(service, route), settings.http)
         if settings.tcp is not None:
             self._listen("tcp", lambda: GamecoreConnection(service), settings.tcp)
@@ -184,3 +179,24 @@ class GamesNode:
             raise cannot_listen(host, port, f"give another {PORT_FLAGS[scheme]}", error) from None
         self._listeners.append(listener)
         self.ports[scheme] = int(listener.sockets[0].getsockname()[1])
+
+
+def _route(service: Service) -> Route:
+    """What a run answers over HTTP: games, and those who watch over it."""
+    # A run serves no policy, so of its models there is only their health.
+    games, health = GamecoreHttp(service), InferenceHttp(service, Models(()))
+
+    def route(request: HttpRequest, reply: HttpReply) -> None:
+        path = request.path
+        if path == PATH:
+            games.route(request, reply)
+        elif path.startswith(f"{HEALTH}/"):
+            health.route(request, reply)
+        elif path == metrics.PATH:
+            page, content_type = service.page(request.headers)
+            reply.send(HTTPStatus.OK, content_type, page)
+        else:
+            there = f"a run that trains has {PATH}, {metrics.PATH} and {HEALTH} only"
+            raise Refusal(HTTPStatus.NOT_FOUND, f"there is nothing at {path[:120]}; {there}")
+
+    return route

@@ -4,7 +4,7 @@ Source: KServe v2, "Open Inference Protocol", with Triton's extensions for binar
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
@@ -14,7 +14,6 @@ from penstock import __version__
 from penstock.envs.given_arrays import array_given
 from penstock.serving.server.codecs import by_name
 from penstock.serving.server.endpoint import Endpoint
-from penstock.serving.server.endpoints import Endpoints
 from penstock.serving.server.json_reading import most_values
 from penstock.serving.server.refusal import Refusal
 from penstock.types import Array, Arrays, Composite, Discrete
@@ -266,7 +265,7 @@ class Model:
 class Models:
     """The models of one server, by name."""
 
-    def __init__(self, endpoints: Endpoints) -> None:
+    def __init__(self, endpoints: Iterable[Endpoint]) -> None:
         self._models = {endpoint.name: Model(endpoint) for endpoint in endpoints}
 
     def find(self, name: str, version: str) -> Model:

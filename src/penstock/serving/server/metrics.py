@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from penstock.serving.server.endpoint import Endpoint
     from penstock.serving.server.recording import Recorder
 
-__all__ = ["Metrics"]
+__all__ = ["PATH", "Metrics"]
+
+PATH = "/metrics"
 
 _POLICY = ("policy",)
 _VERSION = ("policy", "version")

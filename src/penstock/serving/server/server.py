@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from penstock.clients.wire import bracketed
 from penstock.errors import ConfigError
 from penstock.registry import load
+from penstock.serving.server import metrics
 from penstock.serving.server.connection import Connection
 from penstock.serving.server.endpoint import Endpoint
 from penstock.serving.server.endpoints import Endpoints
@@ -175,10 +176,8 @@ class Server:
                 models(request, reply)
             elif path.startswith(f"{administration.PATH}/"):
                 administer(request, reply)
-            elif path == "/metrics":
-                if not service.tokens.accept_headers(request.headers):
-                    raise Refusal(HTTPStatus.UNAUTHORIZED, "the token is missing or wrong")
-                page, content_type = service.metrics.page(request.header(b"accept"))
+            elif path == metrics.PATH:
+                page, content_type = service.page(request.headers)
                 reply.send(HTTPStatus.OK, content_type, page)
             else:
                 raise Refusal(HTTPStatus.NOT_FOUND, f"there is nothing at {path[:120]}")

@@ -1,14 +1,16 @@
 """Service: what all protocols of one server share."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from time import perf_counter
 
 from penstock.serving.server.access_log import AccessLog
 from penstock.serving.server.connections import Connections
 from penstock.serving.server.limits import Limits
 from penstock.serving.server.metrics import Metrics
+from penstock.serving.server.refusal import Refusal
 from penstock.serving.server.sessions import SessionKey
 from penstock.serving.server.steps import Steps
 from penstock.serving.server.tokens import Tokens
@@ -43,6 +45,16 @@ class Service:
     def is_ready(self) -> bool:
         """Whether a request would be answered."""
         return not self.is_ending and self.is_able()
+
+    def page(self, headers: Mapping[bytes, bytes]) -> tuple[bytes, str]:
+        """What was counted, as Prometheus reads it, and the content type, for a request with these headers.
+
+        Raises:
+            Refusal: its token is missing or wrong (401).
+        """
+        if not self.tokens.accept_headers(headers):
+            raise Refusal(HTTPStatus.UNAUTHORIZED, "the token is missing or wrong")
+        return self.metrics.page(headers.get(b"accept", b"").decode("latin-1"))
 
     def note(self, *, protocol: str, peer: str, what: str, status: int, since: float, size: int) -> None:
         """Count a request that was answered or refused, and write it into the access log.

@@ -14,9 +14,10 @@ from penstock.serving.server.refusal import Refusal
 from penstock.serving.server.service import Service
 from penstock.types import Array
 
-__all__ = ["PATH", "InferenceHttp"]
+__all__ = ["HEALTH", "PATH", "InferenceHttp"]
 
 PATH = "/v2"
+HEALTH = f"{PATH}/health"
 PROTOCOL = "inference-http"
 _HEAD_SIZE = b"inference-header-content-length"
 _READS = ("GET", "HEAD")

@@ -13,7 +13,7 @@ UNBOUNDED = Spaces((("obs", VECTOR),), Box((2,), "float32", (-np.inf,), (np.inf,
 
 
 def random(generator, *shape, dtype=torch.float64):
-    return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
+    return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
 
 
 def state_of(first, dtype=torch.float64, spread=0.2):

@@ -12,9 +12,10 @@ from penstock.algorithms.a2c import spec as a2c_spec
 from penstock.algorithms.ppo import learn as ppo_learn
 from penstock.algorithms.ppo import spec as ppo_spec
 from penstock.algorithms.ppo.rollouts import targets
+from penstock.errors import ConfigError
 from penstock.policies import Categorical
 from penstock.registry import load
-from penstock.types import Box, Discrete, NoiseSpec, Spaces
+from penstock.types import ArraySpec, Box, Discrete, NoiseSpec, Spaces
 
 VECTOR = Box((3,), "float32", (-1.0,), (1.0,))
 PENDULUM = Spaces((("obs", VECTOR),), Box((1,), "float32", (-2.0,), (2.0,)))
@@ -64,6 +65,23 @@ def test_ppo_on_pendulum():
     ]
     assert (found.schedule.epochs, found.schedule.mini_batch_size, found.schedule.target_kl) == (10, 64, 0.03)
     assert ppo_spec.spec(PENDULUM, ppo_spec.PPOConfig()).schedule.target_kl is None
+
+
+def test_the_state_has_the_weight_of_the_penalty_only_if_it_is_adapted():
+    stays = ppo_spec.PPOConfig(kl_coef=0.4)
+    assert ppo_spec.spec(PENDULUM, stays).state == ppo_spec.spec(PENDULUM, ppo_spec.PPOConfig()).state
+    assert ppo_spec.spec(PENDULUM, stays).schedule.kl_target is None
+    adapted = ppo_spec.PPOConfig(kl_coef=0.4, kl_target=0.02)
+    found = ppo_spec.spec(PENDULUM, adapted)
+    assert found.state[-1] == ArraySpec("kl_coef", (), "float32")
+    assert found.schedule.kl_target == 0.02
+    first = ppo_spec.init_state(PENDULUM, adapted, 0)["kl_coef"]
+    assert (first.shape, first.dtype, float(first)) == ((), np.float32, pytest.approx(0.4))
+
+
+def test_a_target_for_a_penalty_without_weight_is_refused():
+    with pytest.raises(ConfigError, match=r"--kl_target 0\.02 doubles .* --kl_coef, which is 0; give --kl_coef 0\.2"):
+        ppo_spec.spec(PENDULUM, ppo_spec.PPOConfig(kl_target=0.02))
 
 
 def test_a2c_on_cartpole():

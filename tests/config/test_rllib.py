@@ -42,6 +42,13 @@ def test_ppo(tmp_path: Path) -> None:
     assert "\n" not in note
 
 
+def test_the_penalty_on_the_divergence(tmp_path: Path) -> None:
+    argv = arguments(tmp_path, "kl_coeff = 0.3\nkl_target = 0.01\n")
+    ppo = config_from_arguments(argv).algorithm
+    assert (ppo.kl_coef, ppo.kl_target) == (0.3, 0.01)
+    assert file_note(argv) == "settings of RLlib: kl_coeff 0.3 became kl_coef 0.3"
+
+
 def test_learning_from_a_table(tmp_path: Path) -> None:
     text = 'algo = "dqn"\nnum_env_runners = 0\ntrain_batch_size = 32\nrollout_fragment_length = 4\n'
     config = config_from_arguments(arguments(tmp_path, text))
@@ -100,7 +107,7 @@ def test_a_file_of_our_own_has_no_note(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ('batch_mode = "complete_episodes"\n', "batch_mode complete_episodes has no counterpart"),
-        ("kl_coeff = 0.2\n", "kl_coeff of RLlib has no counterpart: .*; leave it out"),
+        ("kl_coeff = 0.2\nkl_coef = 0.2\n", "kl_coeff of RLlib is kl_coef here, which is given as well"),
         ("vf_clip_param = 10.0\n", "vf_clip_param of RLlib has no counterpart: .*; leave it out"),
         ("num_env_runners = 2\nnum_workers = 2\n", "which is given as well"),
         ("num_envs_per_worker = 2\nnum_envs_per_env_runner = 2\n", "num_envs here, which is given as well"),

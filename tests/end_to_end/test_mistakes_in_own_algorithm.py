@@ -55,6 +55,11 @@ PROGRESS = 'ArraySpec("progress", (), "float64")'
             'ArraySpec("progress", (1,), "float64")',
             "state has progress as float64 (1,); progress, the share",
         ),
+        (
+            "Schedule(1,",
+            "Schedule(1, kl_target=0.1, mini_batch_size=",
+            "state lacks kl_coef, which is adapted to kl_target",
+        ),
         (PROGRESS, 'ArraySpec("progress", (), "float")', "the dtype of progress in state is 'float'; write float32,"),
         (PROGRESS, 'ArraySpec("progress", 1, "float64")', "the shape of progress in state is 1; write a tuple"),
         (PROGRESS, f'{PROGRESS}, ArraySpec("steps", (), "int64")', "state names steps, and a checkpoint has an array"),

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from penstock.ops.losses import clipped_surrogate, mean_by, normalised, share_of, squared_error
+from penstock.ops.losses import clipped_surrogate, divergence, mean_by, normalised, share_of, squared_error
 
 
 def vector(*values):
@@ -52,6 +52,29 @@ def test_approx_kl_by_hand():
     # (r - 1) - log r over r = 2 and 1/2: (1 - log 2 + (-1/2) + log 2) / 2 = 1/4
     _, result = surrogate([2.0, 0.5], [1.0, 1.0])
     assert result.approx_kl.item() == pytest.approx(0.25)
+
+
+def test_divergence_by_hand():
+    # (r - 1) - log r over r = 2 and 1/2: 1 - log 2 with share 3/4, log 2 - 1/2 with 1/4.
+    # d/d log r = r - 1: 1 and -1/2.
+    new, share = vector(*logs(2.0, 0.5)), share_of(vector(3.0, 1.0).detach())
+    found = divergence(new, torch.zeros_like(new), share)
+    assert found.item() == pytest.approx(0.75 * (1.0 - math.log(2.0)) + 0.25 * (math.log(2.0) - 0.5))
+    (gradient,) = torch.autograd.grad(found, new)
+    assert gradient.tolist() == pytest.approx([0.75, -0.125])
+
+
+def test_the_gradient_of_the_divergence_is_on_average_that_of_the_exact_one():
+    """Actions 0, 1 and 2 come as often as the old policy chooses them."""
+    old = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
+    logits = vector(0.3, -0.2, 0.4)
+    new = torch.log_softmax(logits, 0)
+    exact = (old * (old.log() - new)).sum()
+    estimate = divergence(new, old.log(), old)
+    assert estimate.item() == pytest.approx(exact.item())
+    (expected,) = torch.autograd.grad(exact, logits, retain_graph=True)
+    (found,) = torch.autograd.grad(estimate, logits)
+    assert found.tolist() == pytest.approx(expected.tolist())
 
 
 def test_rows_of_weight_zero_do_not_count():

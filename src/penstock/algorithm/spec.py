@@ -20,6 +20,9 @@ class Schedule:
     mini_batch_size: int
     target_kl: float | None = None
     """Stop a batch's epochs once the mean ``approx_kl`` of an epoch is higher. ``None``: never stop."""
+    kl_target: float | None = None
+    """Double or halve ``kl_coef``, float32 ``()`` of the state, after each batch, so that the metric ``kl`` of its last
+    epoch comes near this. ``None``: the state has no such array."""
 
 
 @dataclass(frozen=True)

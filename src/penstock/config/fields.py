@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 __all__ = [
+    "BY_KL_COEF",
     "BY_LANES",
     "BY_NETWORKS",
     "BY_OPTIMIZER",
@@ -76,6 +77,7 @@ _BOUNDS = ("min", "max", "choices", "pattern", "form", "fixed")
 REQUIRED = dataclasses.MISSING
 """Marks a field without a default."""
 
+BY_KL_COEF = "its checkpoints hold the weight of the penalty only if the run adapts it"
 BY_LANES = "its lanes count rollouts of this length"
 BY_NETWORKS = "its networks were made and trained with it"
 BY_OPTIMIZER = "its checkpoints hold what this optimizer remembers"

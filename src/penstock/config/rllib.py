@@ -18,6 +18,7 @@ _SAME = {
     "lambda_": "gae_lambda",
     "entropy_coeff": "entropy_coef",
     "vf_loss_coeff": "value_coef",
+    "kl_coeff": "kl_coef",
     "grad_clip": "max_grad_norm",
     "evaluation_interval": "eval_interval",
 }
@@ -47,8 +48,6 @@ _NOT_USED = {
 }
 """Name -> why this setting changes nothing here."""
 _NO_COUNTERPART = {
-    "kl_coeff": "no penalty on the divergence is in the loss; --target_kl ends the epochs of a batch",
-    "kl_target": "no penalty on the divergence is in the loss; --target_kl ends the epochs of a batch",
     "vf_clip_param": "the loss of the value is not clipped",
 }
 """Name -> why a run cannot be what this setting asks for."""

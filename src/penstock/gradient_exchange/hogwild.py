@@ -154,10 +154,12 @@ class VectorOwner:
         """The arrays of the state that are not shared."""
 
     def load(self, state: Mapping[str, Array]) -> None:
-        """Take a whole state (initial, or of a checkpoint)."""
-        for name, values in self._vector.items():
-            values[...] = state[name]
-        self._own = {name: np.array(values) for name, values in state.items() if name not in self._vector}
+        """Take a whole state (initial, or of a checkpoint), or some of its arrays."""
+        for name, values in state.items():
+            if name in self._vector:
+                self._vector[name][...] = values
+            else:
+                self._own[name] = np.array(values)
         self._applier.load(state)
 
     def state(self) -> Arrays:

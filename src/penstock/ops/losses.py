@@ -9,7 +9,17 @@ from typing import NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-__all__ = ["Mean", "Surrogate", "clipped_surrogate", "huber", "mean_by", "normalised", "share_of", "squared_error"]
+__all__ = [
+    "Mean",
+    "Surrogate",
+    "clipped_surrogate",
+    "divergence",
+    "huber",
+    "mean_by",
+    "normalised",
+    "share_of",
+    "squared_error",
+]
 
 Mean: TypeAlias = Callable[[Tensor], Tensor]
 """The weighted mean of one number for each row, ``[n] -> scalar``."""
@@ -54,6 +64,20 @@ def clipped_surrogate(
         approx_kl = torch.dot(share, change - log_ratio)
         clip_fraction = torch.dot(share, (change.abs() > eps).to(share.dtype))
     return Surrogate(loss, approx_kl, clip_fraction)
+
+
+def divergence(log_prob: Tensor, old_log_prob: Tensor, share: Tensor) -> Tensor:
+    """An estimate of ``KL(pi_old || pi)`` from actions of pi_old: ``E[(r - 1) - log r]``, ``r = pi / pi_old``.
+
+    No row's part is negative, and the gradient is that of the divergence on average. If another policy chose the
+    actions, each row's share has to be multiplied by ``pi_old`` over that policy.
+
+    Source: Schulman, http://joschu.net/blog/kl-approx.html.
+    """
+    _check_vector("log_prob", log_prob)
+    _check_vector("old_log_prob", old_log_prob)
+    log_ratio = log_prob - old_log_prob
+    return torch.dot(share, torch.expm1(log_ratio) - log_ratio)
 
 
 def squared_error(prediction: Tensor, target: Tensor, share: Tensor) -> Tensor:

@@ -74,7 +74,7 @@ def _fused_applies(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmS
     if name != AUTO and UPDATES[name].native and not (on_cpu and runs_natively):
         refused = f"--device {config.run.device}"
         if on_cpu:
-            which = _too_much(config.algorithm, algorithm, spaces, ask) or "this model and this optimizer"
+            which = _too_much(config.algorithm, algorithm, spaces, ask) or "these settings"
             refused = f"--algo {config.run.algo} with {which}"
         raise ConfigError(f"--backend {name} does not run {refused}; try --backend auto")
     return on_cpu and runs_natively

@@ -128,6 +128,8 @@ def _state(spec: AlgorithmSpec, spaces: Spaces) -> Iterator[str]:
     has = {part.name: part for part in spec.state}
     needed = {part.name: (part, "which the policy publishes") for part in spec.published()}
     needed["progress"] = ArraySpec("progress", (), "float64"), "the share of the run that is over"
+    if isinstance(spec.schedule, Schedule) and spec.schedule.kl_target is not None:
+        needed["kl_coef"] = ArraySpec("kl_coef", (), "float32"), "which is adapted to kl_target of the schedule"
     steps = ArraySpec("gradient_steps", (), "int64")
     if spec.table is not None or steps.name in has:
         needed[steps.name] = steps, "which the updater counts"

@@ -1,6 +1,7 @@
 """APPO as one native update: PPO's, on the advantages that V-trace gives a rollout under the learner's own policy.
 
-Imports no torch. Does not run images, shared trunks, policies with memory and devices: those run ``learn.py``.
+Imports no torch. Does not run images, shared trunks, policies with memory, a penalty on the divergence and devices:
+those run ``learn.py``.
 """
 
 from collections.abc import Mapping

@@ -11,8 +11,11 @@ al. 2021, https://arxiv.org/abs/2110.00641, call it decoupled).
 ``A`` and the value targets are V-trace's (Espeholt et al. 2018, https://arxiv.org/abs/1802.01561), from one pass of the
 networks over the batch. If mu is pi_prox, as in lock step, then APPO is PPO.
 
-Deviations: IMPACT keeps its target network for several batches and weighs each row by a clipped ratio of mu; RLlib's
-APPO adds a KL penalty to the loss, and so does IMPACT. Here each batch has its own pi_prox.
+With ``kl_coef``, the loss has ``kl_coef E[ rho ((r - 1) - log r) ]`` more: PPO's penalty, of the divergence of pi_theta
+from pi_prox. ``rho`` makes up for mu, which chose the actions.
+
+Deviations: IMPACT keeps its target network for several batches and weighs each row by a clipped ratio of mu. Here each
+batch has its own pi_prox.
 
 Functions here know no process, environment, loop or device.
 """

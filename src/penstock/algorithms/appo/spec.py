@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from penstock.algorithm import AlgorithmSpec
 from penstock.algorithms.correction.spec import VTraceConfig, check_weights
 from penstock.algorithms.ppo import spec as ppo
-from penstock.algorithms.ppo.spec import PPOConfig, initial_arrays
+from penstock.algorithms.ppo.spec import PPOConfig, initial_arrays, penalised
 from penstock.types import Arrays, ArraySpec, Spaces
 
 __all__ = ["MASKS", "APPOConfig", "init_state", "spec"]
@@ -36,5 +36,5 @@ def spec(spaces: Spaces, config: APPOConfig) -> AlgorithmSpec:
 
 
 def init_state(spaces: Spaces, config: APPOConfig, seed: int) -> Arrays:
-    """The first state: random networks that depend on ``seed``, variances 1, everything else 0."""
-    return initial_arrays(spec(spaces, config), seed)
+    """The first state: random networks that depend on ``seed``, variances 1, ``kl_coef``, everything else 0."""
+    return penalised(initial_arrays(spec(spaces, config), seed), config)

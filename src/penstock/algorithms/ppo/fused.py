@@ -1,6 +1,6 @@
 """PPO as one native update: the mathematics of ``learn.py`` in ``kernels``, for separate perceptrons on the CPU.
 
-Imports no torch. Does not run images, shared trunks and devices: those run ``learn.py``.
+Imports no torch. Does not run images, shared trunks, a penalty on the divergence and devices: those run ``learn.py``.
 """
 
 import contextlib
@@ -25,7 +25,9 @@ __all__ = ["ScheduledUpdate", "build", "fused", "learning_rate", "loss_of", "obj
 
 
 def supports(graph: PolicyGraph, config: ActorCriticConfig) -> bool:
-    """True if the native update can train ``graph`` with ``config``."""
+    """True if the native update can train ``graph`` with ``config``. It knows no penalty on the divergence."""
+    if isinstance(config, PPOConfig) and config.kl_coef:
+        return False
     return config.precision == "float32" and supports_update(graph) and steps_natively(config)
 
 

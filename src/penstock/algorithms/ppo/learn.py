@@ -4,6 +4,9 @@
     r        = pi_theta(a | s) / pi_old(a | s)
     A        = sum_l (gamma lambda)^l delta_l,   delta_l = r_l + gamma V(s_l+1) - V(s_l)        (equations 11 and 12)
 
+With ``kl_coef``, L(theta) has one more term, as in section 4: ``- kl_coef KL(pi_old || pi_theta)``. It is estimated on
+the actions of the rows. With ``kl_target`` the state holds ``kl_coef``, and learners adapt it after each batch.
+
 Deviations: actor and critic share no layers unless the observation is an image; advantages are normalised in each
 minibatch; gradients are clipped by their global norm; a time limit bootstraps from the value of the last observation;
 the value loss is not clipped (Andrychowicz et al. 2021, https://arxiv.org/abs/2006.05990, found clipping it to hurt).
@@ -23,6 +26,7 @@ from penstock.algorithms.optimizer.learn import counted, descended
 from penstock.algorithms.optimizer.spec import layout_of
 from penstock.algorithms.ppo.rollouts import statistics, targets
 from penstock.algorithms.ppo.spec import (
+    KL_COEF,
     LOSS_SCALE,
     LOSS_SCALE_STEPS,
     ActorCriticConfig,
@@ -30,7 +34,7 @@ from penstock.algorithms.ppo.spec import (
     policy_graph,
 )
 from penstock.ops.loss_scaling import LossScale, finite, finite_or_zero
-from penstock.ops.losses import Mean, clipped_surrogate, normalised, share_of, squared_error
+from penstock.ops.losses import Mean, clipped_surrogate, divergence, normalised, share_of, squared_error
 from penstock.ops.optimizers import clip_scale, global_norm
 from penstock.policies import PolicyGraph
 from penstock.torch_networks.gradients import gradients_of
@@ -45,6 +49,7 @@ __all__ = [
     "actor_critic_loss",
     "apply",
     "build",
+    "kl_penalty",
     "learning_rate",
     "loss",
     "step_metrics",
@@ -132,9 +137,30 @@ def loss(policy: Policy, config: PPOConfig, state: Tensors, minibatch: Tensors) 
 
     def policy_loss(log_prob: Tensor, advantage: Tensor, share: Tensor) -> Loss:
         surrogate = clipped_surrogate(log_prob, minibatch["log_prob"], advantage, share, config.clip_param)
-        return surrogate.loss, {"approx_kl": surrogate.approx_kl, "clip_fraction": surrogate.clip_fraction}
+        metrics = {"approx_kl": surrogate.approx_kl, "clip_fraction": surrogate.clip_fraction}
+        if not config.kl_coef:
+            return surrogate.loss, metrics
+        penalty, further = kl_penalty(config, state, minibatch, log_prob, share)
+        return surrogate.loss + penalty, {**metrics, **further}
 
     return actor_critic_loss(policy, config, policy_loss, state, minibatch)
+
+
+def kl_penalty(config: PPOConfig, state: Tensors, minibatch: Tensors, log_prob: Tensor, share: Tensor) -> Loss:
+    """``kl_coef KL(pi_old || pi)``, the divergence, and the weight where the state holds it.
+
+    Args:
+        config: holds the weight where it stays.
+        state: holds the weight where learners adapt it.
+        minibatch: rows ``[m, ...]``, with ``importance`` if a policy older than pi_old chose the actions.
+        log_prob: of the actions under pi, ``[m]``.
+        share: of each row, ``[m]``.
+    """
+    weight = share * minibatch["importance"] if "importance" in minibatch else share
+    kl = divergence(log_prob, minibatch["log_prob"], weight)
+    if KL_COEF in state:
+        return state[KL_COEF] * kl, {"kl": kl, KL_COEF: state[KL_COEF]}
+    return config.kl_coef * kl, {"kl": kl}
 
 
 def actor_critic_loss(
@@ -175,7 +201,8 @@ def learned_rows(minibatch: Tensors) -> dict[str, Tensor]:
     """
     steps = minibatch["weight"].shape[1]
     lanes = {name: values[:, :steps] for name, values in minibatch.items() if not name.startswith("carry.")}
-    rows = {name: lanes[name].flatten(0, 1) for name in ("action", "log_prob", "advantage", "target", "weight")}
+    names = ("action", "log_prob", "advantage", "importance", "target", "weight")
+    rows = {name: lanes[name].flatten(0, 1) for name in names if name in lanes}
     return {**minibatch, **lanes, **rows}
 
 

@@ -1,7 +1,7 @@
 """PPO as plain data: its hyper-parameters, the shape of its policy, the arrays of its state. Imports no torch."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -14,8 +14,9 @@ from penstock.algorithms.optimizer.spec import (
     counts_steps,
     optimizer_arrays,
 )
-from penstock.config.fields import BY_LANES, BY_NETWORKS, tunable
+from penstock.config.fields import BY_KL_COEF, BY_LANES, BY_NETWORKS, tunable
 from penstock.envs.imports import find_callable
+from penstock.errors import ConfigError
 from penstock.kernels.optimizer import MIN_EPSILON
 from penstock.policies import PolicyGraph
 from penstock.policies.architecture import ActivationName, Body, PrecisionName, actor_critic
@@ -26,6 +27,7 @@ from penstock.policies.trunk import INIT_TEXT, MODEL_FORM, MODELS_WITH_MEMORY
 from penstock.types import Arrays, ArraySpec, Spaces
 
 __all__ = [
+    "KL_COEF",
     "LOSS_SCALE",
     "LOSS_SCALE_STEPS",
     "MASKS",
@@ -35,6 +37,7 @@ __all__ = [
     "init_state",
     "initial_arrays",
     "minibatch_units",
+    "penalised",
     "policy_graph",
     "spec",
 ]
@@ -42,6 +45,8 @@ __all__ = [
 LOSS_SCALE, LOSS_SCALE_STEPS = "loss_scale", "loss_scale_steps"
 """Arrays of the state with ``precision`` float16."""
 FIRST_LOSS_SCALE = 65536.0
+KL_COEF = "kl_coef"
+"""Array of the state with ``kl_target``: the present weight of the penalty."""
 
 MASKS = True
 
@@ -216,6 +221,19 @@ class PPOConfig(ActorCriticConfig):
         "end a batch's epochs once the policy has moved this far (KL divergence); 0: never (usual: 0.01 to 0.05)",
         min=0,
     )
+    kl_coef: float = tunable(
+        0.0,
+        "weight of a penalty on how far the policy moves in one update (KL divergence); more: it moves less; 0: no "
+        "penalty (usual: 0.2 to 3)",
+        min=0,
+    )
+    kl_target: float = tunable(
+        0.0,
+        "with kl_coef: double or halve the penalty's weight after each batch, so that an update moves the policy this "
+        "far (KL divergence); 0: the weight stays (usual: 0.001 to 0.03)",
+        min=0,
+        fixed=BY_KL_COEF,
+    )
 
 
 def spec(spaces: Spaces, config: PPOConfig) -> AlgorithmSpec:
@@ -223,10 +241,18 @@ def spec(spaces: Spaces, config: PPOConfig) -> AlgorithmSpec:
 
     Raises:
         SpaceError: penstock has no model for a space.
+        ConfigError: ``kl_target`` without ``kl_coef``.
     """
+    if config.kl_target and not config.kl_coef:
+        raise ConfigError(
+            f"--kl_target {config.kl_target:g} doubles or halves --kl_coef, which is 0; give --kl_coef 0.2 as well"
+        )
     graph = policy_graph(spaces, config)
-    schedule = Schedule(config.epochs, minibatch_units(graph, config), config.target_kl or None)
-    return actor_critic_spec(spaces, graph, config, schedule)
+    units = minibatch_units(graph, config)
+    schedule = Schedule(config.epochs, units, config.target_kl or None, config.kl_target or None)
+    plain = actor_critic_spec(spaces, graph, config, schedule)
+    adapted = (ArraySpec(KL_COEF, (), "float32"),) if config.kl_target else ()
+    return replace(plain, state=(*plain.state, *adapted))
 
 
 def policy_graph(spaces: Spaces, config: ActorCriticConfig) -> PolicyGraph:
@@ -297,8 +323,13 @@ def _loss_scale(config: ActorCriticConfig) -> tuple[ArraySpec, ...]:
 
 
 def init_state(spaces: Spaces, config: PPOConfig, seed: int) -> Arrays:
-    """The first state: random networks that depend on ``seed``, variances 1, everything else 0."""
-    return initial_arrays(spec(spaces, config), seed)
+    """The first state: random networks that depend on ``seed``, variances 1, ``kl_coef``, everything else 0."""
+    return penalised(initial_arrays(spec(spaces, config), seed), config)
+
+
+def penalised(state: Arrays, config: PPOConfig) -> Arrays:
+    """A first state, with the first weight of the penalty if the run adapts it."""
+    return {**state, KL_COEF: np.full_like(state[KL_COEF], config.kl_coef)} if KL_COEF in state else state
 
 
 def initial_arrays(of: AlgorithmSpec, seed: int) -> Arrays:

@@ -15,6 +15,7 @@ from penstock.algorithm import Schedule
 from penstock.nodes.contract import STEP_LIMIT_S, Ports
 from penstock.nodes.learner.batch import Minibatches, minibatches, valid_rows, whole_lanes
 from penstock.nodes.learner.losses import refuse_bad_losses
+from penstock.nodes.learner.penalty import adapt
 from penstock.nodes.learner.work import Task
 from penstock.nodes.ports import StreamReader
 from penstock.registry import load
@@ -128,6 +129,7 @@ class Epochs:
             if schedule.target_kl is not None and not divergence <= schedule.target_kl:
                 break
         self.updater.finish()
+        adapt(self.updater, schedule, self.metrics[-1])
         if self.team is not None:
             # All have read the batch: the keeper may free its slots.
             self.team.settle(self.updater)

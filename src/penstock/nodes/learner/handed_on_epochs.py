@@ -16,6 +16,7 @@ from penstock.nodes.learner.epochs import BatchGoal, shares_of
 from penstock.nodes.learner.gradient_slot import gradients_in, metrics_in
 from penstock.nodes.learner.losses import refuse_bad_losses
 from penstock.nodes.learner.passes import Passes
+from penstock.nodes.learner.penalty import adapt
 from penstock.nodes.learner.work import Task
 from penstock.nodes.ports import StreamReader
 from penstock.registry import compression_of, load
@@ -105,6 +106,8 @@ class HandedOnEpochs:
             if schedule.target_kl is not None and not divergence <= schedule.target_kl:
                 break
         self.updater.finish()
+        if self.metrics:
+            adapt(self.updater, schedule, self.metrics[-1])
         # Before any slot of the batch is freed, so that no follower begins to read it any more.
         self._publish(batch, NOTHING_WANTED, begun)
         return True

@@ -66,11 +66,15 @@ class Settling:
         new["applied"] += 1
         return True
 
+    def means(self) -> dict[str, float]:
+        """The means of the metrics of all gradients since the last call of `values`."""
+        metrics = self._metrics
+        names = dict.fromkeys(name for one in metrics for name in one)
+        return {name: float(np.mean([one[name] for one in metrics if name in one])) for name in names}
+
     def values(self, record: Arrays) -> dict[str, float]:
         """The metrics of all gradients since the last call, by their names in a report."""
-        lags, metrics, sent = self._lags, self._metrics, self._sent
+        lags, means, sent = self._lags, self.means(), self._sent
         self._lags, self._metrics, self._sent = [], [], 0
-        names = dict.fromkeys(name for one in metrics for name in one)
-        means = {name: float(np.mean([one[name] for one in metrics if name in one])) for name in names}
         counts = {f"gradients/{name}": float(record[name]) for name in ("applied", "too_old")}
         return loss_values(means) | lag_values("gradients", lags) | counts | {"exchange/bytes": float(sent)}

@@ -6,10 +6,12 @@ gradient of a batch, the rollouts that it was found on. It finds no gradient its
 
 from dataclasses import dataclass
 
+from penstock.algorithm import Schedule
 from penstock.errors import PenstockError
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.keeper import Keeper, KeeperSettings
 from penstock.nodes.learner.losses import lag_values
+from penstock.nodes.learner.penalty import adapt
 from penstock.nodes.learner.record import carry_over, count_dropped, count_learned
 from penstock.nodes.learner.settling import Settling
 from penstock.nodes.learner.work import Work, WorkingNode
@@ -115,7 +117,7 @@ class SharedParameterNode(WorkingNode):
 
     def _end_batch(self, learner: int, new: Arrays) -> None:
         """Commit a learner's batch and free its rollouts. If none of its gradients was applied, it counts as stale."""
-        keeper, rollouts = self._keeper, self._rollouts
+        keeper, rollouts, schedule = self._keeper, self._rollouts, self._settings.updater.spec.schedule
         slots = self._slots_of([sequence for sequence in new["batch"][learner].tolist() if sequence >= 0])
         applied = int(new["batch_applied"][learner])
         new["batch"][learner] = -1
@@ -126,6 +128,8 @@ class SharedParameterNode(WorkingNode):
             if applied:
                 self._applier.merge(slots, learned=True)
                 self._applier.finish()
+                if isinstance(schedule, Schedule):
+                    adapt(self._applier, schedule, self._settling.means())
                 count_learned(new, rollouts, slots)
                 keeper.commit(new, self._applier.state())
             else:

@@ -19,6 +19,7 @@ QUICK = [
     {"algo": "a3c", **DISCRETE, **ON_POLICY},
     {"algo": "appo", **DISCRETE, **ON_POLICY},
     {"algo": "appo", **CONTINUOUS, **ON_POLICY, "model": "gru"},
+    {"algo": "appo", **CONTINUOUS, **ON_POLICY, "target_every": 3, "normalize_value": True},
     {"algo": "appo", **DISCRETE, **ON_POLICY, "model": "lstm", "kl_coef": 0.5, "kl_target": 0.01},
     {"algo": "impala", **DISCRETE, **ON_POLICY},
     {"algo": "impala", **DISCRETE, **ON_POLICY, "model": "lstm"},

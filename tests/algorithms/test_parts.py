@@ -36,6 +36,7 @@ CASES = [
         *({"atoms": 5}, {"prioritised": True}) * (name in {"dqn", "apex"}),
         *({"model": "gru"},) * (name == "sac"),
         *({"kl_coef": 0.5, "kl_target": 0.01},) * (name in {"ppo", "appo"}),
+        *({"kl_coef": 0.5, "target_every": 3},) * (name == "appo"),
     )
 ]
 

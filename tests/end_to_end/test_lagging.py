@@ -98,12 +98,13 @@ def test_perceptrons_are_learned_by_the_native_update(algo: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
+        ({"algo": "appo", "target_every": 20}, "--algo appo with --target_every 20"),
         ({"algo": "appo", "kl_coef": 0.5}, r"--algo appo with --kl_coef 0\.5"),
         ({"algo": "ppo", "kl_coef": 0.5}, r"--algo ppo with --kl_coef 0\.5"),
         ({"algo": "ppo", "kl_coef": 0.5, "kl_target": 0.01}, "--algo ppo with these settings"),
     ],
 )
-def test_a_penalty_is_not_learned_by_the_native_update(settings, says: str) -> None:
+def test_a_target_network_and_a_penalty_are_not_learned_by_the_native_update(settings, says: str) -> None:
     few = {"env": "CartPole-v1", "timesteps": 1000, **settings}
     assert prepared(**few).config.run.backend == "eager"
     with pytest.raises(ConfigError, match=f"--backend fused does not run {says}; try --backend auto"):

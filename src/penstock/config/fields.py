@@ -19,6 +19,7 @@ __all__ = [
     "BY_OPTIMIZER",
     "BY_PRIORITIES",
     "BY_PRIORITY_ALPHA",
+    "BY_TARGET",
     "BY_TEMPERATURE",
     "REQUIRED",
     "Demands",
@@ -83,6 +84,7 @@ BY_NETWORKS = "its networks were made and trained with it"
 BY_OPTIMIZER = "its checkpoints hold what this optimizer remembers"
 BY_PRIORITIES = "its replay table was made with priorities, or without"
 BY_PRIORITY_ALPHA = "priorities in its replay table are errors to this power"
+BY_TARGET = "its checkpoints hold a target network, or none"
 BY_TEMPERATURE = "its checkpoints hold its temperature"
 """Reasons why a resumed run keeps a setting, for ``fixed`` of fields."""
 

@@ -1,7 +1,7 @@
 """APPO as one native update: PPO's, on the advantages that V-trace gives a rollout under the learner's own policy.
 
-Imports no torch. Does not run images, shared trunks, policies with memory, a penalty on the divergence and devices:
-those run ``learn.py``.
+Imports no torch. Does not run images, shared trunks, policies with memory, a target network, a penalty on the
+divergence and devices: those run ``learn.py``.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,8 @@ import numpy as np
 from penstock.algorithm import Fused, StreamShape, Tensors
 from penstock.algorithms.appo.rollouts import corrected
 from penstock.algorithms.appo.spec import APPOConfig
-from penstock.algorithms.ppo.fused import ScheduledUpdate, objective, parameters_of, supports
+from penstock.algorithms.ppo.fused import ScheduledUpdate, objective, parameters_of
+from penstock.algorithms.ppo.fused import supports as supports_plain
 from penstock.algorithms.ppo.rollouts import statistics
 from penstock.algorithms.ppo.spec import policy_graph
 from penstock.kernels.pace import Pace
@@ -23,6 +24,11 @@ from penstock.policies.native import layout_of
 from penstock.types import Array, Arrays, Spaces
 
 __all__ = ["ProximalUpdate", "Recomputed", "build", "supports"]
+
+
+def supports(graph: PolicyGraph, config: APPOConfig) -> bool:
+    """True if the native update can train ``graph`` with ``config``. It keeps no target network."""
+    return supports_plain(graph, config) and not config.target_every
 
 
 def build(spaces: Spaces, config: APPOConfig) -> Fused:

@@ -3,19 +3,22 @@
     L(theta) = E[ rho min(r A, clip(r, 1 - eps, 1 + eps) A) ],   r = pi_theta(a | s) / pi_prox(a | s)
     A        = r + gamma v' - V(s), normalised,   rho = min(rho_bar, pi_prox(a | s) / mu(a | s))
 
-Three policies take part. mu acted. pi_prox is the learner's policy when it begins to learn from the batch: it plays the
-part of the target network of IMPACT (Luo et al. 2020, https://arxiv.org/abs/1912.00167). pi_theta is being learned, and
-the clip keeps it near pi_prox, not near mu. So an old batch is corrected, but does not hold the policy back (Hilton et
-al. 2021, https://arxiv.org/abs/2110.00641, call it decoupled).
+Three policies take part. mu acted. pi_theta is being learned, and the clip keeps it near pi_prox, not near mu. So an
+old batch is corrected, but does not hold the policy back (Hilton et al. 2021, https://arxiv.org/abs/2110.00641, call it
+decoupled). pi_prox is
+
+- the learner's policy when it begins to learn from the batch; or
+- with ``target_every``, the target network of IMPACT (Luo et al. 2020, https://arxiv.org/abs/1912.00167): a copy of
+  the learner's networks that is renewed every so many gradient steps. Its critic gives the values.
 
 ``A`` and the value targets are V-trace's (Espeholt et al. 2018, https://arxiv.org/abs/1802.01561), from one pass of the
-networks over the batch. If mu is pi_prox, as in lock step, then APPO is PPO.
+networks over the batch. If mu is pi_prox, as in lock step without a target network, then APPO is PPO.
 
 With ``kl_coef``, the loss has ``kl_coef E[ rho ((r - 1) - log r) ]`` more: PPO's penalty, of the divergence of pi_theta
 from pi_prox. ``rho`` makes up for mu, which chose the actions.
 
-Deviations: IMPACT keeps its target network for several batches and weighs each row by a clipped ratio of mu. Here each
-batch has its own pi_prox.
+Deviations: IMPACT's ratio is ``pi_theta / max(pi_prox, mu / rho_bar)``. Here ``rho`` alone makes a row count less that
+pi_prox would hardly choose. IMPACT keeps batches in a buffer, and takes each of them from there several times.
 
 Functions here know no process, environment, loop or device.
 """
@@ -23,6 +26,7 @@ Functions here know no process, environment, loop or device.
 from collections.abc import Callable, Mapping
 from functools import partial
 
+import numpy as np
 from torch import Tensor
 
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
@@ -30,13 +34,17 @@ from penstock.algorithms.appo.rollouts import corrected
 from penstock.algorithms.appo.spec import APPOConfig
 from penstock.algorithms.ppo import learn as ppo
 from penstock.algorithms.ppo.spec import policy_graph
+from penstock.algorithms.target.learn import copies, of_targets
 from penstock.ops.losses import Mean
 from penstock.torch_networks.policy import Policy, denormalised_value
 from penstock.types import Array, Arrays, Spaces
 
 __all__ = ["build", "recompute", "targets"]
 
-LOG_PROB, VALUE = "current.log_prob", "current.value"
+FAR = 69.0
+"""With a target network, ratios are to no less than ``exp(-FAR)`` of mu, 1e-30. Other ratios could overflow. The weight
+of such a row is 0, and 0 times infinity is no number."""
+LOG_PROB, VALUE = "proximal.log_prob", "proximal.value"
 
 
 def build(spaces: Spaces, config: APPOConfig) -> Algorithm:
@@ -44,16 +52,40 @@ def build(spaces: Spaces, config: APPOConfig) -> Algorithm:
     policy = Policy(policy_graph(spaces, config), config.precision)
     plain = ppo.build(spaces, config)
     (phase,) = plain.phases
-    return plain._replace(
+    learned = plain._replace(
         recompute=partial(recompute, policy),
         targets=partial(targets, config),
         across_minibatch=partial(across_minibatch, plain.across_minibatch),
         phases=(phase._replace(gradients=partial(gradients, phase)),),
     )
+    return with_targets(policy, config, learned) if config.target_every else learned
+
+
+def with_targets(policy: Policy, config: APPOConfig, learned: Algorithm) -> Algorithm:
+    """The algorithm with pi_prox from the target networks, which are copies of the published record."""
+    names = [part.name for part in policy.graph.published()]
+
+    def recomputed(state: Tensors, rollout: Tensors) -> dict[str, Tensor]:
+        return recompute(policy, of_targets(names, state), rollout)
+
+    return learned._replace(
+        recompute=recomputed,
+        targets=partial(within_range, learned.targets),
+        phases=(*learned.phases, copies(names, config.target_every)),
+    )
+
+
+def within_range(
+    found: Callable[[Tensors, Tensors], Tensors], state: Mapping[str, Array], rollout: Mapping[str, Array]
+) -> Arrays:
+    """The targets of one slot, with proximal log-probabilities that no ratio can overflow by; see `FAR`."""
+    targets = found(state, rollout)
+    least = rollout["log_prob"][:-1] - np.float32(FAR)
+    return {**targets, "proximal_log_prob": np.maximum(targets["proximal_log_prob"], least)}
 
 
 def recompute(policy: Policy, state: Tensors, rollout: Tensors) -> dict[str, Tensor]:
-    """Log-probabilities of the actions ``[T + 1, B]`` and values ``[T + 1, B]`` of one slot under the current policy.
+    """Log-probabilities of the actions ``[T + 1, B]`` and values ``[T + 1, B]`` of one slot under pi_prox.
 
     Row T has no action. Its log-probability means nothing.
     """

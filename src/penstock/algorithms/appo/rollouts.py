@@ -1,4 +1,4 @@
-"""Advantages, their weights and value targets of APPO, from whole rollouts and what the current policy says of them.
+"""Advantages, their weights and value targets of APPO, from whole rollouts and what the proximal policy says of them.
 
 Pure functions on NumPy arrays, for all backends of the update. Imports no torch, runs no network.
 """
@@ -22,14 +22,14 @@ def corrected(config: APPOConfig, rollout: Mapping[str, Array], log_prob: Array,
 
     V-trace multiplies an advantage by the row's weight ``rho``. Here both are fields of their own, ``advantage`` and
     ``importance``, because advantages are normalised before they are weighed. If they were weighed first, a row of
-    weight 0 would get minus the mean of all advantages. The current policy would never choose the action of such a row,
-    so its gradient would be the largest of all.
+    weight 0 would get minus the mean of all advantages. The proximal policy would never choose the action of such a
+    row, so its gradient would be the largest of all.
 
     Args:
         config: the bounds and discounts.
         rollout: arrays of the slot, ``[T + 1, B, ...]``.
-        log_prob: of the actions under the current policy, ``[T, B]``.
-        value: of the current critic in the units of the rewards, ``[T + 1, B]``.
+        log_prob: of the actions under the proximal policy, ``[T, B]``.
+        value: of that policy's critic in the units of the rewards, ``[T + 1, B]``.
     """
     if config.clip_reward:
         rollout = {**rollout, "reward": rollout["reward"].clip(-1.0, 1.0)}

@@ -33,6 +33,7 @@ from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
 from penstock.algorithms.dqn.spec import LEAST_PRIORITY, DQNConfig, QConfig, ValueConfig, policy_graph
 from penstock.algorithms.off_policy.learn import algorithm_of, next_obs, stepped
 from penstock.algorithms.optimizer.spec import Layout, layout_of
+from penstock.algorithms.target.learn import copies
 from penstock.ops.categorical import cross_entropy, divergence, projected, support
 from penstock.ops.distributions import best_action
 from penstock.ops.losses import huber, share_of
@@ -42,7 +43,7 @@ from penstock.torch_networks.gradients import gradients_of
 from penstock.torch_networks.policy import Policy, action_values
 from penstock.types import Spaces
 
-__all__ = ["Judgement", "apply", "build", "copies", "judged", "phases"]
+__all__ = ["Judgement", "apply", "build", "judged", "phases"]
 
 
 class Judgement(NamedTuple):
@@ -65,12 +66,7 @@ def build(spaces: Spaces, config: DQNConfig) -> Algorithm:
 def phases(policy: Policy, config: QConfig) -> tuple[Phase, Phase]:
     """The gradient step of the network, and the copy to its target every ``target_every``-th step."""
     update = Phase("update", partial(gradients, policy, config), partial(apply, layout_of(policy.graph.actor), config))
-    return update, copies(config.target_every)
-
-
-def copies(every: int) -> Phase:
-    """The copy of the network to its target, at every ``every``-th gradient step."""
-    return Phase("target", _no_gradients, _copied, every=every)
+    return update, copies(["actor"], config.target_every)
 
 
 def gradients(policy: Policy, config: QConfig, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
@@ -122,17 +118,6 @@ def apply(layout: Layout, config: ValueConfig, state: Tensors, gradients: Tensor
     """One step, with the gradient clipped by its norm."""
     scale = clip_scale(gradients.values(), config.max_grad_norm)
     return stepped({"actor": layout}, config, state, "actor", scale * gradients["actor"], config.lr)
-
-
-def _no_gradients(state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
-    del state, minibatch, noise
-    return Gradients({}, {}, {})
-
-
-def _copied(state: Tensors, gradients: Tensors) -> Tensors:
-    """The target, as a copy of the network."""
-    del gradients
-    return {"target.actor": state["actor"].clone()}
 
 
 def _head(policy: Policy) -> EpsilonGreedy:

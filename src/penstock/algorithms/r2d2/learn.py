@@ -30,12 +30,13 @@ import torch
 from torch import Tensor
 
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
-from penstock.algorithms.dqn.learn import apply, copies
+from penstock.algorithms.dqn.learn import apply
 from penstock.algorithms.dqn.spec import LEAST_PRIORITY
 from penstock.algorithms.off_policy.learn import algorithm_of
 from penstock.algorithms.off_policy.sequences import behind_burn_in, learned_rows
 from penstock.algorithms.optimizer.spec import layout_of
 from penstock.algorithms.r2d2.spec import R2D2Config, policy_graph
+from penstock.algorithms.target.learn import copies
 from penstock.ops.distributions import best_action
 from penstock.ops.losses import huber
 from penstock.ops.n_step import n_step_returns
@@ -63,7 +64,7 @@ def build(spaces: Spaces, config: R2D2Config) -> Algorithm:
     """R2D2 on ``spaces`` as pure functions."""
     policy = Policy(policy_graph(spaces, config), config.precision)
     update = Phase("update", partial(gradients, policy, config), partial(apply, layout_of(policy.graph.actor), config))
-    return algorithm_of(policy, spaces, update, copies(config.target_every))
+    return algorithm_of(policy, spaces, update, copies(["actor"], config.target_every))
 
 
 def gradients(policy: Policy, config: R2D2Config, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:

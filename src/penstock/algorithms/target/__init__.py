@@ -1,0 +1,1 @@
+"""Target networks that are copies of the networks, renewed every so many gradient steps."""

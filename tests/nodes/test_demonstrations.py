@@ -1,4 +1,4 @@
-"""Learning from another run's rows beside a run's own."""
+"""Learning from another run's rows, or from kept episodes, beside a run's own."""
 
 from pathlib import Path
 
@@ -7,14 +7,20 @@ import pytest
 import safetensors.numpy
 
 import penstock
-from penstock.errors import CheckpointError, ConfigError
+from penstock.errors import BadDataError, CheckpointError, ConfigError
 from penstock.memory.segment import Segment
 from penstock.memory.table import Table
-from penstock.nodes.learner.demonstrations import OF_NOBODY, DemonstrationSettings, WithDemonstrations, demonstrated
+from penstock.nodes.learner.demonstrations import (
+    OF_NOBODY,
+    EpisodeDemonstrations,
+    TableDemonstrations,
+    WithDemonstrations,
+)
 from penstock.program.rollout import table_specs
 from penstock.replay.sampler import Sampler
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import TABLE, load_table
+from penstock.saved_runs.episodes import EpisodeFiles, KeptEpisode
 from penstock.types import Box, Discrete, Spaces
 
 pytestmark = pytest.mark.usefixtures("shared_templates")
@@ -95,16 +101,15 @@ def first(tmp_path_factory):
     return penstock.train({**SMALL, "log_dir": str(tmp_path_factory.mktemp("first"))}, quiet=True).run_folder
 
 
-def settings(run, num_envs=4, num_steps=8, share=0.5):
-    space = penstock.load_policy(run).spaces
-    specs = table_specs(space, (), num_steps, num_envs, same_step=True)
-    return DemonstrationSettings(find_checkpoint(run), specs, share)
+def source(run, num_envs=4, num_steps=8):
+    specs = table_specs(penstock.load_policy(run).spaces, (), num_steps, num_envs, same_step=True)
+    return TableDemonstrations(find_checkpoint(run), specs)
 
 
 def test_what_a_run_kept_is_sampled_as_it_was_collected(first):
     held = load_table(find_checkpoint(first))
     assert held is not None
-    kept_rows = demonstrated(settings(first), sampler)
+    kept_rows = sampler(source(first).load())
     out = {"obs": np.zeros((400, 4), np.float32), "reward": np.zeros(400, np.float32)}
     kept_rows.sample((0, 0), out)
     kept = {row.tobytes() for row in held["obs"][held["valid"]]}
@@ -116,13 +121,13 @@ def test_what_a_run_kept_is_sampled_as_it_was_collected(first):
 
 def test_a_table_of_another_layout_or_a_damaged_one_is_refused(first, tmp_path):
     with pytest.raises(CheckpointError, match="does not fit this run: its obs is"):
-        demonstrated(settings(first, num_envs=2), sampler)
+        source(first, num_envs=2).load()
     other = tmp_path / find_checkpoint(first).name
     other.mkdir()
     for part in find_checkpoint(first).iterdir():
         (other / part.name).write_bytes(part.read_bytes()[:-1] if part.name == TABLE else part.read_bytes())
     with pytest.raises(CheckpointError, match="cannot be used"):
-        demonstrated(DemonstrationSettings(other, settings(first).specs, 0.5), sampler)
+        TableDemonstrations(other, source(first).specs).load()
 
 
 @pytest.mark.parametrize(
@@ -172,3 +177,72 @@ def test_what_cannot_be_learned_from_is_said_before_anything_starts(first, tmp_p
     with pytest.raises(ConfigError, match=r"keeps no table\.safetensors; give a run of an algorithm that learns"):
         penstock.train({**SMALL, "demonstrations": str(plain.run_folder), "log_dir": str(tmp_path)}, quiet=True)
     assert not list(Path(tmp_path).glob("CartPole-v1-dqn*"))
+
+
+def episode(steps, reward=1.0, terminated=True, vanished=False):
+    """An episode of CartPole in which every action is 1."""
+    rows = np.arange(steps + (not vanished), dtype=np.float32)
+    obs = {"obs": np.stack([rows, rows, rows, rows], axis=1)}
+    return KeptEpisode(
+        "s", obs, np.ones(steps, np.int64), np.full(steps - vanished, reward, np.float32), terminated, vanished
+    )
+
+
+def keep(folder, *episodes):
+    files = EpisodeFiles(folder, keep=100)
+    for one in episodes:
+        files.add(one)
+    return folder
+
+
+def test_the_rows_of_kept_episodes_are_sampled_and_none_goes_over_the_end_of_its_episode(first, tmp_path):
+    spaces = penstock.load_policy(first).spaces
+    folder = keep(tmp_path / "kept", episode(5), episode(3, terminated=False), episode(4, vanished=True))
+    specs = table_specs(spaces, (), 2, 1, same_step=False)
+    table = EpisodeDemonstrations(folder, spaces, spaces.action, specs).load()
+    out = {
+        "obs": np.zeros((400, 4), np.float32),
+        "next.obs": np.zeros((400, 4), np.float32),
+        "reward": np.zeros(400, np.float32),
+        "action": np.zeros(400, np.int64),
+    }
+    sampler(table).sample((0, 0), out)
+    begin, end = out["obs"][:, 0], out["next.obs"][:, 0]
+    np.testing.assert_array_equal(end, begin + 1)
+    assert set(begin.tolist()) == {0.0, 1.0, 2.0, 3.0, 4.0}
+    assert (out["reward"] == 1.0).all()
+    assert (out["action"] == 1).all()
+
+
+def test_a_run_learns_from_kept_episodes_and_is_resumed_with_them(tmp_path):
+    folder = keep(tmp_path / "kept", *(episode(20) for _ in range(10)))
+    told = {**SMALL, "demonstrations": str(folder), "demonstration_share": 1.0, "log_dir": str(tmp_path)}
+    result = penstock.train(told, quiet=True)
+    assert result.steps >= 600
+    assert penstock.resume(result.run_folder, timesteps=800, quiet=True).steps >= 800
+
+
+def test_episodes_that_cannot_be_learned_from_are_refused_before_anything_starts(tmp_path):
+    def refused(folder, match, **more):
+        told = {**SMALL, **more, "demonstrations": str(folder), "log_dir": str(tmp_path / "runs")}
+        with pytest.raises(ConfigError, match=match):
+            penstock.train(told, quiet=True)
+
+    of_cartpole = keep(tmp_path / "kept", episode(5))
+    refused(of_cartpole, "its obs is float32", env="Acrobot-v1")
+    refused(of_cartpole, "r2d2 learns with a memory here, .*; give a run folder", algo="r2d2", model="lstm")
+    refused(
+        of_cartpole, "kept episodes hold the environment's own rewards", reward="tests.end_to_end.test_own_reward:fixed"
+    )
+    damaged = keep(tmp_path / "damaged", episode(5))
+    next(damaged.iterdir()).write_bytes(b"no archive")
+    refused(damaged, "is no kept episode")
+    assert not list((tmp_path / "runs").glob("CartPole*"))
+
+
+def test_episodes_without_a_step_are_no_demonstrations(first, tmp_path):
+    spaces = penstock.load_policy(first).spaces
+    folder = keep(tmp_path / "kept", episode(1, vanished=True))
+    specs = table_specs(spaces, (), 2, 1, same_step=False)
+    with pytest.raises(BadDataError, match="its episodes have no step"):
+        EpisodeDemonstrations(folder, spaces, spaces.action, specs).load()

@@ -206,8 +206,9 @@ class RunConfig:
     )
     demonstrations: str | None = _setting(
         None,
-        "run folder of another run; this run also learns from the replay table of its latest checkpoint",
-        form="a run folder",
+        "run folder of another run, or a folder of kept episodes; this run also learns from the replay table of the "
+        "other run's latest checkpoint, or from the episodes",
+        form="a run folder or a folder of episodes",
     )
     demonstration_share: float = _setting(
         0.25, "share of each minibatch that comes from the --demonstrations", min=0, max=1

@@ -14,12 +14,13 @@ from penstock.errors import CheckpointError, ConfigError
 from penstock.memory.action_log import Position
 from penstock.nodes.contract import LaneStart
 from penstock.planning.games import game_settings
+from penstock.planning.kept_episodes import lacking
 from penstock.planning.own_modules import modules_named
 from penstock.planning.prepared import Prepared
 from penstock.program.plan import LearningPlan, Plan
 from penstock.registry import RUNTIMES, UPDATES
 from penstock.saved_runs.checkpoints import Checkpoint
-from penstock.saved_runs.demonstrations import Demonstrations, find_demonstrations
+from penstock.saved_runs.demonstrations import Demonstrations, KeptEpisodes, find_demonstrations
 from penstock.saved_runs.pasts import read_pasts
 from penstock.types import Arrays
 
@@ -128,10 +129,13 @@ def _checked_reward(prepared: Prepared) -> str | bytes | None:
 
 
 def _demonstrations(prepared: Prepared) -> Demonstrations | None:
-    run = prepared.config.run.demonstrations
-    if run is None:
+    run = prepared.config.run
+    if run.demonstrations is None:
         return None
-    return find_demonstrations(Path(run), prepared.profile.spaces, prepared.identity()["reward"])
+    found = find_demonstrations(Path(run.demonstrations), prepared.profile.spaces, prepared.identity()["reward"])
+    if isinstance(found, KeptEpisodes) and (lacks := lacking(prepared.spec)) is not None:
+        raise ConfigError(f"--demonstrations {found.folder}: {run.algo} {lacks}; give a run folder")
+    return found
 
 
 def _starts(arrays: Arrays, num_steps: int, *, restorable: bool) -> tuple[LaneStart, ...]:

@@ -5,12 +5,12 @@ A run: by its algorithm, its actions and its settings. An episode of a game: by 
 
 from pathlib import Path
 
-from penstock.algorithm import AlgorithmSpec
 from penstock.algorithm_package import AlgorithmPackage, algorithms_that
 from penstock.envs.games import agent_class, agent_name, is_game
 from penstock.errors import ConfigError
 from penstock.games.agent import hooks_of
 from penstock.planning import Prepared
+from penstock.planning.kept_episodes import lacking
 from penstock.policies.space_heads import kind_of
 from penstock.registry import UPDATES, load
 from penstock.retraining.kept import Kept
@@ -26,7 +26,7 @@ def action_space(prepared: Prepared) -> Box | Discrete:
         ConfigError: it cannot. The text says why, and which algorithms can, with these spaces.
     """
     spec, run, spaces = prepared.spec, prepared.config.run, prepared.profile.spaces
-    lacks = _lacks(spec)
+    lacks = lacking(spec)
     if lacks is not None:
         others = algorithms_that(lambda package: _suits(package, spaces))
         raise ConfigError(f"{run.algo} {lacks}; at their defaults {others or 'none'} can")
@@ -66,18 +66,8 @@ def check_seen(env: EnvReference, kept: Kept, place: Path) -> None:
             )
 
 
-def _lacks(spec: AlgorithmSpec) -> str | None:
-    """What an algorithm needs that kept episodes do not hold, to be read after its name; ``None``: nothing."""
-    if spec.table is None:
-        return "learns from rollouts of its present policy, and kept episodes are of others"
-    if spec.table.sequences is not None or spec.policy.carry:
-        return "learns with a memory here, which kept episodes do not hold"
-    missing = [part.name for part in spec.row if part.name in spec.minibatch]
-    return f"learns from {missing[0]} of the policy that acted, which kept episodes do not hold" if missing else None
-
-
 def _suits(package: AlgorithmPackage, spaces: Spaces) -> bool:
     """Whether an algorithm at its defaults can learn from kept episodes of these spaces."""
     if kind_of(spaces.action) not in package.actions or not isinstance(spaces.action, Box | Discrete):
         return False
-    return _lacks(load(package.spec)(spaces, package.config())) is None
+    return lacking(load(package.spec)(spaces, package.config())) is None

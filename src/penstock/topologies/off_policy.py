@@ -12,9 +12,12 @@ from penstock.errors import ConfigError
 from penstock.nodes.contract import OPEN_LIMIT_S
 from penstock.nodes.learner import (
     DemonstrationSettings,
+    DemonstrationSource,
+    EpisodeDemonstrations,
     ReplayLearnerSettings,
     ReplicaSettings,
     StepSettings,
+    TableDemonstrations,
     goal_specs,
     replay_record_specs,
 )
@@ -25,6 +28,7 @@ from penstock.program.rollout import table_specs
 from penstock.replay.contents import contents_bytes
 from penstock.replay.limiter import RateLimiter
 from penstock.replay.priorities import Ranking
+from penstock.saved_runs.demonstrations import KeptTable
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.topologies.learners import (
     activation_bytes,
@@ -195,11 +199,16 @@ def minibatch(plan: Plan, sharing: int) -> Minibatch:
 
 
 def _demonstrations(plan: Plan) -> DemonstrationSettings | None:
-    found = plan.demonstrations
+    found, spec = plan.demonstrations, plan.learning.spec
     if found is None:
         return None
-    # Fields of acting that this algorithm does not learn from may be missing: Ape-X may learn from a table of DQN.
-    row = tuple(part for part in plan.learning.spec.row if part.name in plan.learning.spec.minibatch)
-    carry = plan.learning.spec.policy.carry
-    slot = table_specs(plan.spaces, row, found.num_steps, found.num_envs, same_step=plan.same_step, carry=carry)
-    return DemonstrationSettings(found.checkpoint, slot, plan.run.demonstration_share)
+    source: DemonstrationSource
+    if isinstance(found, KeptTable):
+        # Fields of acting that this algorithm does not learn from may be missing: Ape-X may learn from a table of DQN.
+        row, carry = tuple(part for part in spec.row if part.name in spec.minibatch), spec.policy.carry
+        slot = table_specs(plan.spaces, row, found.num_steps, found.num_envs, same_step=plan.same_step, carry=carry)
+        source = TableDemonstrations(found.checkpoint, slot)
+    else:
+        slot = table_specs(plan.spaces, (), plan.num_steps, 1, same_step=False)
+        source = EpisodeDemonstrations(found.folder, plan.spaces, found.space, slot)
+    return DemonstrationSettings(source, plan.run.demonstration_share)

@@ -12,7 +12,12 @@ The first node of a pair commits, and there is one of it. With K learners there 
 """
 
 from penstock.nodes.learner.batch_follower import BatchFollowerNode, BatchFollowerSettings
-from penstock.nodes.learner.demonstrations import DemonstrationSettings
+from penstock.nodes.learner.demonstrations import (
+    DemonstrationSettings,
+    DemonstrationSource,
+    EpisodeDemonstrations,
+    TableDemonstrations,
+)
 from penstock.nodes.learner.epochs import EpochSettings
 from penstock.nodes.learner.follower import FollowerNode
 from penstock.nodes.learner.goals import JOINING, batch_specs, goal_specs
@@ -41,6 +46,8 @@ __all__ = [
     "BatchFollowerNode",
     "BatchFollowerSettings",
     "DemonstrationSettings",
+    "DemonstrationSource",
+    "EpisodeDemonstrations",
     "EpochSettings",
     "FollowerNode",
     "HandedOnEpochSettings",
@@ -60,6 +67,7 @@ __all__ = [
     "StreamFollowerSettings",
     "StreamReplicaNode",
     "StreamReplicaSettings",
+    "TableDemonstrations",
     "batch_specs",
     "goal_specs",
     "parameter_record_specs",

@@ -1,35 +1,104 @@
-"""Loads a table of demonstrations, and puts some of its rows into each minibatch. Learns nothing."""
+"""Loads demonstrations into a table, and puts some of its rows into each minibatch. Learns nothing."""
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
-from penstock.errors import CheckpointError
+from penstock.errors import BadDataError, CheckpointError
 from penstock.memory.table import Table
 from penstock.replay.contents import restore
+from penstock.replay.episodes import steps_of, table_of
 from penstock.replay.mixture import Mixture
 from penstock.replay.sampler import RowSampler
 from penstock.saved_runs.checkpoints import load_table
-from penstock.types import Arrays, ArraySpec
+from penstock.saved_runs.episodes import list_episodes, read_episode
+from penstock.types import Arrays, ArraySpec, Box, Discrete, Spaces
 
-__all__ = ["DemonstrationSettings", "WithDemonstrations", "demonstrated"]
+__all__ = [
+    "DemonstrationSettings",
+    "DemonstrationSource",
+    "EpisodeDemonstrations",
+    "TableDemonstrations",
+    "WithDemonstrations",
+]
 
 OF_NOBODY = -1
 """The stamp of a demonstration. No slot of the run's own table has it, so no priority is ever changed through it."""
+
+
+class DemonstrationSource(Protocol):
+    """Where demonstrations are."""
+
+    def load(self) -> Table:
+        """Copy them into a table in this process's own memory.
+
+        Raises:
+            BadDataError: an episode is damaged, or of other spaces, or there is no step.
+            CheckpointError: the checkpoint is damaged, or its table does not fit this run.
+        """
+        ...
 
 
 @dataclass(frozen=True)
 class DemonstrationSettings:
     """Which demonstrations are sampled, and how many."""
 
-    checkpoint: Path
-    """The checkpoint that holds the table."""
-    specs: tuple[ArraySpec, ...]
-    """The arrays of a slot of that table, with all its lanes."""
+    source: DemonstrationSource
     share: float
     """Their share of each minibatch, in [0, 1]."""
+
+
+@dataclass(frozen=True)
+class TableDemonstrations:
+    """The replay table in another run's checkpoint."""
+
+    checkpoint: Path
+    specs: tuple[ArraySpec, ...]
+    """The arrays of a slot of that table, with all its lanes."""
+
+    def load(self) -> Table:
+        """As `DemonstrationSource.load`."""
+        held = load_table(self.checkpoint)
+        if held is None:
+            raise CheckpointError(f"checkpoint {self.checkpoint} keeps no replay table")
+        slots = len(held["valid"]) + 1
+        nbytes = Table.required(self.specs, 1, slots)
+        # A table begins at a multiple of 64.
+        memory = np.zeros(nbytes + 64, np.uint8)
+        table = Table(memory[-memory.ctypes.data % 64 :][:nbytes], self.specs, 1, slots)
+        try:
+            restore(table, held)
+        except ValueError as error:
+            why = f"the table of checkpoint {self.checkpoint} does not fit this run: {error}"
+            raise CheckpointError(why) from None
+        return table
+
+
+@dataclass(frozen=True)
+class EpisodeDemonstrations:
+    """A folder of kept episodes."""
+
+    folder: Path
+    spaces: Spaces
+    space: Box | Discrete
+    """The action space of ``spaces``."""
+    specs: tuple[ArraySpec, ...]
+    """The arrays of a slot with one lane."""
+
+    def load(self) -> Table:
+        """As `DemonstrationSource.load`."""
+        episodes = []
+        for path in list_episodes(self.folder):
+            # A server that still keeps episodes removes the oldest ones.
+            with contextlib.suppress(FileNotFoundError):
+                episodes.append(read_episode(path, self.spaces))
+        if not any(map(steps_of, episodes)):
+            raise BadDataError(f"--demonstrations {self.folder}: its episodes have no step")
+        return table_of(episodes, self.spaces, self.space, self.specs)
 
 
 class WithDemonstrations:
@@ -56,28 +125,3 @@ class WithDemonstrations:
         if "importance" in out and end > 0:
             # The importance of own rows is at most 1. With 1, demonstrations would weigh more than their share.
             out["importance"][end:] = out["importance"][:end].mean()
-
-
-def demonstrated(settings: DemonstrationSettings, sampler: Callable[[Table], RowSampler]) -> RowSampler:
-    """Copy the table of demonstrations into this process. Returns its sampler.
-
-    Args:
-        settings: where the table is.
-        sampler: makes a sampler without priorities.
-
-    Raises:
-        CheckpointError: the checkpoint is damaged, or its table does not fit this run.
-    """
-    held = load_table(settings.checkpoint)
-    if held is None:
-        raise CheckpointError(f"checkpoint {settings.checkpoint} keeps no replay table")
-    slots = len(held["valid"]) + 1
-    nbytes = Table.required(settings.specs, 1, slots)
-    # A table begins at a multiple of 64.
-    memory = np.zeros(nbytes + 64, np.uint8)
-    table = Table(memory[-memory.ctypes.data % 64 :][:nbytes], settings.specs, 1, slots)
-    try:
-        restore(table, held)
-    except ValueError as error:
-        raise CheckpointError(f"the table of checkpoint {settings.checkpoint} does not fit this run: {error}") from None
-    return sampler(table)

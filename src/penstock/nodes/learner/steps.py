@@ -13,7 +13,7 @@ from penstock.errors import BadDataError
 from penstock.kernels.steps import StepKeys
 from penstock.memory.table import Table
 from penstock.nodes.contract import STEP_LIMIT_S, Ports
-from penstock.nodes.learner.demonstrations import DemonstrationSettings, WithDemonstrations, demonstrated
+from penstock.nodes.learner.demonstrations import DemonstrationSettings, WithDemonstrations
 from penstock.nodes.learner.losses import nothing_kept
 from penstock.nodes.learner.resets import Resets
 from penstock.nodes.learner.sampling import SampleSpec, sampling
@@ -92,7 +92,7 @@ class GradientSteps:
             sampler = self._shard = ShardSampler(sampler, self.table, self.tree)
         if settings.demonstrations is not None:
             with ports.busy("load demonstrations", settings.open_limit_s):
-                others = demonstrated(settings.demonstrations, self._sampler)
+                others = self._sampler(settings.demonstrations.source.load())
             sampler = WithDemonstrations(sampler, others, settings.demonstrations.share)
         self._team: Team | None = None
         if settings.team is not None:

@@ -45,6 +45,8 @@ class Asked(NamedTuple):
     """Seconds after which no episode begins, except the first 5; ``None``: no limit."""
     quiet: bool
     """No display."""
+    keep: Path | None = None
+    """Folder for the files of the episodes; ``None``: they are not kept."""
 
 
 def judge(processes: Processes, prepared: Prepared, published: Arrays, asked: Asked, deaths: Path) -> Evaluation:
@@ -97,6 +99,7 @@ def _plan(prepared: Prepared, published: Arrays, asked: Asked, deaths: Path) -> 
         seconds=asked.seconds,
         quiet=asked.quiet,
         deaths=deaths,
+        keep=asked.keep,
     )
 
 

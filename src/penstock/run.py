@@ -17,7 +17,7 @@ from penstock.config.sources import from_mapping, with_changes
 from penstock.config.values import count_of
 from penstock.config.whole import Config
 from penstock.envs.given import Given, given_of, named
-from penstock.errors import BundleError, ConfigError, EnvError, NodeError, UsageError
+from penstock.errors import BundleError, ConfigError, EnvError, NodeError, RunFolderError, UsageError
 from penstock.evaluation import Asked, Evaluation, judge
 from penstock.metrics.final import log_final
 from penstock.notes import (
@@ -53,6 +53,7 @@ from penstock.saved_runs.checkpoints import (
     load_checkpoint,
     set_aside_after,
 )
+from penstock.saved_runs.episodes import list_episodes
 from penstock.saved_runs.leftovers import is_unbegun, remove_if_unbegun, write_failed_card
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.serving.bundle import BundlePolicy, is_bundle, read_bundle
@@ -409,6 +410,7 @@ def evaluate(
     env: EnvFactory | None = None,
     wrap: Sequence[Any] | None = None,
     reward: Callable[..., Any] | None = None,
+    keep: Path | str | None = None,
     quiet: bool = True,
     processes: Processes | None = None,
 ) -> Evaluation:
@@ -424,20 +426,24 @@ def evaluate(
         env: a callable that makes an environment, if the run's environment has no name.
         wrap: the run's wrappers, if one of them has no name.
         reward: the run's own reward, if it has no name. Returns are the environment's all the same.
+        keep: folder for the episodes: ``episode-00000001.npz`` is the first one, with what the policy saw and did.
         quiet: no display.
         processes: as in `train`.
 
     Raises:
         UsageError: no such run, a checkpoint that cannot be used, an environment that hangs; ``episodes`` is no whole
-            number of at least 1.
+            number of at least 1; ``keep`` holds episodes already, or cannot be written.
         BadDataError: an episode held NaN or infinity; with ``bad_numbers`` ``skip``: every episode did.
         NodeError: a process failed; also for an error of the environment.
     """
     episodes = count_of(episodes, "episodes of evaluate")
     given, folder = given_of(env, wrap, reward), RunFolder.open(Path(run))
+    kept = None if keep is None else expanded(keep).resolve()
+    if kept is not None and list_episodes(kept):
+        raise RunFolderError(f"{kept} holds episodes already; give a folder for new ones")
     with _opened(processes, folder.read_config().run) as opened:
         trained = open_trained(opened, folder, checkpoint, given, "evaluate")
-        asked = Asked(episodes, trained.prepared.config.run.seed if seed is None else seed, None, quiet)
+        asked = Asked(episodes, trained.prepared.config.run.seed if seed is None else seed, None, quiet, kept)
         found = judge(opened, trained.prepared, trained.published, asked, folder.deaths)
     return replace(found, checkpoint=trained.checkpoint.name)
 

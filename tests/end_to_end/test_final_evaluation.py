@@ -16,6 +16,7 @@ import pytest
 import penstock
 from penstock.errors import EnvError, NodeError
 from penstock.processes.starts import Processes
+from penstock.saved_runs.episodes import list_episodes, read_episode
 from penstock.seeding import final_seed, validation_seed
 from tests.children import of_group
 from tests.environments import ClockEnv
@@ -325,3 +326,36 @@ def test_a_resume_with_nothing_to_do_says_what_else_there_is(tmp_path: Path, mon
     nothing, given_up = penstock.resume(first.run_folder, quiet=True).notes
     assert nothing.startswith("nothing to do: the run has its ")
     assert "no simulator is here" in given_up
+
+
+def test_kept_episodes_are_those_that_were_played_and_another_run_learns_from_them(tmp_path) -> None:
+    settings = {
+        "algo": "dqn",
+        "env": "CartPole-v1",
+        "num_envs": 2,
+        "num_workers": 2,
+        "min_rows": 20,
+        "eval_episodes": 0,
+    }
+    run = penstock.train({**settings, "timesteps": 200, "log_dir": str(tmp_path)}, quiet=True).run_folder
+    found = penstock.evaluate(run, episodes=7, keep=tmp_path / "kept")
+    assert found == penstock.evaluate(run, episodes=7)
+    files = list_episodes(tmp_path / "kept")
+    assert [path.name for path in files] == [f"episode-{number:08d}.npz" for number in range(1, 8)]
+    kept = [read_episode(path, penstock.load_policy(run).spaces) for path in files]
+    assert [float(one.reward.sum()) for one in kept] == list(found.returns)
+    policy = penstock.load_policy(run)
+    for one in kept:
+        assert [policy(obs) for obs in one.obs["obs"][:-1]] == one.action.tolist()
+    more = {"timesteps": 100, "demonstrations": str(tmp_path / "kept"), "log_dir": str(tmp_path / "more")}
+    assert penstock.train({**settings, **more}, quiet=True).steps >= 100
+
+
+def test_episodes_are_not_put_among_others(tmp_path) -> None:
+    run = train(tmp_path, "NumberedEnv", eval_episodes=0).run_folder
+    penstock.evaluate(run, episodes=1, keep=tmp_path / "kept")
+    with pytest.raises(penstock.UsageError, match=r"kept holds episodes already; give a folder for new ones"):
+        penstock.evaluate(run, episodes=1, keep=tmp_path / "kept")
+    (tmp_path / "file").touch()
+    with pytest.raises(penstock.UsageError, match=r"file cannot be written"):
+        penstock.evaluate(run, episodes=1, keep=tmp_path / "file")

@@ -11,7 +11,7 @@ from penstock.errors import BadDataError
 from penstock.nodes.evaluation.episodes import Episode, PlaySettings, play
 from penstock.policies import Deterministic, Network, PolicyGraph
 from penstock.types import Array, BackendSpec
-from tests.environments import ClockVectorEnv
+from tests.environments import ClockEnv, ClockVectorEnv
 
 
 class ScriptedEnv(gymnasium.Env):
@@ -41,7 +41,7 @@ class FirstAction:
         out["action"][...] = 0
 
 
-def played(lanes: int, numbers: Iterable[int], *, bad_numbers="skip", env=ScriptedEnv) -> list[Episode]:
+def played(lanes: int, numbers: Iterable[int], *, bad_numbers="skip", env=ScriptedEnv, keeps=False) -> list[Episode]:
     source, left = open_source(env, False, lanes), iter(numbers)
     settings = PlaySettings(
         env="Scripted",
@@ -61,8 +61,14 @@ def played(lanes: int, numbers: Iterable[int], *, bad_numbers="skip", env=Script
         FirstAction(),
         seed_of=lambda number: number + 100,
         next_number=lambda lane: next(left, None),
+        keeps=keeps,
     )
-    return sorted(episode for episode in playing if episode is not None)
+    return sorted((episode for episode in playing if episode is not None), key=lambda episode: episode.number)
+
+
+def sums(found: list[Episode]) -> list[tuple[int, float, int, bool]]:
+    """Number, return, length of each episode, and whether it is spoilt."""
+    return [(episode.number, episode.episode_return, episode.length, episode.spoilt) for episode in found]
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +78,12 @@ def _sound(monkeypatch) -> None:
 
 @pytest.mark.parametrize("lanes", [1, 2, 5])
 def test_each_episode_that_is_begun_is_played_once_whatever_the_lanes(lanes: int) -> None:
-    assert played(lanes, range(4)) == [(0, 1.0, 1, False), (1, 2.0, 2, False), (2, 3.0, 3, False), (3, 4.0, 4, False)]
+    assert sums(played(lanes, range(4))) == [
+        (0, 1.0, 1, False),
+        (1, 2.0, 2, False),
+        (2, 3.0, 3, False),
+        (3, 4.0, 4, False),
+    ]
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 4])
@@ -81,18 +92,18 @@ def test_a_nan_spoils_its_own_episode_and_no_other(monkeypatch, lanes: int, step
     # In episode 2: the first observation, the reward of a step, the reward of the last step.
     monkeypatch.setattr(ScriptedEnv, "spoilt_at", {2: step})
     others = [(0, 1.0, 1, False), (1, 2.0, 2, False), (3, 4.0, 4, False)]
-    assert played(lanes, range(4)) == sorted([*others, (2, 0.0, 0, True)])
+    assert sums(played(lanes, range(4))) == sorted([*others, (2, 0.0, 0, True)])
 
 
 def test_spoilt_episodes_in_a_row_are_each_told(monkeypatch) -> None:
     monkeypatch.setattr(ScriptedEnv, "spoilt_at", {0: 1, 1: 0, 2: 0})
-    assert played(1, range(4)) == [(0, 0.0, 0, True), (1, 0.0, 0, True), (2, 0.0, 0, True), (3, 4.0, 4, False)]
+    assert sums(played(1, range(4))) == [(0, 0.0, 0, True), (1, 0.0, 0, True), (2, 0.0, 0, True), (3, 4.0, 4, False)]
 
 
 def test_an_episode_that_begins_spoilt_after_a_skip_in_the_middle_of_another_is_told(monkeypatch) -> None:
     monkeypatch.setattr(ScriptedEnv, "spoilt_at", {3: 1, 4: 0})
     sound = [(0, 1.0, 1, False), (1, 2.0, 2, False), (2, 3.0, 3, False), (5, 6.0, 6, False)]
-    assert played(1, range(6)) == sorted([*sound, (3, 0.0, 0, True), (4, 0.0, 0, True)])
+    assert sums(played(1, range(6))) == sorted([*sound, (3, 0.0, 0, True), (4, 0.0, 0, True)])
 
 
 def test_a_nan_is_refused_where_it_is_not_skipped(monkeypatch) -> None:
@@ -104,7 +115,7 @@ def test_a_nan_is_refused_where_it_is_not_skipped(monkeypatch) -> None:
 def test_a_nan_in_an_episode_that_does_not_count_disturbs_nobody(monkeypatch) -> None:
     # A lane without an episode goes on with the seed of episode 0.
     monkeypatch.setattr(ScriptedEnv, "spoilt_at", {0: 1})
-    assert played(2, [3], bad_numbers="stop") == [(3, 4.0, 4, False)]
+    assert sums(played(2, [3], bad_numbers="stop")) == [(3, 4.0, 4, False)]
 
 
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])
@@ -116,3 +127,28 @@ def test_lanes_that_one_call_steps_play_each_episode_once(mode: str) -> None:
     found = played(2, range(5), env=clocks)
     assert [episode.number for episode in found] == [0, 1, 2, 3, 4]
     assert {(episode.episode_return, episode.length) for episode in found} == {(3.0, 3), (4.0, 4)}
+
+
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])
+def test_a_kept_episode_holds_its_own_rows_up_to_its_last_observation(mode: str) -> None:
+    def clocks(num_envs: int) -> ClockVectorEnv:
+        return ClockVectorEnv(num_envs, mode, limit=3)
+
+    for episode in played(2, range(5), env=clocks, keeps=True):
+        kept, steps = episode.kept, episode.length
+        assert kept is not None
+        # The clock begins below one of its ticks and counts the steps of its episode.
+        ticks = kept.obs["obs"][:, 0] * ClockEnv.LIMIT
+        np.testing.assert_allclose(ticks, ticks[0] % 1.0 + np.arange(steps + 1), rtol=1e-5)
+        assert kept.reward.tolist() == [1.0] * steps
+        assert len(kept.action) == steps
+        assert (kept.terminated, kept.vanished) == (False, False)
+
+
+def test_nothing_of_a_spoilt_episode_is_kept_in_another(monkeypatch) -> None:
+    monkeypatch.setattr(ScriptedEnv, "spoilt_at", {1: 2, 2: 0})
+    found = played(1, range(4), keeps=True)
+    assert [episode.spoilt for episode in found] == [False, True, True, False]
+    lengths = [None if episode.kept is None else len(episode.kept.reward) for episode in found]
+    assert lengths == [1, None, None, 4]
+    assert all(episode.kept is None or episode.kept.terminated for episode in found)

@@ -133,6 +133,9 @@ class EvalOptions:
     episodes: int = _option(RunConfig.eval_episodes, "greedy episodes to play", min=1)
     checkpoint: str | None = _checkpoint()
     seed: int | None = _option(None, "seed of the episodes; left out: the run's seed", min=0, max=2**63 - 1)
+    keep: str | None = _option(
+        None, "keep the episodes in this folder, one file for each: for retrain, for --demonstrations", form="a folder"
+    )
     json: bool = _option(False, "print the result as one JSON object")
     log_dir: str = _option(RunConfig.log_dir, "folder that holds the run folders", form="a folder")
 

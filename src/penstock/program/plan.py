@@ -103,3 +103,5 @@ class EvaluationPlan:
     """No display."""
     deaths: Path
     """The file for tracebacks and stacks of processes that are started again."""
+    keep: Path | None = None
+    """Folder for the files of the episodes; ``None``: they are not kept."""

@@ -1,6 +1,7 @@
 """Kept episodes: what a policy saw and did in a game, and what it was paid, one file for each episode.
 
-`EpisodeFiles` writes them and removes the oldest, `read_episode` reads one. Learns nothing from them.
+`EpisodeFiles` writes them and removes the oldest, `write_episode` writes one, `read_episode` reads one. Learns nothing
+from them.
 """
 
 import contextlib
@@ -19,10 +20,10 @@ from penstock.kernels.actions import environment_array
 from penstock.saved_runs.durable import PARTIAL, sweep
 from penstock.types import Array, Arrays, Spaces
 
-__all__ = ["EpisodeFiles", "KeptEpisode", "episode_number", "list_episodes", "read_episode"]
+__all__ = ["EpisodeFiles", "KeptEpisode", "episode_number", "list_episodes", "read_episode", "write_episode"]
 
 _OWN = frozenset({"action", "reward", "terminated", "vanished", "session"})
-"""Arrays of a file that are no observation fields. Files of an older penstock have no ``agent`` beside them."""
+"""Arrays of a file that are no observation fields. Files of an older penstock have no ``seen_by`` beside them."""
 
 
 class KeptEpisode(NamedTuple):
@@ -82,21 +83,12 @@ class EpisodeFiles:
         """
         number = episode_number(self._files[-1][0]) + 1 if self._files else 1
         self._folder.mkdir(parents=True, exist_ok=True)
-        arrays: dict[str, Any] = {
-            **episode.obs,
-            "action": episode.action,
-            "reward": episode.reward,
-            "terminated": np.array(episode.terminated),
-            "vanished": np.array(episode.vanished),
-            "session": np.array(episode.session),
-            "agent": np.array(episode.agent),
-        }
         # Not synced to the disk: that would keep all games waiting, and an episode is no checkpoint.
         partial, path = self._folder / self._partial, None
         try:
             while path is None:
                 with partial.open("wb") as file:
-                    np.savez(file, **arrays)
+                    np.savez(file, **_arrays(episode))
                     size = file.tell()
                 # Race: 1. This file is written. 2. The process that replaces this one begins, and removes unfinished
                 # files. That happens only once, so the file is written again.
@@ -115,7 +107,7 @@ class EpisodeFiles:
 
     def _placed(self, partial: Path, number: int) -> Path:
         """Give a file the first free number from ``number`` on. Returns its path."""
-        while (path := self._folder / f"episode-{number:08d}.npz").exists():
+        while (path := _path(self._folder, number)).exists():
             number += 1
         try:
             # Unlike a rename, it replaces no file that another process has written since.
@@ -127,6 +119,24 @@ class EpisodeFiles:
         else:
             partial.unlink(missing_ok=True)
         return path
+
+
+def write_episode(folder: Path, number: int, episode: KeptEpisode) -> None:
+    """Write the episode of this number, whole or not at all. A file of that number is replaced.
+
+    Raises:
+        OSError: it could not be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder / f"episode-{secrets.token_hex(8)}{PARTIAL}"
+    try:
+        with partial.open("wb") as file:
+            np.savez(file, **_arrays(episode))
+        partial.replace(_path(folder, number))
+    except OSError:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        raise
 
 
 def list_episodes(folder: Path) -> list[Path]:
@@ -169,5 +179,23 @@ def read_episode(path: Path, spaces: Spaces) -> KeptEpisode:
         if found.dtype.kind == "f" and not np.isfinite(found).all():
             raise BadDataError(f"{path}: its {name} holds NaN or infinity")
     obs = {name: arrays[name] for name in wanted if name not in _OWN}
-    agent = str(arrays.get("agent", ""))
+    agent = str(arrays.get("seen_by", ""))
     return KeptEpisode(str(arrays["session"]), obs, action, reward, terminated, vanished, agent)
+
+
+def _path(folder: Path, number: int) -> Path:
+    """The file of the episode of this number."""
+    return folder / f"episode-{number:08d}.npz"
+
+
+def _arrays(episode: KeptEpisode) -> dict[str, Any]:
+    """What the file of an episode holds."""
+    return {
+        **episode.obs,
+        "action": episode.action,
+        "reward": episode.reward,
+        "terminated": np.array(episode.terminated),
+        "vanished": np.array(episode.vanished),
+        "session": np.array(episode.session),
+        "seen_by": np.array(episode.agent),
+    }

@@ -79,7 +79,7 @@ def _player(plan: EvaluationPlan, index: int, name: str, lanes: int) -> NodeSpec
         open_limit_s=OPEN_LIMIT_S,
         masks=find_algorithm(plan.run.algo).masks,
     )
-    settings = PlayerSettings(played, index, env_timeout=limit)
+    settings = PlayerSettings(played, index, env_timeout=limit, keep=plan.keep)
     imports = policy_imports(plan.run, plan.inference)
     return NodeSpec(
         name, "player", settings, group=name, silence_limit_s=limit + ALARM_S, steps_envs=True, imports=imports

@@ -9,9 +9,11 @@ import numpy as np
 from penstock.envs.finite import not_finite, spoilt_rows
 from penstock.envs.sources import display_name, open_source
 from penstock.errors import BadDataError
+from penstock.nodes.evaluation.tapes import Tapes
 from penstock.policies.contract import PolicySpec
 from penstock.policies.session import Session
 from penstock.registry import load
+from penstock.saved_runs.episodes import KeptEpisode
 from penstock.types import Array, Arrays, BackendSpec, EnvReference, EnvSource, PolicyBackend, Spaces, StepResult
 
 __all__ = ["Episode", "PlaySettings", "play"]
@@ -66,6 +68,8 @@ class Episode(NamedTuple):
     length: int
     spoilt: bool = False
     """It held NaN or infinity and was given up there."""
+    kept: KeptEpisode | None = None
+    """Its rows, if they are kept."""
 
 
 def play(
@@ -75,6 +79,7 @@ def play(
     *,
     seed_of: Callable[[int], int],
     next_number: Callable[[int], int | None],
+    keeps: bool = False,
 ) -> Iterator[Episode | None]:
     """Play greedy episodes. Yields each one as it ends, and ``None`` after every vector step.
 
@@ -87,12 +92,14 @@ def play(
         seed_of: number of an episode -> its seed.
         next_number: lane -> number of the episode that the lane begins. ``None``: none for now; the lane plays an
             episode that does not count, and asks again after it.
+        keeps: keep the rows of each episode.
 
     Raises:
         BadDataError: an observation or a reward is NaN or infinite. The text names environment, field, lane and step.
             With ``skip``, only if the source cannot reset a single lane.
     """
-    playing = _Playing(source, settings.name, seed_of, next_number, skips=settings.bad_numbers == "skip")
+    tapes = Tapes(source.num_lanes, same_step=source.same_step) if keeps else None
+    playing = _Playing(source, settings.name, seed_of, next_number, tapes, skips=settings.bad_numbers == "skip")
     lanes, spec, policy = source.num_lanes, settings.spaces.action_spec(), settings.policy
     action = np.zeros((lanes, *spec.shape), spec.dtype)
     session = Session(policy, settings.spaces.action, np.arange(lanes))
@@ -100,7 +107,10 @@ def play(
     yield from playing.begun(obs, range(lanes))
     while playing.busy():
         given = {**obs, "first": playing.first} if policy.carry else obs
-        result = source.step(session.act(backend, given, {"action": action}), playing.next_seed)
+        answer = session.act(backend, given, {"action": action})
+        if tapes is not None:
+            tapes.acted(obs, answer)
+        result = source.step(answer, playing.next_seed)
         yield from playing.stepped(result)
         obs = result.obs
         yield None
@@ -119,6 +129,7 @@ class _Playing:
         name: str,
         seed_of: Callable[[int], int],
         next_number: Callable[[int], int | None],
+        tapes: Tapes | None,
         *,
         skips: bool,
     ) -> None:
@@ -127,6 +138,7 @@ class _Playing:
         self._name = name
         self._seed_of = seed_of
         self._next_number = next_number
+        self._tapes = tapes
         self._skips = skips
         self._numbers = [next_number(lane) for lane in range(lanes)]
         self._next: dict[int, int | None] = {}
@@ -167,6 +179,8 @@ class _Playing:
             BadDataError: an episode is spoilt and may not be skipped.
         """
         spoilt = spoilt_rows(result.obs, result.reward)
+        if self._tapes is not None:
+            self._tapes.stepped(result)
         played = ~result.reset
         ended = (result.terminated | result.truncated) & played
         # A source that resets in the next step still shows the last observation here.
@@ -188,9 +202,10 @@ class _Playing:
         for lane in np.flatnonzero(ended).tolist():
             number, value, length = self._numbers[lane], float(self._returns[lane]), int(self._lengths[lane])
             self._returns[lane], self._lengths[lane] = 0.0, 0
+            kept = None if self._tapes is None else self._tapes.taken(lane, result, f"episode {number}")
             self._go_on(lane)
             if number is not None:
-                yield Episode(number, value, length)
+                yield Episode(number, value, length, kept=kept)
             if self._source.same_step:
                 yield from self.begun(result.obs, (lane,))
 
@@ -202,6 +217,8 @@ class _Playing:
         """Give up a lane's episode. Write the first observation of its next one into ``obs``."""
         if not self._skips:
             self._refuse(lane, obs, reward)
+        if self._tapes is not None:
+            self._tapes.clear(lane)
         self._go_on(lane)
         # If the source has begun the next episode already, it need not be reset again.
         if not ended and not self._begin_alone(lane, obs):

@@ -9,15 +9,17 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from penstock.envs.deadline import deadline
-from penstock.errors import EnvError
+from penstock.errors import EnvError, RunFolderError
 from penstock.nodes.contract import STEP_LIMIT_S, Ports
 from penstock.nodes.evaluation.episodes import Episode, PlaySettings, play
 from penstock.nodes.evaluation.tickets import ALWAYS_PLAYED, Ending
+from penstock.saved_runs.episodes import KeptEpisode, write_episode
 from penstock.seeding import final_seed
 from penstock.types import EnvSource
 
@@ -33,6 +35,8 @@ class PlayerSettings:
     """Number of this player, from 0."""
     env_timeout: float
     """Seconds that a vector step may take."""
+    keep: Path | None = None
+    """Folder for the files of the episodes; ``None``: they are not kept."""
 
 
 class _Answer(NamedTuple):
@@ -82,6 +86,7 @@ class PlayerNode:
 
         Raises:
             EnvError: the environment takes too long for a step.
+        RunFolderError: an episode cannot be written.
         """
         if self._ports.stopping():
             self._give_back()
@@ -116,6 +121,8 @@ class PlayerNode:
                 return
             if isinstance(ended, Episode):
                 ending = Ending.SPOILT if ended.spoilt else Ending.PLAYED
+                if ended.kept is not None:
+                    self._keep(ended.number, ended.kept)
                 self._unsent.append(_Answer(self._held[ended.number], ending, ended))
 
     def _begin(self) -> Iterator[Episode | None]:
@@ -134,7 +141,22 @@ class PlayerNode:
             self._backend,
             seed_of=partial(final_seed, played.seed),
             next_number=self._next_number,
+            keeps=self._settings.keep is not None,
         )
+
+    def _keep(self, number: int, episode: KeptEpisode) -> None:
+        """Write an episode, before its ticket is answered. If it is played again, its file is replaced.
+
+        Raises:
+            RunFolderError: it cannot be written.
+        """
+        folder = self._settings.keep
+        if folder is None:
+            return
+        try:
+            write_episode(folder, number + 1, episode)
+        except OSError as error:
+            raise RunFolderError(f"{folder} cannot be written: {error.strerror or error}") from None
 
     def _next_number(self, _lane: int) -> int | None:
         """Take the next ticket that may still begin. Returns its episode's number; ``None`` if no ticket waits."""

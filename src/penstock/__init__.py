@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     )
     from penstock.evaluation import Evaluation
     from penstock.games.agent import Agent, Game, State
+    from penstock.mppi import MPPI
     from penstock.parallel_ppo import DistributedPPO, ParallelPPO
     from penstock.retraining import Retrained, retrain
     from penstock.run import Result, draw, evaluate, load_policy, resume, train
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "MPPI",
     "Agent",
     "BadDataError",
     "BundleError",
@@ -94,6 +96,7 @@ _HOMES = {
     "penstock.parallel_ppo": ("DistributedPPO", "ParallelPPO"),
     "penstock.games.agent": ("Agent", "Game", "State"),
     "penstock.evaluation": ("Evaluation",),
+    "penstock.mppi": ("MPPI",),
     "penstock.retraining": ("Retrained", "retrain"),
     "penstock.run": ("Result", "draw", "evaluate", "load_policy", "resume", "train"),
     "penstock.serving.policy": ("Policy",),

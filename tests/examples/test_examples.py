@@ -272,6 +272,12 @@ def test_game(tmp_path):
     assert "2,0" in (made / "README.md").read_text()
 
 
+def test_plan_pendulum():
+    command = [sys.executable, ROOT / "examples/plan_pendulum.py", "--episodes", "1"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert number(r"mean return (-[\d.]+) over 1 episodes, nothing was trained", said) > -500
+
+
 def test_every_example_is_tested():
     tested = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
     tested |= {path.stem.removeprefix("test_") for path in Path(__file__).parent.glob("test_*.py")}

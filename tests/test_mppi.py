@@ -130,4 +130,4 @@ def test_the_example_models_pendulum_as_gymnasium_steps_it() -> None:
 
 def test_pendulum_is_swung_up_without_training() -> None:
     # A trained policy returns about -150 on average. Standing still from below returns -1,600 and less.
-    assert np.mean([played(seed) for seed in range(3)]) > -250.0
+    assert np.mean([played(seed)[2].sum() for seed in range(3)]) > -250.0

@@ -126,7 +126,7 @@ def test_gradients_through_dropout_and_norm_agree_with_finite_differences():
     assert by_gradient == pytest.approx(by_difference, rel=1e-5)
     noise = uniform_noise(second, 8)
     by_difference, by_gradient = slope(
-        lambda at: learn.actor_loss(of, at, rows, noise["action"], of.dropped(noise, "value"))[0],
+        lambda at: learn.actor_loss(of, config, at, rows, noise["action"], of.dropped(noise, "value"))[0],
         state,
         "actor",
         second.gradients(state, rows, noise).gradients["actor"],

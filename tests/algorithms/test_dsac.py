@@ -168,7 +168,7 @@ def test_the_delayed_actor_climbs_the_smallest_mean_and_moves_every_target(name,
     noise = noise_of(phase, 8)
     found = phase.gradients(state, rows, noise)
     by_difference, by_gradient = slope(
-        lambda at: actor_loss(of, at, rows, noise["action"])[0], state, "actor", found.gradients["actor"]
+        lambda at: actor_loss(of, config, at, rows, noise["action"])[0], state, "actor", found.gradients["actor"]
     )
     assert by_gradient == pytest.approx(by_difference, rel=1e-5)
     changed = phase.apply(state, found.gradients)

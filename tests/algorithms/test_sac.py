@@ -123,7 +123,7 @@ def test_gradients_agree_with_finite_differences(spaces, critics):
     noise = noise_of(second, 8)
     found = second.gradients(state, rows, noise)
     by_difference, by_gradient = slope(
-        lambda at: learn.actor_loss(of, at, rows, noise["action"])[0],
+        lambda at: learn.actor_loss(of, config, at, rows, noise["action"])[0],
         state,
         "actor",
         found.gradients["actor"],

@@ -60,7 +60,33 @@ def test_losses_by_hand():
     # Mean of (1, 4), and of (16, 1).
     assert float(loss) == pytest.approx(2.5 + 8.5)
     # The actor's loss uses only the first critic.
-    assert float(learn.actor_loss(of, state, rows)[0]) == pytest.approx(-3.0)
+    assert float(learn.actor_loss(of, config, state, rows)[0]) == pytest.approx(-3.0)
+
+
+def test_the_policy_is_held_to_demonstrations_by_the_size_of_their_values():
+    config, policy, critic, _ = parts(imitation=0.5)
+    state = state_of(spec.init_state(CONTINUOUS, config, 1))
+    state["critic"] = torch.cat((constant(critic, -3.0), constant(critic, 6.0)))
+    state["actor"] = constant(policy.graph.actor, math.atanh(0.5), 0.0)
+    rows = rows_of(config, 3)
+    rows["action"] = torch.tensor([[0.1, 0.2], [0.9, -0.4], [-1.0, 1.0]]).double()
+    rows["demonstrated"] = torch.tensor([0.0, 1.0, 1.0]).double()
+    rows["weight"] = torch.tensor([1.0, 1.0, 0.0]).double()
+    of = Networks(policy, Ensemble(critic, 2, policy.graph.encoding))
+    # Of the second row alone: 0.5 * |-3| * (0.4^2 + 0.4^2) / 2 = 0.24, and half of it is the mean of two rows.
+    assert float(learn.actor_loss(of, config, state, rows)[0]) == pytest.approx(3.0 + 0.12)
+
+
+def test_the_gradient_of_imitation_agrees_with_finite_differences():
+    config, policy, critic, built = parts(imitation=0.4)
+    of = Networks(policy, Ensemble(critic, 2, policy.graph.encoding))
+    state, rows = state_of(spec.init_state(CONTINUOUS, config, 1)), rows_of(config, 8)
+    # No gradient goes through the size of a value, so it must not change with the action here.
+    state["critic"] = torch.cat((constant(critic, -3.0), constant(critic, 6.0)))
+    gradient = built.phases[1].gradients(state, rows, {}).gradients["actor"]
+    by_difference, by_gradient = slope(lambda at: learn.actor_loss(of, config, at, rows)[0], state, "actor", gradient)
+    assert by_gradient == pytest.approx(by_difference, rel=1e-5)
+    assert by_gradient != 0.0
 
 
 def test_gradients_agree_with_finite_differences():
@@ -78,7 +104,7 @@ def test_gradients_agree_with_finite_differences():
     )
     assert by_gradient == pytest.approx(by_difference, rel=1e-5)
     by_difference, by_gradient = slope(
-        lambda at: learn.actor_loss(of, at, rows)[0],
+        lambda at: learn.actor_loss(of, config, at, rows)[0],
         state,
         "actor",
         second.gradients(state, rows, {}).gradients["actor"],

@@ -272,10 +272,13 @@ def test_game(tmp_path):
     assert "2,0" in (made / "README.md").read_text()
 
 
-def test_plan_pendulum():
-    command = [sys.executable, ROOT / "examples/plan_pendulum.py", "--episodes", "1"]
+def test_plan_pendulum(penstock, tmp_path):
+    command = [sys.executable, ROOT / "examples/plan_pendulum.py", "--episodes", "1", "--keep", tmp_path / "kept"]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert number(r"mean return (-[\d.]+) over 1 episodes, nothing was trained", said) > -500
+    penstock(
+        f"train --algo td3 --env Pendulum-v1 --demonstrations {tmp_path / 'kept'} --imitation 2.5 --timesteps 1_100"
+    )
 
 
 def test_every_example_is_tested():

@@ -74,6 +74,13 @@ def test_each_minibatch_holds_its_share_and_no_rank_of_the_others_is_ever_change
         assert (out["index"][6:] == 0).all()
 
 
+def test_minibatches_say_which_rows_are_demonstrations_if_they_are_asked_to():
+    mixed = WithDemonstrations(sampler(own(1.0)), sampler(own(-1.0)), 0.25)
+    out = {**batch(), "demonstrated": np.full(SIZE, 9.0, np.float32)}
+    mixed.sample((1, 0), out, [SLOTS - 1])
+    assert out["demonstrated"].tolist() == [0.0] * 6 + [1.0] * 2
+
+
 def test_demonstrations_weigh_what_the_own_rows_weigh_on_average():
     class Ranked:
         """Rows with the importance of rows that were sampled by priority."""
@@ -238,6 +245,31 @@ def test_episodes_that_cannot_be_learned_from_are_refused_before_anything_starts
     next(damaged.iterdir()).write_bytes(b"no archive")
     refused(damaged, "is no kept episode")
     assert not list((tmp_path / "runs").glob("CartPole*"))
+
+
+PENDULUM = {"env": "Pendulum-v1", "num_envs": 2, "num_workers": 1, "hidden_sizes": (8, 8), "runtime": "inline"}
+
+
+def test_a_policy_that_shall_keep_to_demonstrations_needs_some_and_no_memory(tmp_path):
+    told = {**PENDULUM, "algo": "sac", "imitation": 0.4, "log_dir": str(tmp_path)}
+    with pytest.raises(ConfigError, match=r"sac keeps to demonstrations \(--imitation\), and there are none"):
+        penstock.train(told, quiet=True)
+    with pytest.raises(ConfigError, match="--imitation is for policies without a memory"):
+        penstock.train({**told, "model": "lstm", "demonstrations": "nowhere"}, quiet=True)
+
+
+@pytest.mark.parametrize("algo", ["sac", "td3", "ddpg", "dsac", "dsact"])
+def test_a_policy_keeps_to_the_actions_that_episodes_show(tmp_path, algo):
+    """The episodes show full torque to the left, whatever the state."""
+    rows = np.linspace(-1.0, 1.0, 201, dtype=np.float32)
+    obs = {"obs": np.stack([np.cos(3 * rows), np.sin(3 * rows), rows], axis=1)}
+    left = KeptEpisode("s", obs, np.full((200, 1), -2.0, np.float32), np.full(200, -1.0, np.float32), False, False)
+    folder = keep(tmp_path / "kept", left)
+    told = {**PENDULUM, "algo": algo, "imitation": 50.0, "demonstrations": str(folder), "demonstration_share": 0.5}
+    more = {"timesteps": 600, "min_rows": 100, "mini_batch_size": 32, "lr": 3e-3, "eval_episodes": 0}
+    run = penstock.train({**told, **more, "log_dir": str(tmp_path / "runs")}, quiet=True).run_folder
+    policy = penstock.load_policy(run)
+    assert np.mean([policy(row)[0] for row in obs["obs"][::10]]) < -1.5
 
 
 def test_episodes_without_a_step_are_no_demonstrations(first, tmp_path):

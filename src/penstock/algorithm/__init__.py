@@ -8,9 +8,18 @@ No file here imports torch. The arrays of ``learn.py`` are torch tensors, which 
 
 from penstock.algorithm.functions import Algorithm, Gradients, Phase, Tensors
 from penstock.algorithm.fused import Fused, FusedReplay, FusedReplayUpdate, FusedUpdate, StreamShape
-from penstock.algorithm.spec import AlgorithmSpec, Priorities, ReplaySchedule, Schedule, Sequences, TableSpec
+from penstock.algorithm.spec import (
+    DEMONSTRATED,
+    AlgorithmSpec,
+    Priorities,
+    ReplaySchedule,
+    Schedule,
+    Sequences,
+    TableSpec,
+)
 
 __all__ = [
+    "DEMONSTRATED",
     "Algorithm",
     "AlgorithmSpec",
     "Fused",

@@ -9,7 +9,10 @@ from penstock.policies import PolicyGraph
 from penstock.policies.exploration import IN_FULL, Explore
 from penstock.types import ArraySpec, Spaces
 
-__all__ = ["AlgorithmSpec", "Priorities", "ReplaySchedule", "Schedule", "Sequences", "TableSpec"]
+__all__ = ["DEMONSTRATED", "AlgorithmSpec", "Priorities", "ReplaySchedule", "Schedule", "Sequences", "TableSpec"]
+
+DEMONSTRATED = "demonstrated"
+"""The field of a minibatch that tells demonstrations (1) from the run's own rows (0)."""
 
 
 @dataclass(frozen=True)
@@ -154,14 +157,17 @@ class AlgorithmSpec:
         return (*(known[name] for name in self.minibatch), weight)
 
     def known_to_table(self, spaces: Spaces) -> dict[str, ArraySpec]:
-        """The fields that ``minibatch`` may name of a unit that is sampled from a table; see `sampled`."""
+        """The fields that ``minibatch`` may name of a unit that is sampled from a table; see `sampled`.
+
+        Of a row, ``demonstrated`` is 1 if it comes from ``--demonstrations``, and 0 if it is the run's own.
+        """
         if self.table is not None and self.table.sequences is not None:
             return self._of_sequence(spaces, self.table.sequences.length)
         return {
             **{spec.name: spec for spec in spaces.obs_specs()},
             **{f"next.{s.name}": replace(s, name=f"next.{s.name}") for s in spaces.obs_specs()},
             "action": spaces.action_spec(),
-            **{name: ArraySpec(name, (), "float32") for name in ("reward", "discount", "importance")},
+            **{name: ArraySpec(name, (), "float32") for name in ("reward", "discount", "importance", DEMONSTRATED)},
             **{spec.name: spec for spec in self.row},
         }
 

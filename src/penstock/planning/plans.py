@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from penstock.algorithm import DEMONSTRATED
 from penstock.config.resolve import available_cores
 from penstock.config.schema import RunConfig
 from penstock.config.whole import Config
@@ -131,6 +132,9 @@ def _checked_reward(prepared: Prepared) -> str | bytes | None:
 def _demonstrations(prepared: Prepared) -> Demonstrations | None:
     run = prepared.config.run
     if run.demonstrations is None:
+        if DEMONSTRATED in prepared.spec.minibatch:
+            why = "keeps to demonstrations (--imitation), and there are none; give --demonstrations as well"
+            raise ConfigError(f"{run.algo} {why}")
         return None
     found = find_demonstrations(Path(run.demonstrations), prepared.profile.spaces, prepared.identity()["reward"])
     if isinstance(found, KeptEpisodes) and (lacks := lacking(prepared.spec)) is not None:

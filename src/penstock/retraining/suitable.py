@@ -5,6 +5,7 @@ A run: by its algorithm, its actions and its settings. An episode of a game: by 
 
 from pathlib import Path
 
+from penstock.algorithm import DEMONSTRATED
 from penstock.algorithm_package import AlgorithmPackage, algorithms_that
 from penstock.envs.games import agent_class, agent_name, is_game
 from penstock.errors import ConfigError
@@ -36,6 +37,8 @@ def action_space(prepared: Prepared) -> Box | Discrete:
         )
     if prepared.reward is not None:
         raise ConfigError("the run has learned from a --reward of its own, and kept episodes hold those of the clients")
+    if DEMONSTRATED in spec.minibatch:
+        raise ConfigError("the run keeps to demonstrations (--imitation), and an attempt has none")
     if UPDATES[run.backend].replay is None:
         raise ConfigError(f"--backend {run.backend} does not learn from a table")
     return spaces.action

@@ -17,7 +17,7 @@ __all__ = ["learned_layers", "rates", "supports"]
 
 def supports(graph: PolicyGraph, config: ContinuousConfig) -> bool:
     """True if the native update can train an actor, and critics of observation and action, with ``config``."""
-    if config.precision != "float32" or not steps_natively(config):
+    if config.precision != "float32" or config.imitation or not steps_natively(config):
         return False
     return supports_learning(graph, critic_network(graph, config))
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from penstock.algorithm import Algorithm, Phase, Tensors
+from penstock.algorithm import DEMONSTRATED, Algorithm, Phase, Tensors
 from penstock.algorithms.off_policy.critics import critic_encoding
 from penstock.algorithms.off_policy.spec import ContinuousConfig, ReplayConfig
 from penstock.algorithms.optimizer.learn import counted, descended
@@ -21,7 +21,17 @@ from penstock.torch_networks.forward import Ensemble
 from penstock.torch_networks.policy import Policy
 from penstock.types import NoiseSpec, Spaces
 
-__all__ = ["Networks", "act", "algorithm_of", "critic_input", "followed", "networks_of", "next_obs", "stepped"]
+__all__ = [
+    "Networks",
+    "act",
+    "algorithm_of",
+    "critic_input",
+    "followed",
+    "imitation",
+    "networks_of",
+    "next_obs",
+    "stepped",
+]
 
 
 class Networks(NamedTuple):
@@ -85,6 +95,26 @@ def critic_input(networks: Networks, state: Tensors, obs: Tensors, action: Tenso
     """Observations as critics see them beside actions, by name; an action is ``[n, size]``."""
     seen = networks.policy.encoded(networks.critics.encoding, state, obs, action.dtype)
     return {**seen, ACTION: action.reshape(len(action), -1).to(networks.policy.compute_dtype(action.dtype))}
+
+
+def imitation(config: ContinuousConfig, minibatch: Tensors, action: Tensor, values: Tensor) -> Tensor | float:
+    """How far the policy is from the demonstrations: ``[m]``, 0 for the run's own rows; to be added to its loss.
+
+    ``imitation |Q(s, a)| |a - a_demonstrated|^2``, with the mean over an action's elements: equation 5 of Fujimoto and
+    Gu 2021, https://arxiv.org/abs/2106.06860. Its factor is the mean size of the values in a minibatch; here it is the
+    size of the row's own value, so that parts of a minibatch can be learned from apart.
+
+    Args:
+        config: with the coefficient.
+        minibatch: the rows.
+        action: of the policy in the states of the rows, ``[m, size]``.
+        values: of these actions, ``[m]``. No gradient goes through their size.
+    """
+    if not config.imitation:
+        return 0.0
+    error = (action - minibatch["action"].reshape(len(action), -1)).square().mean(1)
+    found: Tensor = config.imitation * minibatch[DEMONSTRATED] * values.detach().abs() * error
+    return found
 
 
 def stepped(  # noqa: PLR0917 - as the mathematics reads

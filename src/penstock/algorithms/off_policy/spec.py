@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from penstock.algorithm import AlgorithmSpec, ReplaySchedule, Sequences, TableSpec
+from penstock.algorithm import DEMONSTRATED, AlgorithmSpec, ReplaySchedule, Sequences, TableSpec
 from penstock.algorithms.optimizer.spec import (
     STEPS,
     OptimizerConfig,
@@ -134,6 +134,10 @@ class ReplayConfig(OptimizerConfig):
         fixed=BY_NETWORKS,
     )
 
+    def more_fields(self) -> tuple[str, ...]:
+        """Fields of a minibatch that only these settings need."""
+        return ()
+
 
 @dataclass(frozen=True, kw_only=True)
 class SequenceConfig:
@@ -194,6 +198,17 @@ class ContinuousConfig(ReplayConfig):
         fixed=BY_NETWORKS,
     )
     """The usual values are those of Hiraoka et al. 2022, which calls the two settings together DroQ."""
+    imitation: float = tunable(
+        0.0,
+        "how strongly the policy keeps to the actions of --demonstrations; more: closer to them, also where better "
+        "actions are known; 0: they are learned from as any rows (usual: 0.1 to 2.5)",
+        min=0,
+    )
+    """The reciprocal of alpha in Fujimoto and Gu 2021, https://arxiv.org/abs/2106.06860, which has 2.5."""
+
+    def more_fields(self) -> tuple[str, ...]:
+        """As `ReplayConfig.more_fields`."""
+        return (DEMONSTRATED,) if self.imitation else ()
 
 
 def off_policy_spec(
@@ -237,7 +252,14 @@ def off_policy_spec(
             ArraySpec("progress", (), "float64"),
         ),
         targets=(),
-        minibatch=(*fields, *(f"next.{name}" for name in fields), "action", "reward", "discount"),
+        minibatch=(
+            *fields,
+            *(f"next.{name}" for name in fields),
+            "action",
+            "reward",
+            "discount",
+            *config.more_fields(),
+        ),
         schedule=ReplaySchedule(
             config.mini_batch_size, config.updates_per_step, config.min_rows, config.reuse, config.reset_every
         ),

@@ -26,7 +26,15 @@ from torch import Tensor
 
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
 from penstock.algorithms.off_policy.critics import critic_network
-from penstock.algorithms.off_policy.learn import Networks, algorithm_of, followed, networks_of, next_obs, stepped
+from penstock.algorithms.off_policy.learn import (
+    Networks,
+    algorithm_of,
+    followed,
+    imitation,
+    networks_of,
+    next_obs,
+    stepped,
+)
 from penstock.algorithms.optimizer.spec import Layout
 from penstock.algorithms.sac import recurrent
 from penstock.algorithms.sac.spec import EntropyConfig, SACConfig, actor_graph
@@ -128,15 +136,24 @@ def critic_update(layouts: Mapping[str, Layout], config: SACConfig, state: Tenso
     return changed | followed(state, "critic", changed["critic"], config.tau)
 
 
-def actor_loss(
-    networks: Networks, state: Tensors, minibatch: Tensors, noise: Tensor, dropped: Sequence[Tensor] = ()
+def actor_loss(  # noqa: PLR0917 - as the mathematics reads
+    networks: Networks,
+    config: EntropyConfig,
+    state: Tensors,
+    minibatch: Tensors,
+    noise: Tensor,
+    dropped: Sequence[Tensor] = (),
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """``J_pi`` of equation 9 over the rows of a minibatch, and its metrics. The entropy is that of the samples."""
+    """``J_pi`` of equation 9 over the rows of a minibatch, with ``imitation`` of demonstrations, and its metrics.
+
+    The entropy is that of the samples.
+    """
     share = share_of(minibatch["weight"])
     action, log_prob = sampled(networks.policy, state, minibatch, noise)
     # The first output is the value. DSAC's critics have a second output.
-    values = networks.values(state, "critic", minibatch, action, dropped)[:, :, 0]
-    loss = torch.dot(share, state["log_alpha"].exp() * log_prob - values.amin(0))
+    values = networks.values(state, "critic", minibatch, action, dropped)[:, :, 0].amin(0)
+    soft = state["log_alpha"].exp() * log_prob - values
+    loss = torch.dot(share, soft + imitation(config, minibatch, action, values))
     return loss, {"policy_loss": loss.detach(), "entropy": -torch.dot(share, log_prob.detach())}
 
 
@@ -147,7 +164,7 @@ def actor_gradients(
     dropped = networks.dropped(noise, "value")
 
     def loss(leaves: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        return actor_loss(networks, leaves, minibatch, noise["action"], dropped)
+        return actor_loss(networks, config, leaves, minibatch, noise["action"], dropped)
 
     gradients, metrics = gradients_of(loss, state, ["actor"])
     gradients |= temperature_gradient(config, metrics["entropy"], noise["action"].shape[1])

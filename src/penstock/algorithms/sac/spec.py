@@ -24,6 +24,7 @@ from penstock.algorithms.off_policy.spec import (
     with_statistics,
 )
 from penstock.config.fields import BY_NETWORKS, BY_TEMPERATURE, tunable
+from penstock.errors import ConfigError
 from penstock.policies import Network, PolicyGraph
 from penstock.policies.architecture import squashed_actor
 from penstock.policies.trunk import MODEL_FORM, MODELS_WITH_MEMORY
@@ -95,8 +96,11 @@ def spec(spaces: Spaces, config: SACConfig) -> AlgorithmSpec:
 
     Raises:
         SpaceError: the actions are not a Box with bounds, or penstock has no model for the observations.
+        ConfigError: a policy with a memory shall keep to demonstrations.
     """
     graph = actor_graph(spaces, config)
+    if graph.carry and config.imitation:
+        raise ConfigError("--imitation is for policies without a memory; leave it out, or take --model mlp")
     networks = _networks(graph, config)
     learned = [stacked(name, parts[0], len(parts)) for name, parts in networks.items()]
     followed = tuple(name for name in networks if name != "actor")

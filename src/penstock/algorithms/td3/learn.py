@@ -23,10 +23,12 @@ from penstock.algorithms.off_policy.learn import (
     algorithm_of,
     critic_input,
     followed,
+    imitation,
     networks_of,
     next_obs,
     stepped,
 )
+from penstock.algorithms.off_policy.spec import ContinuousConfig
 from penstock.algorithms.optimizer.spec import Layout
 from penstock.algorithms.td3.spec import TD3Config, policy_graph
 from penstock.ops.losses import share_of
@@ -48,7 +50,7 @@ def build(spaces: Spaces, config: TD3Config, algorithm: str = "td3") -> Algorith
     )
     actor = Phase(
         "actor",
-        partial(actor_gradients, networks),
+        partial(actor_gradients, networks, config),
         partial(actor_update, networks.layouts(), config),
         every=config.policy_delay,
         noise=networks.dropout("value"),
@@ -105,21 +107,25 @@ def critic_update(layouts: Mapping[str, Layout], config: TD3Config, state: Tenso
 
 
 def actor_loss(
-    networks: Networks, state: Tensors, minibatch: Tensors, dropped: Sequence[Tensor] = ()
+    networks: Networks, config: ContinuousConfig, state: Tensors, minibatch: Tensors, dropped: Sequence[Tensor] = ()
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """``J(phi)`` over the rows of a minibatch, and its metrics."""
+    """``J(phi)`` over the rows of a minibatch, with ``imitation`` of demonstrations, and its metrics."""
     action = torch.tanh(networks.policy.output(state, minibatch))
     values = networks.critics.first(state["critic"], critic_input(networks, state, minibatch, action), dropped).squeeze(
         1
     )
-    loss = -torch.dot(share_of(minibatch["weight"]), values)
+    loss = torch.dot(share_of(minibatch["weight"]), imitation(config, minibatch, action, values) - values)
     return loss, {"policy_loss": loss.detach()}
 
 
-def actor_gradients(networks: Networks, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
+def actor_gradients(
+    networks: Networks, config: ContinuousConfig, state: Tensors, minibatch: Tensors, noise: Tensors
+) -> Gradients:
     """The deterministic policy gradient."""
     dropped = networks.dropped(noise, "value")
-    gradients, metrics = gradients_of(lambda leaves: actor_loss(networks, leaves, minibatch, dropped), state, ["actor"])
+    gradients, metrics = gradients_of(
+        lambda leaves: actor_loss(networks, config, leaves, minibatch, dropped), state, ["actor"]
+    )
     return Gradients(gradients, metrics, {})
 
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
+from penstock.algorithm import DEMONSTRATED
 from penstock.errors import BadDataError, CheckpointError
 from penstock.memory.table import Table
 from penstock.replay.contents import restore
@@ -118,7 +119,10 @@ class WithDemonstrations:
 
         The importance of demonstrations is the mean of that of the own rows.
         """
-        end, _ = self._mixture.sample(key, out, [before, None], beta)
+        rows = {name: values for name, values in out.items() if name != DEMONSTRATED}
+        end, _ = self._mixture.sample(key, rows, [before, None], beta)
+        if DEMONSTRATED in out:
+            out[DEMONSTRATED][:end], out[DEMONSTRATED][end:] = 0.0, 1.0
         out["stamp"][end:] = OF_NOBODY
         # An index into the larger table of demonstrations could lie outside the run's own tree of priorities.
         out["index"][end:] = 0

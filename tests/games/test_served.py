@@ -85,7 +85,7 @@ def test_a_served_run_answers_through_its_agent_as_in_training(run: Path, scheme
     with np.load(path) as episode:
         assert episode["obs"].tolist() in [one.tolist() for one in trained]
         assert episode["reward"].tolist() == [1.0] * len(SEEN)
-        assert str(episode["agent"]) == SCALED
+        assert str(episode["seen_by"]) == SCALED
 
 
 def test_a_run_learns_on_only_from_episodes_that_its_agent_has_seen(run: Path, tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_run_learns_on_only_from_episodes_that_its_agent_has_seen(run: Path, t
         folder = tmp_path / f"kept-{name.rpartition(':')[2]}"
         folder.mkdir()
         for number, arrays in enumerate(kept, 1):
-            np.savez(folder / f"episode-{number:08d}.npz", **{**arrays, "agent": np.array(name)})
+            np.savez(folder / f"episode-{number:08d}.npz", **{**arrays, "seen_by": np.array(name)})
     text = "what its agent tests.games.agents:Scaled sees (decode, on_tick, on_episode); collect episodes with penstock"
     for folder, holds in (("kept-", "what a client has sent"), ("kept-Halved", f"what agent {HALVED} has seen")):
         with pytest.raises(ConfigError, match=re.escape(f"{folder}: episode ")) as refused:

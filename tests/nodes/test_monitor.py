@@ -13,7 +13,7 @@ from penstock.metrics.report import STEPS_PER_SECOND, Report
 from penstock.nodes.monitor import MonitorNode, MonitorSettings
 from penstock.types import Cause
 
-COUNTS = dict.fromkeys(("skipped", "busy_ns", "idle_ns"), 0)
+COUNTS = dict.fromkeys(("skipped", "evaluations_dropped", "reports_dropped", "busy_ns", "idle_ns"), 0)
 DEATHS = {**COUNTS, "restarts": 0, "ended_by": 0, "cause": 0, "detail_kept": 0, "uptime_ms": 0, "told_at_start": 0}
 
 
@@ -172,6 +172,16 @@ def test_the_speed_is_by_the_time_of_the_reports_whenever_they_are_read(tmp_path
     opened(tmp_path, Ports())._write(Report(12, 120, 6.0, {}))
     node = opened(tmp_path, Ports(), resumed_update=12)
     assert rates(node, (160, 8.0), (190, 9.0), (190, 9.0)) == [20.0, 30.0, 0.0]
+
+
+def test_what_was_left_out_or_lost_is_a_metric_from_the_first_time_on(tmp_path) -> None:
+    ports = Ports()
+    node = opened(tmp_path, ports)
+    assert set(node._throughput(Report(1, 10, 1.0, {}))) == {STEPS_PER_SECOND}
+    ports.table["evaluator"] = {**DEATHS, "evaluations_dropped": 2, "reports_dropped": 1}
+    ports.table["learner"]["reports_dropped"] = 1
+    values = node._throughput(Report(2, 20, 2.0, {}))
+    assert (values["eval/left_out"], values["reports/dropped"]) == (2.0, 2.0)
 
 
 def test_a_display_that_stays_silent_says_once_what_the_run_waits_for(tmp_path, capsys, monkeypatch) -> None:

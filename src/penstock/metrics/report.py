@@ -15,11 +15,15 @@ __all__ = [
     "EVAL_RETURN",
     "FINAL",
     "IDLE",
+    "LAG",
+    "LAG_MAX",
     "LENGTH",
+    "LOSS",
     "POLICY_LOSS",
     "RESTARTS",
     "RETURN",
     "RETURN_WINDOW",
+    "SENT_BYTES",
     "SHAPED_RETURN",
     "STEPS_PER_SECOND",
     "VALUE_LOSS",
@@ -43,10 +47,18 @@ EPISODES = "rollout/episodes"
 SHAPED_RETURN = "rollout/shaped_return_mean"
 """As ``RETURN``, but of the user's own rewards, if there are any."""
 LENGTH = "rollout/length_mean"
-POLICY_LOSS = "loss/policy"
-VALUE_LOSS = "loss/value"
-ENTROPY = "loss/entropy"
-APPROX_KL = "loss/approx_kl"
+LOSS = "loss/"
+"""Followed by the name that an algorithm gives to what it learned."""
+POLICY_LOSS = f"{LOSS}policy"
+VALUE_LOSS = f"{LOSS}value"
+ENTROPY = f"{LOSS}entropy"
+APPROX_KL = f"{LOSS}approx_kl"
+LAG = "/lag"
+"""Behind a name: the mean age of what the name stands for, since the report before."""
+LAG_MAX = "/lag_max"
+"""The same: the largest age."""
+SENT_BYTES = "exchange/bytes"
+"""Bytes of gradients that the first learner has sent since the report before."""
 STEPS_PER_SECOND = "throughput/steps_per_second"
 EVAL_RETURN = "eval/return_mean"
 FINAL = "eval/final"

@@ -23,6 +23,12 @@ __all__ = ["MonitorNode", "MonitorSettings"]
 
 _KINDS = frozenset({EVAL_RETURN, STEPS_PER_SECOND})
 """One metric that only reports of evaluations hold, and one that only reports of updates hold."""
+_COUNTED = {
+    "rollouts/skipped": "skipped",
+    "eval/left_out": "evaluations_dropped",
+    "reports/dropped": "reports_dropped",
+}
+"""Metric -> the counter that it is the sum of, over all nodes. Reported once it is not 0."""
 SILENT_S = 30.0
 """A display that has had no report for so long says what the run waits for, once."""
 
@@ -202,8 +208,9 @@ class MonitorNode:
             if busy + idle > 0:
                 values[f"idle/{node}"] = idle / (busy + idle)
         values |= self._rows(counters)
-        if skipped := sum(counts["skipped"] for counts in counters.values()):
-            values["rollouts/skipped"] = float(skipped)
+        for name, counter in _COUNTED.items():
+            if count := sum(counts[counter] for counts in counters.values()):
+                values[name] = float(count)
         self._previous = counters
         if steps > before:
             # Learning may go on without new steps. That time counts for the next steps.

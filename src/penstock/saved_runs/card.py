@@ -121,7 +121,7 @@ def _contents(folder: RunFolder) -> str:
     files = [
         (folder.config_path.name, "every setting, resolved"),
         ("checkpoints/", f"the checkpoints of the run (safetensors and a manifest): {kept}"),
-        (folder.metrics_path.name, "every metric of every update, one JSON object a line"),
+        (folder.metrics_path.name, "the metrics of all updates, one JSON object a line"),
         ("events.out.tfevents.*", "the same for TensorBoard"),
     ]
     if folder.table_path.exists():

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from penstock.algorithm import Schedule
+from penstock.metrics.report import SENT_BYTES
 from penstock.nodes.contract import STEP_LIMIT_S, Ports
 from penstock.nodes.learner.batch import Minibatches, minibatches, valid_rows, whole_lanes
 from penstock.nodes.learner.losses import refuse_bad_losses
@@ -139,7 +140,7 @@ class Epochs:
 
     def sent(self) -> dict[str, float]:
         """Bytes that this learner has sent to others since the last call, by its name in a report; empty if alone."""
-        return {} if self.team is None else {"exchange/bytes": float(self.team.sent())}
+        return {} if self.team is None else {SENT_BYTES: float(self.team.sent())}
 
     def _epoch(self, epoch: Minibatches, given_up: Callable[[], bool]) -> Task:
         """Run the minibatches of one epoch, as many in one call as fit into ``STEP_LIMIT_S``."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.algorithm import Schedule
+from penstock.metrics.report import SENT_BYTES
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.epochs import BatchGoal, shares_of
 from penstock.nodes.learner.gradient_slot import gradients_in, metrics_in
@@ -115,7 +116,7 @@ class HandedOnEpochs:
     def sent(self) -> dict[str, float]:
         """Bytes of gradients that the first follower has sent since the last call, by its name in a report."""
         sent, self._sent = self._sent, 0
-        return {"exchange/bytes": float(sent)}
+        return {SENT_BYTES: float(sent)}
 
     def _publish(self, batch: BatchGoal, done: int, begun: int) -> None:
         """Ask each follower for a gradient on the next version."""

@@ -24,6 +24,7 @@ from penstock.metrics.report import (
     report_sequence,
     write_report,
 )
+from penstock.metrics.tally import Tally
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.losses import nothing_kept
 from penstock.nodes.learner.record import VERDICT, begin_anew, carry_over, why_done
@@ -92,6 +93,8 @@ class Keeper:
         """Requests for a checkpoint that this life has answered. A later life answers them once more, all by one."""
         self._unsent: Report | None = None
         """The report of the last commit, if no slot was free for it."""
+        self._tally = Tally()
+        """The metrics of all updates since the last report that was sent."""
         self._episodes_told = 0
         """Training episodes whose returns were reported."""
         self._started = time.monotonic()
@@ -225,12 +228,12 @@ class Keeper:
         return report_sequence(int(self.committed["update"])) in self._reports.written()
 
     def report(self, values: dict[str, float]) -> None:
-        """Report the last commit to the monitor. If no slot is free, the report is kept until the next one replaces it.
+        """Report the last commit to the monitor.
 
-        A report that was replaced is dropped, and counted.
+        If no slot is free, the report is kept. The next one replaces it, and then stands for both of them.
         """
-        if self._unsent is not None:
-            self._ports.count("reports_dropped")
+        self._tally.add(values)
+        values = self._tally.values()
         committed = self.committed
         count = min(int(committed["episodes"]), RETURN_WINDOW)
         if count:
@@ -266,6 +269,7 @@ class Keeper:
         write_report(report, self._reports.slot(index))
         self._reports.push(index)
         self._unsent = None
+        self._tally.clear()
         self._episodes_told = int(report.values[EPISODES])
 
     def _untold_returns(self) -> list[float]:

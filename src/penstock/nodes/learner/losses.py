@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from penstock.errors import BadDataError
+from penstock.metrics.report import LAG, LAG_MAX, LOSS
 from penstock.policies import PolicyGraph
 
 __all__ = ["lag_values", "loss_values", "nothing_kept", "refuse_bad_losses"]
@@ -22,7 +23,7 @@ def nothing_kept(policy: PolicyGraph) -> str:
 
 def loss_values(means: Mapping[str, float]) -> dict[str, float]:
     """The metrics of an update, by their names in a report."""
-    return {f"loss/{name.removesuffix('_loss')}": mean for name, mean in means.items()}
+    return {f"{LOSS}{name.removesuffix('_loss')}": mean for name, mean in means.items()}
 
 
 def lag_values(of: str, lags: Sequence[int]) -> dict[str, float]:
@@ -30,7 +31,7 @@ def lag_values(of: str, lags: Sequence[int]) -> dict[str, float]:
 
     Nothing if there are none.
     """
-    return {f"{of}/lag": float(np.mean(lags)), f"{of}/lag_max": float(max(lags))} if lags else {}
+    return {f"{of}{LAG}": float(np.mean(lags)), f"{of}{LAG_MAX}": float(max(lags))} if lags else {}
 
 
 def refuse_bad_losses(metrics: Mapping[str, float], update: int, policy: PolicyGraph) -> None:

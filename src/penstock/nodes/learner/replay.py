@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from penstock.errors import BadDataError
+from penstock.metrics.report import SENT_BYTES
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.goals import goal_values
 from penstock.nodes.learner.intake import Intake, refill, rows_to_sample
@@ -163,7 +164,7 @@ class ReplayLearnerNode(WorkingNode):
             sampled = goal.last * self._settings.keeper.sampled_rows()
             found = {"replay/ratio": sampled / max(1, int(new["steps"]))}
             if self._settings.steps.learners > 1:
-                found["exchange/bytes"] = float(self._steps.sent())
+                found[SENT_BYTES] = float(self._steps.sent())
             keeper.report(loss_values(metrics) | found | lag_values("policy", lags))
 
     def _learn_together(self, goal: Goal, seen: Arrays) -> Task:

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from penstock.metrics.report import SENT_BYTES
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.gradient_slot import gradients_in, metrics_in
 from penstock.nodes.learner.losses import lag_values, loss_values, refuse_bad_losses
@@ -77,4 +78,4 @@ class Settling:
         lags, means, sent = self._lags, self.means(), self._sent
         self._lags, self._metrics, self._sent = [], [], 0
         counts = {f"gradients/{name}": float(record[name]) for name in ("applied", "too_old")}
-        return loss_values(means) | lag_values("gradients", lags) | counts | {"exchange/bytes": float(sent)}
+        return loss_values(means) | lag_values("gradients", lags) | counts | {SENT_BYTES: float(sent)}

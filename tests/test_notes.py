@@ -37,6 +37,38 @@ def train(log_dir: Path, updates: int, **settings: object) -> Result:
     return penstock.train(values, quiet=True)
 
 
+def log_of(run: Path) -> list[str]:
+    """The lines of the run's log, without their times."""
+    return [line.partition(" ")[2] for line in (run / "run.log").read_text().splitlines()]
+
+
+def test_the_log_tells_how_each_life_of_a_run_ended(tmp_path: Path) -> None:
+    run = train(tmp_path, 3).run_folder
+    first = log_of(run)
+    assert first[0].startswith("ppo on tests.environments:ClockEnv")
+    assert first[1].startswith("update 3 | steps 240/240")
+    assert re.fullmatch(r"return .* over 2 greedy episodes, .* steps each", first[2])
+    assert first[3:] == ["ended after 240 steps, at update 3"]
+    penstock.resume(run, timesteps=5 * BATCH, quiet=True)
+    second = log_of(run)
+    assert second[:4] == first
+    assert second[-1] == "ended after 400 steps, at update 5"
+    (nothing,) = penstock.resume(run, quiet=True).notes
+    third = log_of(run)[len(second) :]
+    assert third[1:] == [nothing, "ended after 400 steps, at update 5"]
+
+
+def test_the_log_tells_why_a_run_failed(tmp_path: Path, monkeypatch) -> None:
+    def fail(*_: object) -> None:
+        raise NodeError("learner", "ValueError: shapes differ")
+
+    run = train(tmp_path, 1).run_folder
+    monkeypatch.setattr("penstock.runtime.inline.launch", fail)
+    with pytest.raises(NodeError):
+        penstock.resume(run, timesteps=5 * BATCH, quiet=True)
+    assert log_of(run)[-1] == "failed: ValueError: shapes differ"
+
+
 def test_a_run_that_dropped_many_rows_for_their_age_says_so() -> None:
     run = RunConfig(env="CartPole-v1", max_policy_lag=4)
     record = {"steps": np.array(9_900), "stale": np.array(100)}

@@ -20,6 +20,7 @@ from penstock.envs.given import Given, given_of, named
 from penstock.errors import BundleError, ConfigError, EnvError, NodeError, RunFolderError, UsageError
 from penstock.evaluation import Asked, Evaluation, judge
 from penstock.metrics.final import log_final
+from penstock.metrics.run_log import add_to_log
 from penstock.notes import (
     differences,
     ended_early,
@@ -145,7 +146,7 @@ def _train(processes: Processes, config: Config, given: Given, *, quiet: bool) -
                 outcome = _launch(processes, prepared, folder, program)
                 cluster.close()
                 # 5. The exported policy, the final evaluation, the card.
-                return _finish(processes, prepared, folder, outcome, quiet=quiet)
+                return _logged(_finish(processes, prepared, folder, outcome, quiet=quiet))
     except UsageError:
         # For example, a machine of the cluster was refused. Nothing was learned, so there is nothing to resume.
         if made:
@@ -249,6 +250,8 @@ def _launch(processes: Processes, prepared: Prepared, folder: RunFolder, program
             settle(table[0])
     except Exception as error:
         if not (isinstance(error, UsageError) and is_unbegun(folder)):
+            with contextlib.suppress(RunFolderError):
+                add_to_log(folder.path, f"failed: {failure(error)}")
             error.add_note(write_failed_card(folder, prepared.config, failure(error)))
         raise
     return outcome
@@ -312,6 +315,13 @@ def _finish(
         not_restored=not_restored,
         notes=notes,
     )
+
+
+def _logged(result: Result) -> Result:
+    """Add the notes of a result to the run's log, and how the run ended. Returns the result."""
+    ended = "stopped" if result.interrupted else "ended"
+    add_to_log(result.run_folder, *result.notes, f"{ended} after {result.steps:,} steps, at update {result.updates:,}")
+    return result
 
 
 def _exported(prepared: Prepared, folder: RunFolder, published: Arrays) -> tuple[str, ...]:
@@ -389,7 +399,7 @@ def _resume(
     result = _finish(processes, prepared, folder, outcome, begun_anew, had_ended=bool(over), quiet=quiet)
     changed = differences(begin.manifest, prepared.manifest())
     of_table = table_differences(prepared.spec, begin.manifest, found)
-    return replace(result, notes=(*(over or (*changed, *of_table)), *result.notes))
+    return _logged(replace(result, notes=(*(over or (*changed, *of_table)), *result.notes)))
 
 
 def _not_taken(call: Callable[..., Any], name: str) -> ConfigError:

@@ -174,6 +174,27 @@ def test_the_speed_is_by_the_time_of_the_reports_whenever_they_are_read(tmp_path
     assert rates(node, (160, 8.0), (190, 9.0), (190, 9.0)) == [20.0, 30.0, 0.0]
 
 
+def logged(folder: Path) -> list[str]:
+    """The lines of the run's log, without their times."""
+    return [line.partition(" ")[2] for line in (folder / "run.log").read_text().splitlines()]
+
+
+def test_the_log_has_the_first_lines_and_notes_of_a_quiet_run_and_each_life_adds_to_it(tmp_path) -> None:
+    settings = MonitorSettings(tmp_path, "title", 100, 10, True, 0, 0, "it waits", told=("a large table",))
+    ports = Ports()
+    first = MonitorNode(settings)
+    first.open(ports)
+    first._write(Report(10, 50, 1.0, {STEPS_PER_SECOND: 50.0}))
+    killed(ports)
+    second = MonitorNode(settings)
+    second.open(ports)
+    tell(second)
+    second.close()
+    told, line, note = logged(tmp_path)
+    assert (told, line.partition(" | ")[0]) == ("a large table", "update 10")
+    assert note == "monitor was ended by SIGKILL after 2.5 s and was started again (restart 1)"
+
+
 def test_what_was_left_out_or_lost_is_a_metric_from_the_first_time_on(tmp_path) -> None:
     ports = Ports()
     node = opened(tmp_path, ports)
@@ -196,6 +217,7 @@ def test_a_display_that_stays_silent_says_once_what_the_run_waits_for(tmp_path, 
     assert not node.ready()
     node.close()
     assert capsys.readouterr().out == "no update yet after 30 s: it waits\n"
+    assert logged(tmp_path) == ["no update yet after 30 s: it waits"]
     assert "it waits" not in (tmp_path / METRICS).read_text()
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from penstock.cli.output import INTERRUPTED, conclude, evaluated, output_to_error, program, say
+from penstock.cli.output import INTERRUPTED, conclude, output_to_error, program, say
 from penstock.errors import ConfigError
 from penstock.registry import load
 
@@ -81,7 +81,8 @@ def _eval(argv: Sequence[str]) -> int:
     if options.json:
         names = ("mean_return", "std_return", "mean_length", "episodes", "env", "seed", "checkpoint", "remark")
         return say(json.dumps({name: getattr(evaluation, name) for name in names}))
-    return say(f"{evaluation.env}, {evaluation.checkpoint}: {evaluated(evaluation)}")
+    said = load("penstock.metrics.final:evaluated")(evaluation)
+    return say(f"{evaluation.env}, {evaluation.checkpoint}: {said}")
 
 
 def _watch(argv: Sequence[str]) -> int:

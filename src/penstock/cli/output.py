@@ -11,7 +11,7 @@ from penstock.errors import LostError, NodeError, PenstockError
 from penstock.metrics.output import abandon
 from penstock.registry import load
 
-__all__ = ["INTERRUPTED", "complain", "conclude", "evaluated", "failure", "output_to_error", "program", "say"]
+__all__ = ["INTERRUPTED", "complain", "conclude", "failure", "output_to_error", "program", "say"]
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
@@ -33,7 +33,7 @@ def conclude(result: Any, env: str) -> int:  # noqa: ANN401
         say(f"stopped after {result.steps:,} steps; continue with: {program()} resume {run}")
         return INTERRUPTED
     lines = (
-        *(() if result.evaluation is None else (evaluated(result.evaluation),)),
+        *(() if result.evaluation is None else (load("penstock.metrics.final:evaluated")(result.evaluation),)),
         f"run folder: {result.run_folder}",
         # Games cannot be asked for episodes.
         *(() if load("penstock.envs.games:is_game")(env) else (f"evaluate:   {program()} eval {run}",)),
@@ -46,14 +46,6 @@ def program() -> str:
     """The command that calls this program: its name if PATH finds it, else the path that it was called by."""
     found = shutil.which("penstock") is not None or not sys.argv[0].endswith("/penstock")
     return "penstock" if found else str(load("shlex:quote")(sys.argv[0]))
-
-
-def evaluated(evaluation: Any) -> str:  # noqa: ANN401
-    """The line on an evaluation: return, number of episodes, steps."""
-    spread = f"{evaluation.mean_return:,.1f} ± {evaluation.std_return:,.1f}"
-    remark = f" ({evaluation.remark})" if evaluation.remark else ""
-    steps = f"{evaluation.mean_length:,.1f} steps each"
-    return f"return {spread} over {evaluation.episodes} greedy episodes, {steps}{remark}"
 
 
 def failure(error: PenstockError) -> str:

@@ -1,4 +1,4 @@
-"""Writes the final evaluation into a run's metrics, behind the reports of its updates."""
+"""Writes the final evaluation into a run's metrics, behind the reports of its updates, and puts it into words."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,9 +7,10 @@ from typing import Protocol
 from penstock.errors import RunFolderError
 from penstock.metrics.jsonl import JsonLines, read_reports
 from penstock.metrics.report import EVAL_RETURN, FINAL, Report
+from penstock.metrics.run_log import add_to_log
 from penstock.metrics.tensorboard import TensorBoard
 
-__all__ = ["Evaluated", "log_final"]
+__all__ = ["Evaluated", "evaluated", "log_final"]
 
 
 class Evaluated(Protocol):
@@ -46,8 +47,16 @@ class Evaluated(Protocol):
         ...
 
 
+def evaluated(evaluation: Evaluated) -> str:
+    """The line on an evaluation: return, number of episodes, steps."""
+    spread = f"{evaluation.mean_return:,.1f} ± {evaluation.std_return:,.1f}"
+    remark = f" ({evaluation.remark})" if evaluation.remark else ""
+    steps = f"{evaluation.mean_length:,.1f} steps each"
+    return f"return {spread} over {evaluation.episodes} greedy episodes, {steps}{remark}"
+
+
 def log_final(folder: Path, evaluation: Evaluated, update: int, steps: int, time_s: float) -> None:
-    """Add the final evaluation to ``metrics.jsonl`` and TensorBoard, unless the same values are there already.
+    """Add the final evaluation to the metrics, TensorBoard and the log, unless the same values are there already.
 
     Raises:
         RunFolderError: the metrics cannot be written.
@@ -66,5 +75,6 @@ def log_final(folder: Path, evaluation: Evaluated, update: int, steps: int, time
         for sink in sinks:
             sink.write(Report(update, steps, time_s, values, returns=evaluation.returns))
             sink.close()
+        add_to_log(folder, evaluated(evaluation))
     except OSError as error:
         raise RunFolderError(f"cannot write the metrics in {folder}: {error.strerror or error}") from error

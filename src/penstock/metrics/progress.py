@@ -10,7 +10,7 @@ from penstock.metrics.figures import Figures
 from penstock.metrics.output import Outlet, own_stream
 from penstock.metrics.report import STEPS_PER_SECOND, Report, Sink
 
-__all__ = ["PlainLines", "progress_sink"]
+__all__ = ["Lines", "PlainLines", "progress_sink"]
 
 _SECONDS = 10.0
 """After so long without a line the next update has one, whatever ``log_interval`` says."""
@@ -33,8 +33,38 @@ def progress_sink(title: str, timesteps: int, log_interval: int) -> Sink:
     return PlainLines(timesteps, log_interval, sys.stdout)
 
 
+class Lines:
+    """Reports as text: each note, a line every ``log_interval`` updates or 10 s, and one for the last update.
+
+    Args:
+        timesteps: environment steps of the whole run.
+        log_interval: updates from one line to the next.
+    """
+
+    def __init__(self, timesteps: int, log_interval: int) -> None:
+        self._figures = Figures(timesteps)
+        self._interval = log_interval
+        self._shown = 0
+        self._shown_at = time.monotonic()
+
+    def of(self, report: Report) -> list[str]:
+        """Take one report. Returns its note, and a line if its update is due."""
+        self._figures.add(report)
+        lines = [report.note] if report.note else []
+        is_due = report.update % self._interval == 0 or time.monotonic() - self._shown_at > _SECONDS
+        return [*lines, self._line()] if STEPS_PER_SECOND in report.values and is_due else lines
+
+    def last(self) -> list[str]:
+        """A line for the last update, if it has none yet."""
+        return [self._line()] if self._figures.update != self._shown else []
+
+    def _line(self) -> str:
+        self._shown, self._shown_at = self._figures.update, time.monotonic()
+        return self._figures.line()
+
+
 class PlainLines:
-    """One line every ``log_interval`` updates or 10 s, whichever comes first, and one for the last.
+    """Shows the `Lines` of reports.
 
     Args:
         timesteps: environment steps of the whole run.
@@ -43,32 +73,21 @@ class PlainLines:
     """
 
     def __init__(self, timesteps: int, log_interval: int, stream: TextIO | None) -> None:
-        self._figures = Figures(timesteps)
-        self._interval = log_interval
+        self._lines = Lines(timesteps, log_interval)
         self._stream = None if stream is None else own_stream(stream)
         self._outlet = None if self._stream is None else Outlet(self._stream, _WAITING_LINES)
-        self._shown = 0
-        self._shown_at = time.monotonic()
 
     def write(self, report: Report) -> None:
         """Take one report. Show a line if its update is due."""
-        self._figures.add(report)
-        if report.note:
-            self._put(report.note)
-        is_due = report.update % self._interval == 0 or time.monotonic() - self._shown_at > _SECONDS
-        if STEPS_PER_SECOND in report.values and is_due:
-            self._show()
+        for line in self._lines.of(report):
+            self._put(line)
 
     def close(self) -> None:
         """Show the last update, if it is not shown yet."""
-        if self._figures.update != self._shown:
-            self._show()
+        for line in self._lines.last():
+            self._put(line)
         if self._outlet is not None:
             self._outlet.close()
-
-    def _show(self) -> None:
-        self._shown, self._shown_at = self._figures.update, time.monotonic()
-        self._put(self._figures.line())
 
     def _put(self, line: str) -> None:
         if self._outlet is not None and self._stream is not None:

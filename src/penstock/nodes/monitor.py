@@ -13,6 +13,7 @@ from penstock.errors import RunFolderError, signal_name
 from penstock.metrics.jsonl import JsonLines, each_report
 from penstock.metrics.progress import progress_sink
 from penstock.metrics.report import EVAL_RETURN, RESTARTS, STEPS_PER_SECOND, Report, Sink, read_report
+from penstock.metrics.run_log import RunLog
 from penstock.metrics.tensorboard import TensorBoard
 from penstock.nodes.contract import Ports
 from penstock.saved_runs.run_folder import RunFolder
@@ -30,7 +31,7 @@ _COUNTED = {
 }
 """Metric -> the counter that it is the sum of, over all nodes. Reported once it is not 0."""
 SILENT_S = 30.0
-"""A display that has had no report for so long says what the run waits for, once."""
+"""If there is no report for so long, the log and the display say what the run waits for, once."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class MonitorSettings:
     awaited: str
     """What happens before the first update, for a line in case it takes long."""
     told: tuple[str, ...] = ()
-    """First lines of the display."""
+    """First lines of the log and of the display."""
 
 
 class MonitorNode:
@@ -58,9 +59,10 @@ class MonitorNode:
     def __init__(self, settings: MonitorSettings) -> None:
         self._settings = settings
         self._sinks: list[Sink] = []
-        self._display: Sink | None = None
+        self._for_people: list[Sink] = []
+        """The log, and the display if there is one."""
         self._silent_since: float | None = None
-        """When the display was opened; ``None`` once it has shown a report, or has said what it waits for."""
+        """When these were opened; ``None`` once they have a report, or have said what the run waits for."""
         self._previous: dict[str, dict[str, int]] = {}
 
     def open(self, ports: Ports) -> None:
@@ -77,12 +79,13 @@ class MonitorNode:
                 JsonLines(settings.folder, None if again else settings.resumed_update),
                 TensorBoard(settings.folder, 0 if again else settings.resumed_steps),
             ]
-        if not settings.quiet:
-            display = progress_sink(settings.title, settings.timesteps, settings.log_interval)
+            self._for_people = [RunLog(settings.folder, settings.timesteps, settings.log_interval)]
+            if not settings.quiet:
+                self._for_people.append(progress_sink(settings.title, settings.timesteps, settings.log_interval))
+            self._sinks += self._for_people
             for line in () if again else settings.told:
-                display.write(Report(settings.resumed_update, settings.resumed_steps, 0.0, {}, line))
-            self._sinks.append(display)
-            self._display, self._silent_since = display, None if again else time.monotonic()
+                self._tell(Report(settings.resumed_update, settings.resumed_steps, 0.0, {}, line))
+        self._silent_since = None if again else time.monotonic()
         self._deaths = RunFolder(settings.folder).deaths
         self._written = dict.fromkeys(_KINDS, settings.resumed_update)
         self._last = Report(settings.resumed_update, settings.resumed_steps, 0.0, {})
@@ -90,7 +93,7 @@ class MonitorNode:
         self._seen = self._last.time_s, self._last.steps
 
     def ready(self) -> bool:
-        """True if a report is waiting, a node was restarted, or the display has been silent for long."""
+        """True if a report is waiting, a node was restarted, or there has been none for long."""
         return self._reports.ready() > 0 or bool(self._untold()) or self._is_silent()
 
     def step(self) -> None:
@@ -138,11 +141,16 @@ class MonitorNode:
         return self._silent_since is not None and time.monotonic() >= self._silent_since + SILENT_S
 
     def _tell_silence(self) -> None:
-        """Show once what the first update waits for. That is no metric, so no file gets it."""
-        if self._display is not None and self._is_silent():
+        """Say once what the first update waits for."""
+        if self._is_silent():
             self._silent_since = None
             note = f"no update yet after {SILENT_S:g} s: {self._settings.awaited}"
-            self._display.write(self._last._replace(values={}, note=note))
+            self._tell(self._last._replace(values={}, note=note))
+
+    def _tell(self, report: Report) -> None:
+        """Write a report with a note that is no metric."""
+        for sink in self._for_people:
+            sink.write(report)
 
     def _untold(self) -> dict[str, dict[str, int]]:
         counters = self._ports.counters()

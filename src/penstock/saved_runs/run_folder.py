@@ -17,6 +17,7 @@ from typing import IO
 from penstock.config.sources import from_settings, settings_of_file, to_toml
 from penstock.config.whole import Config
 from penstock.errors import RunFolderError, nearest
+from penstock.metrics.run_log import RUN_LOG
 from penstock.paths import expanded
 from penstock.saved_runs.durable import PARTIAL, remove_folder, sweep, write_file
 from penstock.saved_runs.manifest import MANIFEST
@@ -201,6 +202,11 @@ class RunFolder:
     def metrics_path(self) -> Path:
         """Every metric, as JSON lines."""
         return self.path / "metrics.jsonl"
+
+    @property
+    def log_path(self) -> Path:
+        """What the display showed, with times."""
+        return self.path / RUN_LOG
 
     @property
     def table_path(self) -> Path:

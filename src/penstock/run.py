@@ -298,7 +298,8 @@ def _finish(
         except KeyboardInterrupt:
             raise KeyboardInterrupt(evaluation_interrupted(folder.path)) from None
     if evaluation is not None:
-        log_final(folder.path, evaluation, updates, steps, float(record["elapsed_s"]))
+        elapsed_s = float(record["elapsed_s"])
+        log_final(folder.path, evaluation, updates, steps, elapsed_s, axis=run.tensorboard_axis)
         write_card(folder, prepared.config, steps, updates, evaluation)
     not_restored = begun_anew + sum(counts["not_restored"] for counts in outcome.counters.values())
     early: tuple[str, ...] = ()

@@ -51,14 +51,14 @@ def content(folder: RunFolder) -> dict[str, bytes]:
 
 def test_a_copy_has_what_the_run_has(run: RunFolder, copy: Copy) -> None:
     run.metrics_path.write_text("line\n" * 100)
-    board = TensorBoard(run.path)
+    board = TensorBoard(run.path, "steps")
     original = Original(run)
     save(run, 1)
     held = send(original, copy)
     run.metrics_path.open("a").write("more\n")
     board.write(Report(1, 8, 0.5, {"loss": 1.0}))
     # Each life of the monitor writes a file of its own.
-    TensorBoard(run.path).close()
+    TensorBoard(run.path, "steps").close()
     run.deaths.write_text("died")
     run.log_path.write_text("update 10")
     save(run, 2)

@@ -76,7 +76,7 @@ def test_the_checksum_is_that_of_rfc_3720(content, crc):
 
 
 def test_every_metric_is_a_scalar_over_environment_steps(tmp_path):
-    board = TensorBoard(tmp_path)
+    board = TensorBoard(tmp_path, "steps")
     board.write(Report(1, 16_384, 1.0, {"loss/policy": 0.5, "rollout/return_mean": -1200.25}))
     board.write(Report(2, 10**12, 2.0, {"loss/policy": 0.25, "bad": float("nan"), "large": -1e39}))
     board.close()
@@ -91,21 +91,31 @@ def test_every_metric_is_a_scalar_over_environment_steps(tmp_path):
     assert first[1] > 1.5e9, "the wall time"
 
 
-def test_resuming_hides_what_an_abandoned_life_said_of_later_steps(tmp_path):
-    TensorBoard(tmp_path).close()
-    TensorBoard(tmp_path, resumed_steps=500).close()
+@pytest.mark.parametrize(("axis", "place"), [("steps", 500), ("updates", 7), ("seconds", 42)])
+def test_curves_and_what_a_resume_hides_are_on_the_axis_that_was_asked_for(tmp_path, axis, place):
+    TensorBoard(tmp_path, axis).close()
+    board = TensorBoard(tmp_path, axis, resumed=Report(7, 500, 41.6, {}))
+    board.write(Report(8, 600, 43.4, {"loss/policy": 0.5}))
+    board.close()
     earlier, later = sorted(tmp_path.glob("events.out.tfevents.*"))
     assert len(events(earlier)) == 1
-    start = events(later)[1]
-    assert start[2] == 501
+    _, start, curve = events(later)
+    assert start[2] == place + 1
     assert message(start[7]) == [(1, 1)], "SessionLog.status is START"
+    assert curve[2] == {"steps": 600, "updates": 8, "seconds": 43}[axis]
+
+
+def test_a_run_that_was_resumed_before_its_first_update_hides_nothing(tmp_path):
+    TensorBoard(tmp_path, "steps", resumed=Report(0, 0, 0.5, {})).close()
+    (path,) = tmp_path.glob("events.out.tfevents.*")
+    assert len(events(path)) == 1
 
 
 def test_a_later_file_sorts_after_the_earlier_ones_also_when_the_clock_goes_back(tmp_path, monkeypatch):
     monkeypatch.setattr("time.time", lambda: 2_000_000_000.0)
-    TensorBoard(tmp_path).close()
+    TensorBoard(tmp_path, "steps").close()
     monkeypatch.setattr("time.time", lambda: 1_000_000_000.0)
-    TensorBoard(tmp_path).close()
+    TensorBoard(tmp_path, "steps").close()
     names = sorted(path.name for path in tmp_path.iterdir())
     assert [name.split(".")[3] for name in names] == ["2000000000", "2000000001"]
 

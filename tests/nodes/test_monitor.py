@@ -16,6 +16,8 @@ from penstock.types import Cause
 COUNTS = dict.fromkeys(("skipped", "evaluations_dropped", "reports_dropped", "busy_ns", "idle_ns"), 0)
 DEATHS = {**COUNTS, "restarts": 0, "ended_by": 0, "cause": 0, "detail_kept": 0, "uptime_ms": 0, "told_at_start": 0}
 
+NEW = Report(0, 0, 0.0, {})
+
 
 class Nothing:
     """A stream without reports."""
@@ -54,7 +56,8 @@ class Ports:
 
 
 def opened(folder: Path, ports: Ports, *, resumed_update: int = 0) -> MonitorNode:
-    node = MonitorNode(MonitorSettings(folder, "title", 100, 1, True, resumed_update, resumed_update * 10, "it waits"))
+    resumed = Report(resumed_update, resumed_update * 10, resumed_update * 0.5, {})
+    node = MonitorNode(MonitorSettings(folder, "title", 100, 1, True, "steps", resumed, "it waits"))
     node.open(ports)
     return node
 
@@ -180,7 +183,7 @@ def logged(folder: Path) -> list[str]:
 
 
 def test_the_log_has_the_first_lines_and_notes_of_a_quiet_run_and_each_life_adds_to_it(tmp_path) -> None:
-    settings = MonitorSettings(tmp_path, "title", 100, 10, True, 0, 0, "it waits", told=("a large table",))
+    settings = MonitorSettings(tmp_path, "title", 100, 10, True, "steps", NEW, "it waits", told=("a large table",))
     ports = Ports()
     first = MonitorNode(settings)
     first.open(ports)
@@ -208,7 +211,7 @@ def test_what_was_left_out_or_lost_is_a_metric_from_the_first_time_on(tmp_path) 
 def test_a_display_that_stays_silent_says_once_what_the_run_waits_for(tmp_path, capsys, monkeypatch) -> None:
     clock = [100.0]
     monkeypatch.setattr("penstock.nodes.monitor.time", SimpleNamespace(monotonic=lambda: clock[0]))
-    node = MonitorNode(MonitorSettings(tmp_path, "title", 100, 1, False, 0, 0, "it waits"))
+    node = MonitorNode(MonitorSettings(tmp_path, "title", 100, 1, False, "steps", NEW, "it waits"))
     node.open(Ports())
     assert not node.ready()
     clock[0] += 30.0

@@ -57,6 +57,11 @@ def test_a_minibatch_of_whole_lanes_takes_the_memory_of_its_rows() -> None:
     assert lanes.nbytes > rows.nbytes
 
 
+def test_the_monitor_knows_over_what_tensorboard_draws() -> None:
+    assert program(on_policy).node("monitor").settings.tensorboard_axis == "steps"
+    assert program(on_policy, tensorboard_axis="seconds").node("monitor").settings.tensorboard_axis == "seconds"
+
+
 def test_a_trace_is_kept_in_the_run_folder_where_it_is_asked_for() -> None:
     assert program(on_policy, trace=True).trace == Path("run") / "trace"
     assert program(on_policy).trace is None

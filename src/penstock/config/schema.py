@@ -235,6 +235,12 @@ class RunConfig:
     log_interval: int = _setting(
         10, "updates between printed lines; after 10 s without one, the next update has one at any rate", min=1
     )
+    tensorboard_axis: Literal["steps", "updates", "seconds"] = _setting(
+        "steps",
+        "what TensorBoard's curves are drawn over: environment steps, updates, or whole seconds of training over all "
+        "lives of the run; TensorBoard calls each of them a step",
+        fixed="its curves so far are over it",
+    )
     target_return: float | None = _setting(None, "stop once the last 100 training episodes average this return")
     eval_interval: int = _setting(
         0,

@@ -55,8 +55,16 @@ def evaluated(evaluation: Evaluated) -> str:
     return f"return {spread} over {evaluation.episodes} greedy episodes, {steps}{remark}"
 
 
-def log_final(folder: Path, evaluation: Evaluated, update: int, steps: int, time_s: float) -> None:
+def log_final(folder: Path, evaluation: Evaluated, update: int, steps: int, time_s: float, *, axis: str) -> None:
     """Add the final evaluation to the metrics, TensorBoard and the log, unless the same values are there already.
+
+    Args:
+        folder: the run folder.
+        evaluation: of the final policy.
+        update: of the run, so far.
+        steps: of the run, so far.
+        time_s: of the run, so far.
+        axis: one of `penstock.metrics.tensorboard.AXES`.
 
     Raises:
         RunFolderError: the metrics cannot be written.
@@ -71,7 +79,7 @@ def log_final(folder: Path, evaluation: Evaluated, update: int, steps: int, time
     try:
         if any(report.update == update and values.items() <= report.values.items() for report in read_reports(folder)):
             return
-        sinks = (JsonLines(folder, update), TensorBoard(folder))
+        sinks = (JsonLines(folder, update), TensorBoard(folder, axis))
         for sink in sinks:
             sink.write(Report(update, steps, time_s, values, returns=evaluation.returns))
             sink.close()

@@ -7,15 +7,21 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from penstock.metrics.report import Report
 
-__all__ = ["EVENTS", "TensorBoard", "crc32c"]
+__all__ = ["AXES", "EVENTS", "TensorBoard", "crc32c"]
 
 EVENTS = "events.out.tfevents."
 """How the names of event files begin."""
+AXES: Mapping[str, Callable[[Report], int]] = {
+    "steps": lambda report: report.steps,
+    "updates": lambda report: report.update,
+    "seconds": lambda report: round(report.time_s),
+}
+"""What curves may be drawn over -> its value for a report. TensorBoard knows whole numbers only."""
 _SESSION_START = 1
 _LARGEST = (2.0 - 2.0**-23) * 2.0**127
 """The largest number of float32, which a scalar is."""
@@ -33,22 +39,25 @@ _TABLE = tuple(_crc_table())
 
 
 class TensorBoard:
-    """Writes each metric as a scalar over environment steps.
+    """Writes each metric as a scalar over environment steps, updates or seconds.
 
     Args:
         folder: the run folder. The event file lies in it, so TensorBoard names the curve after the run.
-        resumed_steps: steps that the run continues from; 0 for a new run. Later steps in earlier files are hidden.
+        axis: one of `AXES`. TensorBoard calls it a step.
+        resumed: what the run continues from; ``None``: it is new, or an earlier life has said so. What comes later on
+            the axis in earlier files is hidden.
 
     Raises:
         OSError: the file cannot be written.
     """
 
-    def __init__(self, folder: Path, resumed_steps: int = 0) -> None:
+    def __init__(self, folder: Path, axis: str, resumed: Report | None = None) -> None:
+        self._place = AXES[axis]
         self._file = (folder / _file_name(folder)).open("wb")
         self._event(0, _text(3, b"brain.Event:2"))
-        if resumed_steps:
+        if resumed is not None and self._place(resumed):
             # At a session start, TensorBoard drops all that it has read from this step on.
-            self._event(resumed_steps + 1, _text(7, _number(1, _SESSION_START)))
+            self._event(self._place(resumed) + 1, _text(7, _number(1, _SESSION_START)))
         self._file.flush()
 
     def write(self, report: Report) -> None:
@@ -58,7 +67,7 @@ class TensorBoard:
             for name, value in report.values.items()
             if abs(value) <= _LARGEST
         )
-        self._event(report.steps, _text(5, values))
+        self._event(self._place(report), _text(5, values))
         self._file.flush()
 
     def close(self) -> None:

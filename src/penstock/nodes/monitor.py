@@ -44,9 +44,10 @@ class MonitorSettings:
     log_interval: int
     quiet: bool
     """No display, files only."""
-    resumed_update: int
-    """Metrics after this update are dropped: the run was resumed here. 0 for a new run."""
-    resumed_steps: int
+    tensorboard_axis: str
+    """One of `penstock.metrics.tensorboard.AXES`."""
+    resumed: Report
+    """The update, steps and seconds that the run was resumed at; all 0 for a new run. Later metrics are dropped."""
     awaited: str
     """What happens before the first update, for a line in case it takes long."""
     told: tuple[str, ...] = ()
@@ -76,19 +77,19 @@ class MonitorNode:
         again = bool(self._previous[ports.name]["told_at_start"])
         with self._writing():
             self._sinks = [
-                JsonLines(settings.folder, None if again else settings.resumed_update),
-                TensorBoard(settings.folder, 0 if again else settings.resumed_steps),
+                JsonLines(settings.folder, None if again else settings.resumed.update),
+                TensorBoard(settings.folder, settings.tensorboard_axis, None if again else settings.resumed),
             ]
             self._for_people = [RunLog(settings.folder, settings.timesteps, settings.log_interval)]
             if not settings.quiet:
                 self._for_people.append(progress_sink(settings.title, settings.timesteps, settings.log_interval))
             self._sinks += self._for_people
             for line in () if again else settings.told:
-                self._tell(Report(settings.resumed_update, settings.resumed_steps, 0.0, {}, line))
+                self._tell(settings.resumed._replace(note=line))
         self._silent_since = None if again else time.monotonic()
         self._deaths = RunFolder(settings.folder).deaths
-        self._written = dict.fromkeys(_KINDS, settings.resumed_update)
-        self._last = Report(settings.resumed_update, settings.resumed_steps, 0.0, {})
+        self._written = dict.fromkeys(_KINDS, settings.resumed.update)
+        self._last = settings.resumed
         self._told = self._told_so_far()
         self._seen = self._last.time_s, self._last.steps
 

@@ -108,6 +108,7 @@ def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | N
         checkpoint=begin.path,
         resumed_update=int(begin.arrays["update"]),
         resumed_steps=int(begin.arrays["steps"]),
+        resumed_s=float(begin.arrays["elapsed_s"]),
     )
 
 

@@ -61,12 +61,14 @@ class Plan:
     checkpoint: Path | None = None
     resumed_update: int = 0
     resumed_steps: int = 0
+    resumed_s: float = 0.0
+    """Seconds of training before."""
     games: GamesSettings | None = None
     """Where games connect; ``None``: the environments are stepped by the run."""
     quiet: bool = False
     """No display, files only."""
     told: tuple[str, ...] = ()
-    """First lines of the display."""
+    """First lines of the log and of the display."""
     modules: tuple[str, ...] = ()
     """Top-level modules that the user has named."""
 

@@ -16,7 +16,7 @@ from penstock.algorithm_package import find_algorithm
 from penstock.config.schema import RunConfig
 from penstock.kernels.actions import environment_array
 from penstock.memory.snapshots import SNAPSHOT_BYTES
-from penstock.metrics.report import RETURN_WINDOW, report_specs
+from penstock.metrics.report import RETURN_WINDOW, Report, report_specs
 from penstock.nodes.checkpointer import CheckpointerSettings
 from penstock.nodes.contract import OPEN_LIMIT_S, LaneStart
 from penstock.nodes.env import EnvSettings
@@ -335,8 +335,8 @@ def _monitor(plan: Plan) -> NodeSpec:
         timesteps=plan.run.timesteps,
         log_interval=plan.run.log_interval,
         quiet=plan.quiet,
-        resumed_update=plan.resumed_update,
-        resumed_steps=plan.resumed_steps,
+        tensorboard_axis=plan.run.tensorboard_axis,
+        resumed=Report(plan.resumed_update, plan.resumed_steps, plan.resumed_s, {}),
         awaited=_awaited(plan),
         told=plan.told,
     )

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from penstock.parallel_ppo import DistributedPPO, ParallelPPO
     from penstock.retraining import Retrained, retrain
     from penstock.run import Result, draw, evaluate, load_policy, resume, train
+    from penstock.saved_runs.run_metrics import Metrics, read_metrics
     from penstock.serving.policy import Policy
     from penstock.watching import Watched, watch
 
@@ -58,6 +59,7 @@ __all__ = [
     "FencedError",
     "Game",
     "LostError",
+    "Metrics",
     "NoEffectError",
     "NodeError",
     "ParallelEnvironmentCollector",
@@ -80,6 +82,7 @@ __all__ = [
     "from_mapping",
     "from_toml",
     "load_policy",
+    "read_metrics",
     "resume",
     "retrain",
     "train",
@@ -99,6 +102,7 @@ _HOMES = {
     "penstock.mppi": ("MPPI",),
     "penstock.retraining": ("Retrained", "retrain"),
     "penstock.run": ("Result", "draw", "evaluate", "load_policy", "resume", "train"),
+    "penstock.saved_runs.run_metrics": ("Metrics", "read_metrics"),
     "penstock.serving.policy": ("Policy",),
     "penstock.watching": ("Watched", "watch"),
 }

@@ -162,6 +162,14 @@ def _compare(argv: Sequence[str]) -> int:
     return say(load(f"{room}:as_table")(found) + picture)
 
 
+def _metrics(argv: Sequence[str]) -> int:
+    options = _options("metrics", argv)
+    room = "penstock.saved_runs.run_metrics"
+    question = load(f"{room}:Question")(options.metric, options.level, options.kind, options.q, options.last)
+    metrics = load(f"{room}:read_metrics")(_run_folder(options).path)
+    return say(load(f"{room}:as_json" if options.json else f"{room}:as_table")(metrics, question))
+
+
 def _models(argv: Sequence[str]) -> int:
     options = _options("models", argv)
     room = "penstock.saved_runs.versions"
@@ -270,6 +278,12 @@ COMMANDS = {
         "set runs on one task side by side: return, speed and idle time, with intervals",
         "penstock compare RUN_A RUN_B --plot compared.png",
         "CompareOptions",
+    ),
+    "metrics": Command(
+        _metrics,
+        "print the metrics of a run: mean, sum, smallest, largest, quantiles",
+        "penstock metrics latest loss/policy --kind mean --last 100",
+        "MetricsOptions",
     ),
     "models": Command(
         _models,

@@ -32,6 +32,7 @@ def command_help(name: str, command: Command, argv: Sequence[str]) -> str:
         "verify": " BUNDLE",
         "serve": " RUN|BUNDLE | NAME=RUN|BUNDLE ...",
         "bench-serve": " URL",
+        "metrics": " RUN [METRIC]",
         "plot": " [RUN]",
         **dict.fromkeys(("resume", "eval", "watch", "export", "models", "retrain", "trace"), " RUN"),
     }.get(name, "")

@@ -14,6 +14,7 @@ __all__ = [
     "CompareOptions",
     "EvalOptions",
     "ExportOptions",
+    "MetricsOptions",
     "ModelsOptions",
     "PlotOptions",
     "ResumeOptions",
@@ -181,6 +182,36 @@ class CompareOptions:
         pattern=r"(?s).+\.(png|svg|pdf)",
         form="a file that ends in .png, .svg or .pdf",
     )
+    log_dir: str = _option(RunConfig.log_dir, "folder that holds the run folders", form="a folder")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricsOptions:
+    """Options of ``penstock metrics``."""
+
+    run: str = _run()
+    metric: str | None = field(
+        default=None,
+        metadata={
+            "help": "one metric, such as loss/policy; left out: all (docs/metrics.md explains them)",
+            "positional": True,
+            "pattern": r"\S+",
+            "form": "the name of a metric",
+        },
+    )
+    kind: Literal["last", "mean", "sum", "min", "max", "quantile"] | None = _option(
+        None, "the number to print for all lines of a metric; left out: last, mean, min and max"
+    )
+    q: float | None = _option(
+        None, "with --kind quantile: 0.5 for the median, 0.9 for the 90th percentile", min=0, max=1
+    )
+    last: int | None = _option(None, "only this many of the latest lines of each metric; left out: all", min=1)
+    level: Literal["framework", "algorithm", "task"] | None = _option(
+        None,
+        "only metrics of this level. framework: what the machine and the nodes do; algorithm: what was learned; task: "
+        "how well it goes",
+    )
+    json: bool = _option(False, "print the numbers as one JSON object")
     log_dir: str = _option(RunConfig.log_dir, "folder that holds the run folders", form="a folder")
 
 

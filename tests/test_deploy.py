@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from penstock.config.commands import ServeOptions
-from penstock.config.flags import config_from_arguments, options_from_arguments
+from penstock.config.flags import options_from_arguments, train_from_arguments
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -20,10 +20,11 @@ def documents(name: str) -> list[dict]:
 
 
 def trained(command: str):
-    """The config of a command that trains."""
+    """The config of a command that trains, and the options besides it."""
     words = shlex.split(command)
     assert words[:2] == ["penstock", "train"]
-    return config_from_arguments(words[2:]).run
+    options, config, _ = train_from_arguments(words[2:])
+    return config.run, options
 
 
 def test_a_run_on_kubernetes_uses_the_cluster_that_is_made_for_it() -> None:
@@ -31,7 +32,10 @@ def test_a_run_on_kubernetes_uses_the_cluster_that_is_made_for_it() -> None:
 
     job, claim = documents("kuberay.yaml")
     cluster = job["spec"]["rayClusterSpec"]
-    run = trained(job["spec"]["entrypoint"])
+    run, options = trained(job["spec"]["entrypoint"])
+    # A second launch goes on with the run of the first one.
+    assert options.run_name is not None
+    assert options.resume_if_exists
     assert (run.runtime, run.address) == ("ray", "auto")
     assert cluster["rayVersion"] == ray.__version__, "the version of constraints.txt"
     groups = [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
@@ -59,7 +63,7 @@ def test_the_file_of_the_cluster_launcher_is_one_by_rays_own_schema() -> None:
         jsonschema.validate(cluster | {"head_node": "head"}, schema)
     assert cluster["head_node_type"] in cluster["available_node_types"]
     (command,) = re.findall(r"^#   ray exec \S+ '([^']+)'$", text, re.MULTILINE)
-    run = trained(command)
+    run, _ = trained(command)
     assert (run.runtime, run.address) == ("ray", "auto")
 
 

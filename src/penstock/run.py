@@ -12,9 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Never
 
+from penstock.config.commands import TrainOptions
+from penstock.config.fields import field_table
 from penstock.config.schema import RunConfig
 from penstock.config.sources import from_mapping, with_changes
-from penstock.config.values import count_of
+from penstock.config.values import count_of, from_value
 from penstock.config.whole import Config
 from penstock.envs.given import Given, given_of, named
 from penstock.errors import BundleError, ConfigError, EnvError, NodeError, RunFolderError, UsageError
@@ -55,6 +57,7 @@ from penstock.saved_runs.checkpoints import (
     set_aside_after,
 )
 from penstock.saved_runs.episodes import list_episodes
+from penstock.saved_runs.launches import add_launch
 from penstock.saved_runs.leftovers import is_unbegun, remove_if_unbegun, write_failed_card
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.serving.bundle import BundlePolicy, is_bundle, read_bundle
@@ -89,6 +92,7 @@ def train(
     config: Config | Mapping[str, Any],
     *,
     env: EnvFactory | None = None,
+    run_name: str | None = None,
     quiet: bool = False,
     processes: Processes | None = None,
 ) -> Result:
@@ -98,11 +102,13 @@ def train(
         config: a `Config`, or a mapping from setting names to values. In a mapping, ``env``, ``wrap`` and ``reward``
             may be callables.
         env: a callable that makes an environment, if the environment has no name.
+        run_name: of the run, and of its folder in ``log_dir``; ``None``: environment, algorithm and time.
         quiet: no display; files only.
         processes: started earlier, so that they are ready sooner; this call ends them. ``None``: it starts its own.
 
     Raises:
-        UsageError: the user can correct it. Raised before any process starts, where that is possible.
+        UsageError: the user can correct it. Raised before any process starts, where that is possible. Also if there is
+            a run of this name.
         NodeError: a node failed during the run.
         BadDataError: an episode of the final evaluation held NaN or infinity. The run itself is complete.
         KeyboardInterrupt: the run was interrupted before anything was learned, and its folder is removed; or its final
@@ -114,10 +120,13 @@ def train(
     else:
         given = Given(env)
     with _opened(processes, config.run) as opened:
-        return _train(opened, config, given, quiet=quiet)
+        if run_name is not None:
+            # A name that is taken is refused before the environment is opened.
+            _free_folder(config.run, config.run.env, run_name)
+        return _train(opened, config, given, run_name, quiet=quiet)
 
 
-def _train(processes: Processes, config: Config, given: Given, *, quiet: bool) -> Result:
+def _train(processes: Processes, config: Config, given: Given, run_name: str | None, *, quiet: bool) -> Result:
     """Settle the config, build the program, make the run folder, run the program, finish."""
     made = False
     try:
@@ -131,7 +140,7 @@ def _train(processes: Processes, config: Config, given: Given, *, quiet: bool) -
             # Another run may take the folder's name before it is made here.
             while not made:
                 # 2. A plan, and from it the program: nodes, edges and where they run.
-                folder = RunFolder.fresh(run.log_dir, prepared.profile.name, run.algo)
+                folder = _free_folder(run, prepared.profile.name, run_name)
                 program = _checked_on_machine(_program_of(plan(prepared, folder.path, quiet=quiet)), prepared)
                 cluster.enter_context(_joined(program, run))
                 # 3. The run folder. An interrupt waits until `made` is set: otherwise nobody would remove the folder.
@@ -141,6 +150,7 @@ def _train(processes: Processes, config: Config, given: Given, *, quiet: bool) -
             with folder.claim():
                 folder.become_latest()
                 folder.write_config(prepared.config)
+                add_launch(folder, None)
                 program, _ = _begin_table(program, None)
                 # 4. The run itself, by the runtime.
                 outcome = _launch(processes, prepared, folder, program)
@@ -216,6 +226,18 @@ def _joined(program: Program, run: RunConfig) -> contextlib.AbstractContextManag
         return contextlib.nullcontext()
     found: contextlib.AbstractContextManager[None] = load(joined)(program)
     return found
+
+
+def _free_folder(run: RunConfig, env: str, name: str | None) -> RunFolder:
+    """A free folder for a new run: by its name, or else by its environment, its algorithm and the time.
+
+    Raises:
+        ConfigError: the name has other characters than a run's name may have.
+        RunFolderError: the name is taken.
+    """
+    if name is None:
+        return RunFolder.fresh(run.log_dir, env, run.algo)
+    return RunFolder.named(run.log_dir, str(from_value(field_table(TrainOptions)["run_name"], name, "run_name")))
 
 
 def _raise_if_interrupted(interrupts: Interrupts) -> None:
@@ -393,6 +415,7 @@ def _resume(
         program, found = _begin_table(program, begin)
         if not over:
             folder.write_config(prepared.config)
+        add_launch(folder, begin.path.name)
         set_aside_after(folder.path, int(begin.manifest["update"]))
         folder.clear_trace()
         begun_anew = sum(start.position is None for start in the_plan.starts)

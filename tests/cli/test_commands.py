@@ -46,7 +46,7 @@ def trains(monkeypatch, tmp_path):
     """Replaces training; gives the list of configs that it was called with."""
     configs = []
 
-    def train(config, *, processes):
+    def train(config, *, run_name, processes):
         configs.append(config)
         return result(tmp_path / "my run")
 
@@ -109,7 +109,7 @@ def test_a_module_of_ones_own_is_announced_before_it_is_exported(trains, run, tm
 
 
 def test_an_interrupted_run_exits_with_130_and_says_how_to_continue(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr("penstock.run.train", lambda config, *, processes: result(tmp_path, interrupted=True))
+    monkeypatch.setattr("penstock.run.train", lambda *_, **__: result(tmp_path, interrupted=True))
     assert main(["train", "--env", "X"]) == 130
     assert f"penstock resume {tmp_path}" in capsys.readouterr().out
 
@@ -258,7 +258,7 @@ def test_what_the_user_can_mend_is_one_line_and_exit_code_2(argv, says, capsys):
     ],
 )
 def test_each_failure_has_its_exit_code(monkeypatch, capsys, error, code, says):
-    def fail(config, *, processes):
+    def fail(config, *, run_name, processes):
         raise error
 
     monkeypatch.setattr("penstock.run.train", fail)
@@ -287,7 +287,7 @@ def test_a_node_whose_error_says_it_all_is_quoted_without_its_traceback(detail, 
 
 
 def test_a_failure_is_one_line_and_what_is_left_of_the_run(monkeypatch, capsys):
-    def fail(config, *, processes):
+    def fail(config, *, run_name, processes):
         error = NodeError("env.0", "Traceback ...\npenstock.errors.BadDataError: env.0: obs of lane 1 is nan")
         error.add_note("it has no checkpoint")
         raise error
@@ -326,7 +326,7 @@ def test_standard_error_whose_reader_has_left_keeps_the_exit_code():
 
 
 def test_a_pipe_that_breaks_inside_a_run_is_no_success(monkeypatch):
-    def fail(config, *, processes):
+    def fail(config, *, run_name, processes):
         raise BrokenPipeError
 
     monkeypatch.setattr("penstock.run.train", fail)

@@ -61,6 +61,7 @@ def test_a_copy_has_what_the_run_has(run: RunFolder, copy: Copy) -> None:
     TensorBoard(run.path, "steps").close()
     run.deaths.write_text("died")
     run.log_path.write_text("update 10")
+    run.launches_path.write_text("{}")
     save(run, 2)
     assert send(original, copy, held) == ("update-00000001", "update-00000002")
     settled = copy.settle()

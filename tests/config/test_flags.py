@@ -7,6 +7,7 @@ from penstock.config.flags import (
     config_from_arguments,
     options_from_arguments,
     resume_from_arguments,
+    train_from_arguments,
     tune_from_arguments,
 )
 from penstock.errors import ConfigError
@@ -219,3 +220,28 @@ def test_what_is_no_name_of_a_wrapper_or_reward_is_refused(flag: str, says: str)
 def test_a_second_reward_does_not_take_the_place_of_the_first():
     # Two names in one text are refused where the reward is looked up.
     assert config("--env", "X", "--reward", "a:b", "--reward", "c:d").run.reward == "a:b,c:d"
+
+
+def test_a_launch_has_a_name_besides_its_settings_and_says_which_of_them_it_gives(tmp_path):
+    file = tmp_path / "run.toml"
+    file.write_text("lr = 0.5\nnum_steps = 64\n")
+    line = ["--run_name", "one", "--resume_if_exists", "--config", str(file), "--env=X", "--sync_mode", "auto"]
+    options, launched, given = train_from_arguments([*line, "--lr", "0.25", "--log_dir", "runs"])
+    assert (options.run_name, options.resume_if_exists) == ("one", True)
+    assert launched == config("--config", str(file), "--env=X", "--lr", "0.25", "--log_dir", "runs")
+    assert {name: str(setting.value) for name, setting in given.items()} == {
+        "lr": "0.25",
+        "num_steps": "64",
+        "env": "X",
+    }
+
+
+@pytest.mark.parametrize("name", ["latest", ".hidden", "a/b", "..", "a b", "x.partial", "", "x" * 101])
+def test_a_name_that_a_folder_of_a_run_cannot_have_is_refused(name):
+    with pytest.raises(ConfigError, match=r"^--run_name takes letters, digits"):
+        train_from_arguments(["--env", "X", f"--run_name={name}"])
+
+
+def test_only_a_run_with_a_name_can_be_gone_on_with():
+    with pytest.raises(ConfigError, match=r"^--resume_if_exists is for a run with a name; give --run_name NAME$"):
+        train_from_arguments(["--env", "X", "--resume_if_exists", "true"])

@@ -1,6 +1,11 @@
 """A resume with other settings. Settings that may change do, and stay changed. Others are refused in one line."""
 
+import json
+import shutil
+import socket
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +15,8 @@ from penstock.config.sources import from_toml
 from penstock.run import Result
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import load_checkpoint
+from penstock.saved_runs.leftovers import run_to_resume
+from penstock.saved_runs.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("shared_templates")
 
@@ -74,3 +81,62 @@ def test_a_run_goes_on_in_another_way(tmp_path: Path, first: dict[str, object], 
     assert int(arrays["update"]) > saved.manifest["update"]
     if "applied" in arrays:
         assert int(arrays["applied"]) == int(arrays["gradient_steps"]) > int(saved.arrays["gradient_steps"]) > 0
+
+
+def launches(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "launches.jsonl").read_text().splitlines()]
+
+
+def test_one_command_starts_a_run_and_goes_on_with_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "pole"
+    settings = {**SMALL, "runtime": "inline", "log_dir": tmp_path, "num_workers": 2}
+    line = ["train", "--run_name", "pole", *(f"--{name}={value}" for name, value in settings.items())]
+    assert main([*line, f"--timesteps={2 * BATCH}"]) == 0
+    assert main([*line, f"--timesteps={3 * BATCH}"]) == 2
+    assert f"to go on with it: penstock resume pole --log_dir {tmp_path}; or" in capsys.readouterr().err
+    again = [*line, "--resume_if_exists", "true"]
+    assert main([*again, f"--timesteps={3 * BATCH}"]) == 0
+    assert load_checkpoint(find_checkpoint(run)).manifest["steps"] == 3 * BATCH
+    assert main([*again, f"--timesteps={3 * BATCH}"]) == 0
+    said = capsys.readouterr().out
+    assert "there is a run pole: it goes on" in said
+    assert "nothing to do: the run has its 288 timesteps" in said
+    assert main([*again, "--seed=7"]) == 2
+    assert "--seed cannot become 7" in capsys.readouterr().err
+    assert [one["checkpoint"] for one in launches(run)] == [None, "update-00000002", "update-00000003"]
+    first = launches(run)[0]
+    assert (first["command"], first["host"]) == (sys.orig_argv, socket.gethostname())
+    assert first["versions"]["penstock"] == penstock.__version__
+
+
+def test_a_run_of_that_name_without_a_checkpoint_begins_anew(tmp_path: Path) -> None:
+    settings = {**SMALL, "runtime": "inline", "log_dir": tmp_path, "num_workers": 2, "timesteps": BATCH}
+    run = train(tmp_path, 1).run_folder.rename(tmp_path / "pole")
+    shutil.rmtree(run / "checkpoints" / "update-00000001")
+    line = [
+        "train",
+        "--run_name=pole",
+        "--resume_if_exists",
+        *(f"--{name}={value}" for name, value in settings.items()),
+    ]
+    assert main(line) == 0
+    assert [one["checkpoint"] for one in launches(run)] == [None]
+    assert load_checkpoint(find_checkpoint(run)).manifest["steps"] == BATCH
+
+
+def test_a_run_of_that_name_is_not_removed_while_it_trains(tmp_path: Path) -> None:
+    run = train(tmp_path, 1).run_folder
+    shutil.rmtree(run / "checkpoints" / "update-00000001")
+    with RunFolder(run).claim(), pytest.raises(penstock.RunFolderError, match="is in use by another process"):
+        run_to_resume(str(tmp_path), run.name)
+    assert run_to_resume(str(tmp_path), run.name) is None
+    assert not run.exists()
+
+
+def test_a_name_is_given_in_python_too(tmp_path: Path) -> None:
+    settings = {**SMALL, "runtime": "inline", "log_dir": str(tmp_path), "timesteps": BATCH, "eval_episodes": 0}
+    assert penstock.train(settings, run_name="pole", quiet=True).run_folder == tmp_path / "pole"
+    with pytest.raises(penstock.RunFolderError, match="there is a run pole in "):
+        penstock.train(settings, run_name="pole", quiet=True)
+    with pytest.raises(penstock.ConfigError, match="run_name takes letters, digits"):
+        penstock.train(settings, run_name="../pole", quiet=True)

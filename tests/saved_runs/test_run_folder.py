@@ -38,6 +38,18 @@ def test_a_name_that_another_run_has_taken_since_is_not_shared(tmp_path):
     assert RunFolder.fresh(tmp_path, "X", "ppo", NOON).make()
 
 
+def test_a_run_may_have_a_name_that_no_other_run_has(tmp_path):
+    folder = RunFolder.named(tmp_path / "my logs", "pendulum")
+    assert folder.make()
+    assert folder.path == tmp_path / "my logs" / "pendulum"
+    with pytest.raises(RunFolderError, match=r"pendulum exists and is no run; give another --run_name$"):
+        RunFolder.named(tmp_path / "my logs", "pendulum")
+    folder.write_config(CONFIG)
+    says = r"to go on with it: penstock resume pendulum --log_dir '.*/my logs'; or give --resume_if_exists true"
+    with pytest.raises(RunFolderError, match=says):
+        RunFolder.named(tmp_path / "my logs", "pendulum")
+
+
 def test_a_range_that_was_ignored_without_atoms_is_dropped(tmp_path):
     folder = made(tmp_path)
     settings = 'env = "CartPole-v1"\nalgo = "dqn"\nvalue_min = -1.0\nvalue_max = 5.0\natoms = '

@@ -29,7 +29,12 @@ class Command(NamedTuple):
 
 def _train(argv: Sequence[str]) -> int:
     with _starting() as processes:
-        config = load("penstock.config.flags:config_from_arguments")(argv)
+        options, config, settings = load("penstock.config.flags:train_from_arguments")(argv)
+        if options.resume_if_exists:
+            found = load("penstock.saved_runs.leftovers:run_to_resume")(config.run.log_dir, options.run_name)
+            if found is not None:
+                say(f"there is a run {options.run_name}: it goes on")
+                return _gone_on(found, settings, None, processes)
         notes = (
             load("penstock.config.flags:file_note")(argv),
             load("penstock.envs.names:note")(config.run.env),
@@ -38,17 +43,22 @@ def _train(argv: Sequence[str]) -> int:
         for line in filter(None, notes):
             say(line)
         _announce(config)
-        return conclude(load("penstock.run:train")(config, processes=processes), config.run.env)
+        result = load("penstock.run:train")(config, run_name=options.run_name, processes=processes)
+        return conclude(result, config.run.env)
 
 
 def _resume(argv: Sequence[str]) -> int:
     with _starting() as processes:
         options, settings = load("penstock.config.flags:resume_from_arguments")(argv)
-        resume, asked = load("penstock.run:resume"), {"checkpoint": options.checkpoint, "settings": settings}
-        folder = _run_folder(options)
-        config = folder.read_config()
-        _announce(config)
-        return conclude(resume(folder.path, **asked, processes=processes), config.run.env)
+        return _gone_on(_run_folder(options), settings, options.checkpoint, processes)
+
+
+def _gone_on(folder: Any, settings: Any, checkpoint: str | None, processes: Any) -> int:  # noqa: ANN401
+    """Resume a run with changed settings, and print the result; return the exit code."""
+    resume, config = load("penstock.run:resume"), folder.read_config()
+    _announce(config)
+    result = resume(folder.path, checkpoint=checkpoint, settings=settings, processes=processes)
+    return conclude(result, config.run.env)
 
 
 def _tune(argv: Sequence[str]) -> int:

@@ -41,7 +41,7 @@ def command_help(name: str, command: Command, argv: Sequence[str]) -> str:
     width = shutil.get_terminal_size().columns
     body = ""
     if name in {"train", "draw"}:
-        body = load("penstock.config.help:train_help")(argv, width)
+        body = load(f"penstock.config.help:{name}_help")(argv, width)
     elif name == "resume":
         body = load("penstock.config.help:resume_help")(width)
     elif command.options is not None:

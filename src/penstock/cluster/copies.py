@@ -78,7 +78,7 @@ class Original:
         folder = self._folder
         listed = tuple(path.name for path in list_checkpoints(folder.path))
         events = sorted(folder.path.glob(f"{EVENTS}*"))
-        files = (folder.config_path, folder.metrics_path, folder.log_path, folder.deaths, *events)
+        files = (folder.config_path, folder.metrics_path, folder.log_path, folder.launches_path, folder.deaths, *events)
         pieces: list[Piece] = []
         for path in files:
             # All logs together are as long as a piece: their sender is given up if an answer takes too long.

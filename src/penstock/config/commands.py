@@ -21,6 +21,7 @@ __all__ = [
     "RetrainOptions",
     "ServeOptions",
     "TraceOptions",
+    "TrainOptions",
     "TuneOptions",
     "VerifyOptions",
     "WatchOptions",
@@ -28,6 +29,8 @@ __all__ = [
 
 NAME_PATTERN = r"[A-Za-z0-9_.-]{1,100}"
 """Names of served policies."""
+RUN_NAME_PATTERN = r"(?!latest$)(?!.*\.partial$)[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}"
+"""Names that a user gives to runs. ``latest`` stands for any run, and ``.partial`` ends what is not finished."""
 FORMATS = ("onnx", "ort", "safetensors", "torch")
 """What a bundle may hold."""
 VERIFIED = 1000
@@ -49,6 +52,24 @@ def _checkpoint() -> Any:  # noqa: ANN401
 def _run() -> Any:  # noqa: ANN401
     text = "run folder: its path, its name under --log_dir, or latest"
     return field(metadata={"help": text, "positional": True, "pattern": r"(?s).+", "form": "the folder of a run"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions:
+    """Options of ``penstock train``, besides the settings of the run."""
+
+    run_name: str | None = _option(
+        None,
+        "name of the run, and of its folder in --log_dir; refused if there is such a run; left out: environment, "
+        "algorithm and time",
+        pattern=RUN_NAME_PATTERN,
+        form="letters, digits, _, . and -, such as pendulum-1",
+    )
+    resume_if_exists: bool = _option(
+        False,
+        "if there is a run of this --run_name, go on with it, as penstock resume does with the same settings; a run "
+        "without a checkpoint is removed and begins anew. So one command starts a run, and goes on with it",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

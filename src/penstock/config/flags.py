@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from penstock.algorithm_package import AlgorithmPackage
-from penstock.config.commands import ResumeOptions, TuneOptions
+from penstock.config.commands import ResumeOptions, TrainOptions, TuneOptions
 from penstock.config.fields import Field, field_table
 from penstock.config.rllib import COUNTS, renamed
-from penstock.config.schema import RunConfig
+from penstock.config.schema import AUTO, RunConfig
 from penstock.config.sources import (
     Setting,
     algorithm_of,
@@ -29,6 +29,7 @@ __all__ = [
     "file_note",
     "options_from_arguments",
     "resume_from_arguments",
+    "train_from_arguments",
     "tune_from_arguments",
 ]
 
@@ -49,12 +50,33 @@ class _Line(NamedTuple):
 
 
 def config_from_arguments(argv: Sequence[str]) -> Config:
-    """The config of ``penstock train ARGV``: a preset, then a file, then flags. Later ones win.
+    """The config of ``penstock draw ARGV``: a preset, then a file, then flags. Later ones win.
 
     Raises:
         ConfigError: see ``from_settings``; also an unknown preset, a file that cannot be read, a stray argument.
     """
     return _config(_taken_apart(argv, field_table(RunConfig)))
+
+
+def train_from_arguments(argv: Sequence[str]) -> tuple[TrainOptions, Config, dict[str, Setting]]:
+    """The options of ``penstock train ARGV``, its config, and the settings that it gives, for a run that goes on.
+
+    The settings are not yet parsed. They lack ``log_dir``, where that run was found, and what was left to penstock.
+
+    Raises:
+        ConfigError: as `config_from_arguments`; also an option's value that is out of range.
+    """
+    options, line = _apart_from(TrainOptions, argv)
+    if options.resume_if_exists and options.run_name is None:
+        raise ConfigError("--resume_if_exists is for a run with a name; give --run_name NAME")
+    config, run = _config(line), field_table(RunConfig)
+    decided = {name for name, field in run.items() if field.fixed and AUTO in field.choices}
+    given = {
+        name: setting
+        for name, setting in _settings(line).items()
+        if name != "log_dir" and not (name in decided and setting.value == AUTO)
+    }
+    return options, config, given
 
 
 def tune_from_arguments(argv: Sequence[str]) -> tuple[TuneOptions, Config]:
@@ -63,11 +85,8 @@ def tune_from_arguments(argv: Sequence[str]) -> tuple[TuneOptions, Config]:
     Raises:
         ConfigError: as `config_from_arguments`; also an option's value that is out of range.
     """
-    table = field_table(TuneOptions)
-    line = _taken_apart(argv, {**field_table(RunConfig), **table})
-    config = _config(line._replace(flags={name: flag for name, flag in line.flags.items() if name not in table}))
-    own = line._replace(positionals=[], flags={name: flag for name, flag in line.flags.items() if name in table})
-    options = _options(TuneOptions, own)
+    options, line = _apart_from(TuneOptions, argv)
+    config = _config(line)
     for word in ",".join(options.search or ()).split(","):
         name, equals, _ = word.partition("=")
         if equals and (given := line.flags.get(name.strip().replace("-", "_"))):
@@ -77,20 +96,33 @@ def tune_from_arguments(argv: Sequence[str]) -> tuple[TuneOptions, Config]:
     return options, config
 
 
+def _apart_from(options: type[Options], argv: Sequence[str]) -> tuple[Options, _Line]:
+    """The options of a command that also takes every setting of a run, and its line without them."""
+    table = field_table(options)
+    line = _taken_apart(argv, {**field_table(RunConfig), **table})
+    own = line._replace(positionals=[], flags={name: flag for name, flag in line.flags.items() if name in table})
+    rest = line._replace(flags={name: flag for name, flag in line.flags.items() if name not in table})
+    return _options(options, own), rest
+
+
 def _config(line: _Line) -> Config:
     if line.positionals:
         stray = line.positionals[0]
         if stray in line.behind:
             raise ConfigError(f"{line.behind[stray]} takes True or False, not {stray!r}")
         raise ConfigError(f"unexpected argument {stray!r}; settings are written as --name value")
-    preset = _of_preset(line)
-    settings = dict(preset)
-    if "config" in line.flags:
-        settings |= _of_file(line)[0]
-    settings |= {name: flag for name, flag in line.flags.items() if name not in _SOURCES}
+    preset, settings = _of_preset(line), _settings(line)
     if preset:
         _check_preset(str(line.flags["preset"].value), preset, settings)
     return from_settings(settings, flags=_SOURCES)
+
+
+def _settings(line: _Line) -> dict[str, Setting]:
+    """The settings of a preset, a file and flags. Later ones win."""
+    settings = _of_preset(line)
+    if "config" in line.flags:
+        settings |= _of_file(line)[0]
+    return settings | {name: flag for name, flag in line.flags.items() if name not in _SOURCES}
 
 
 def file_note(argv: Sequence[str]) -> str:

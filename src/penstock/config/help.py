@@ -4,12 +4,12 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from penstock.config.algorithms import algorithm_fields
-from penstock.config.commands import ResumeOptions
+from penstock.config.commands import ResumeOptions, TrainOptions
 from penstock.config.fields import Field, fields_of
 from penstock.config.flags import algorithm_from_arguments
 from penstock.config.schema import RunConfig
 
-__all__ = ["options_help", "resume_help", "train_help"]
+__all__ = ["draw_help", "options_help", "resume_help", "train_help"]
 
 _SOURCES = (
     ("--preset NAME", "settings that work well for one task; `penstock presets` lists the presets"),
@@ -21,6 +21,12 @@ _SOURCES = (
 
 
 def train_help(argv: Sequence[str], width: int) -> str:
+    """The options of ``penstock train``, and all that `draw_help` says. Arguments and errors are the same."""
+    launch = _section("Launch", [_of_field(field, width) for field in fields_of(TrainOptions)])
+    return f"{launch}\n{draw_help(argv, width)}"
+
+
+def draw_help(argv: Sequence[str], width: int) -> str:
     """Every setting of a run and of its algorithm, with its range and default.
 
     Args:

@@ -123,6 +123,10 @@ def _contents(folder: RunFolder) -> str:
         ("checkpoints/", f"the checkpoints of the run (safetensors and a manifest): {kept}"),
         (folder.metrics_path.name, "the metrics of all updates, one JSON object a line"),
         ("events.out.tfevents.*", "the same for TensorBoard"),
+        (
+            folder.launches_path.name,
+            "when, where and by which command it was started and resumed",
+        ),
         (folder.log_path.name, "what the display showed, and how the run ended, each line with its time"),
     ]
     if folder.table_path.exists():

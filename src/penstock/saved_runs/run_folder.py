@@ -1,5 +1,6 @@
-"""A run's folder ``LOG_DIR/<env>-<algorithm>-<time>/``: makes it, finds it, and claims it for one process.
+"""A run's folder: makes it, finds it, and claims it for one process.
 
+It is ``LOG_DIR/<env>-<algorithm>-<time>/``, or has a name that the user gives to the run: ``LOG_DIR/<run_name>/``.
 Holds the names of its files. Other files of this room write most of them.
 """
 
@@ -7,6 +8,7 @@ import contextlib
 import fcntl
 import os
 import re
+import shlex
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO
 
+from penstock.config.schema import RunConfig
 from penstock.config.sources import from_settings, settings_of_file, to_toml
 from penstock.config.whole import Config
 from penstock.errors import RunFolderError, nearest
@@ -60,13 +63,31 @@ class RunFolder:
                 path = path.with_name(f"{name}-{number}")
             return cls(path)
 
+    @classmethod
+    def named(cls, log_dir: str | Path, name: str) -> "RunFolder":
+        """A free folder for a new run that has this name. It is not made yet.
+
+        Raises:
+            RunFolderError: the name is taken. The text says how to go on with the run that has it.
+        """
+        path = expanded(log_dir) / name
+        if (path / CONFIG).is_file():
+            where = "" if str(log_dir) == RunConfig.log_dir else f" --log_dir {shlex.quote(str(log_dir))}"
+            raise RunFolderError(
+                f"there is a run {name} in {log_dir}; to go on with it: penstock resume {shlex.quote(name)}{where}; or "
+                "give --resume_if_exists true, or another --run_name"
+            )
+        if os.path.lexists(path):
+            raise RunFolderError(f"{path} exists and is no run; give another --run_name")
+        return cls(path)
+
     @property
     def episodes(self) -> Path:
         """Kept episodes of games."""
         return self.path / "episodes"
 
     def make(self) -> bool:
-        """Make the folder of a `fresh` run. It counts as a run once its config is written.
+        """Make the folder of a `fresh` or `named` run. It counts as a run once its config is written.
 
         Returns:
             False if another run has taken the name meanwhile.
@@ -207,6 +228,11 @@ class RunFolder:
     def log_path(self) -> Path:
         """What the display showed, with times."""
         return self.path / RUN_LOG
+
+    @property
+    def launches_path(self) -> Path:
+        """When, where and by which command the run was started and resumed, as JSON lines."""
+        return self.path / "launches.jsonl"
 
     @property
     def table_path(self) -> Path:

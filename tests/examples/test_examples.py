@@ -8,7 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from penstock.clients import GameClient
 
@@ -105,6 +108,45 @@ def test_run_bundle(penstock, tmp_path, settings):
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     assert number(r": 16 answers, largest error ([\d.e+-]+)$", ended.stdout.strip()) < 1e-4
+
+
+@pytest.fixture
+def remembering(tmp_path) -> Path:
+    """A bundle by hand: its action is the observation and the sum of those before."""
+    shapes = {"obs": ["n", 2], "first": ["n"], "carry.sum": ["n", 2], "action": ["n", 2], "next.carry.sum": ["n", 2]}
+    kinds = {"first": TensorProto.BOOL}
+    values = [
+        helper.make_tensor_value_info(name, kinds.get(name, TensorProto.FLOAT), shape) for name, shape in shapes.items()
+    ]
+    nodes = [
+        helper.make_node("Add", ["obs", "carry.sum"], ["action"]),
+        helper.make_node("Identity", ["action"], ["next.carry.sum"]),
+    ]
+    graph = helper.make_graph(nodes, "policy", values[:3], values[3:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    onnx.save(model, tmp_path / "policy.onnx")
+    roles = {"obs": "observation", "first": "first", "carry.sum": "carry"}
+    ports = [{"name": name, "dtype": "float32", "shape": ["n", 2], "role": role} for name, role in roles.items()]
+    action = {"name": "action", "dtype": "float32", "shape": ["n", 2], "role": "action"}
+    box = {"kind": "box", "shape": [2], "dtype": "float32", "low": [-1.0, None], "high": [1.0, None]}
+    facts = {"inputs": ports, "outputs": [action], "spaces": {"action": box}}
+    (tmp_path / "manifest.json").write_text(json.dumps(facts))
+    np.savez(tmp_path / "sample.npz", **{"input.obs": np.eye(2, dtype=np.float32)})
+    return tmp_path
+
+
+def test_control_loop_shows_what_it_saw_and_fails_at_its_limit(remembering):
+    """It runs where penstock, torch and gymnasium cannot be imported."""
+    script = ROOT / "examples" / "control_loop.py"
+    for limit, code in ((1e9, 0), (0, 1)):
+        arguments = [remembering, "--hz", "1000", "--seconds", "0.05", "--limit_us", str(limit)]
+        command = [sys.executable, "-c", WITHOUT.replace("sys.argv[1]", repr(str(script))), *arguments]
+        ended = subprocess.run(command, cwd=remembering, capture_output=True, text=True, check=False)
+        assert ended.returncode == code, ended.stderr
+        answer, wake = ended.stdout.splitlines()
+        figures = "p50 {0} us, p99 {0} us, p99.9 {0} us, longest {0} us".format(r"[\d,]+")
+        assert re.fullmatch(rf"answer +{figures}", answer)
+        assert re.fullmatch(rf"wake-up late by +{figures}; [\d,]+ of [\d,]+ deadlines missed", wake)
 
 
 WATCHED = """

@@ -5,6 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from penstock.algorithm_package import find_algorithm
+from penstock.config.algorithms import algorithm_fields
+from penstock.config.fields import fields_of
+from penstock.config.schema import RunConfig
+from penstock.registry import ALGORITHMS
+
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("docs", "src", "native", "tests", "benchmarks", "examples", "clients")
 FILES = [
@@ -85,3 +91,14 @@ def test_the_main_figures_of_a_page_stand_there_alone(page: Path) -> None:
     for row in rows:
         for figure in FIGURE.findall(row.split("|")[2]):
             assert not re.search(rf"(?<![\d.,]){re.escape(figure)}(?![\d.,]*\d)", others), (figure, row)
+
+
+def test_what_other_libraries_call_a_setting_is_a_setting_here() -> None:
+    settings = {field.name for name in ALGORITHMS.names() for field in algorithm_fields(find_algorithm(name))}
+    settings |= {field.name for field in fields_of(RunConfig)}
+    text = prose(Path("docs/from-stable-baselines3.md"))
+    for heading in ("## Names", "## Callbacks"):
+        rows = re.findall(r"^\| .+ \| (.+) \|$", text.partition(heading)[2].partition("\n## ")[0], flags=re.MULTILINE)
+        named = {name for row in rows for name in re.findall(r"`([a-z]+_[a-z_]+|lr|capacity|epochs|smoothing)\b", row)}
+        assert len(named) > 3
+        assert named <= settings

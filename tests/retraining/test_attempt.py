@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import numpy as np
@@ -103,6 +104,20 @@ def test_a_policy_follows_a_world_that_has_changed(run, tmp_path) -> None:
     again = penstock.retrain(run, experience=tmp_path / "kept")
     assert again.text == f"{after.name} stays: no new episodes"
     assert list_checkpoints(run)[-1] == after
+
+
+def test_episodes_that_other_software_has_recorded_are_learned_from(run, tmp_path) -> None:
+    """They are written by the code of the page."""
+    page = (Path(__file__).parents[2] / "docs" / "continual.md").read_text()
+    written: dict[str, Any] = {}
+    exec(page.partition("```python\n")[2].partition("```")[0], written)
+    generator = np.random.default_rng(0)
+    for number in range(1, 61):
+        symbols, action = shown(generator), generator.integers(0, 4, 10)
+        written["record"](tmp_path, number, SYMBOLS[symbols], action, action == (symbols[:-1] + 1) % 4, True)
+    found = penstock.retrain(run, experience=tmp_path, epochs=40.0)
+    assert found.version is not None
+    assert names(run) == [1, 2, 3, 0]
 
 
 def test_the_estimate_is_near_the_true_return(run, tmp_path) -> None:

@@ -6,8 +6,8 @@
 //
 // ORT is an unpacked release of ONNX Runtime (onnxruntime-linux-x64-VERSION.tgz). Debian 13 has headers and library as
 // `apt install libonnxruntime-dev`: then leave out -L and -rpath, and give -I /usr/include/onnxruntime. The Python package
-// has the library without headers. Tried by hand on Linux with g++ 12, the headers of 1.21 and the library of 1.31; no
-// test compiles it.
+// has the library without headers. Tried by hand on Linux with g++ 12, the headers of 1.21 and the library of 1.31; the
+// test compiles it with a stand-in for the headers.
 //
 // It is for a policy with one observation field of float32 and one action: Discrete, or a Box of float32.
 //

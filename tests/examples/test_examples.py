@@ -1,6 +1,8 @@
 """Every example runs from beginning to end as a user would start it, for a few steps."""
 
+import importlib
 import json
+import os
 import re
 import shutil
 import socket
@@ -11,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from gymnasium.spaces import Box
 from onnx import TensorProto, helper
 
 from penstock.clients import GameClient
@@ -76,6 +79,30 @@ def test_own_reward(run):
     assert "shaped return" in printed
 
 
+@pytest.mark.nightly  # Half a minute. Shorter: ``test_mujoco_arm``.
+def test_mujoco_arm_learns(run):
+    printed = run("mujoco_arm", 1_536)
+    assert 0 <= number(r"the tip is ([\d.]+) m from its target, on average of 10 arms", printed) < 0.8
+
+
+def test_mujoco_arm(monkeypatch):
+    """Each reset draws another arm, by its seed alone: the same seed and actions bring the same episode again."""
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    env = importlib.import_module("mujoco_arm").make_env()
+
+    def played(seed: int) -> tuple[np.ndarray, list[float]]:
+        obs, _ = env.reset(seed=seed)
+        assert env.observation_space.contains(obs)
+        actions = np.random.default_rng(0).uniform(-1.0, 1.0, (20, 2)).astype(np.float32)
+        rewards = [float(env.step(action)[1]) for action in actions]
+        return env.unwrapped.model.body_mass.copy(), rewards
+
+    (mass, rewards), (other_mass, _), (again, same) = played(1), played(2), played(1)
+    assert rewards == same
+    assert mass.tolist() == again.tolist() != other_mass.tolist()
+    assert env.action_space == Box(-1.0, 1.0, (2,), np.float32)
+
+
 def test_vector_environment(run):
     printed = run("vector_environment", 3_200)
     assert number(r"mean return (-[\d.]+)", printed) < 0
@@ -135,8 +162,8 @@ def remembering(tmp_path) -> Path:
     return tmp_path
 
 
-def test_control_loop_shows_what_it_saw_and_fails_at_its_limit(remembering):
-    """It runs where penstock, torch and gymnasium cannot be imported."""
+def test_control_loop(remembering):
+    """It shows what it saw and fails at its limit, where penstock, torch and gymnasium cannot be imported."""
     script = ROOT / "examples" / "control_loop.py"
     for limit, code in ((1e9, 0), (0, 1)):
         arguments = [remembering, "--hz", "1000", "--seconds", "0.05", "--limit_us", str(limit)]
@@ -147,6 +174,78 @@ def test_control_loop_shows_what_it_saw_and_fails_at_its_limit(remembering):
         figures = "p50 {0} us, p99 {0} us, p99.9 {0} us, longest {0} us".format(r"[\d,]+")
         assert re.fullmatch(rf"answer +{figures}", answer)
         assert re.fullmatch(rf"wake-up late by +{figures}; [\d,]+ of [\d,]+ deadlines missed", wake)
+
+
+STAND_IN = """
+#pragma once
+#include <array>
+#include <cstdint>
+#include <exception>
+#include <vector>
+
+enum { ORT_LOGGING_LEVEL_WARNING, OrtArenaAllocator, OrtMemTypeDefault, ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64 };
+
+namespace Ort {
+struct Exception : std::exception {
+    const char* what() const noexcept override { return "obs has a wrong length"; }
+};
+struct Env { Env(int, const char*) {} };
+struct RunOptions { RunOptions(std::nullptr_t) {} };
+struct SessionOptions {
+    void SetIntraOpNumThreads(int) {}
+    void SetInterOpNumThreads(int) {}
+};
+struct MemoryInfo {
+    static MemoryInfo CreateCpu(int, int) { return {}; }
+};
+struct About {
+    std::size_t GetElementCount() const { return 1; }
+    int GetElementType() const { return ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64; }
+};
+struct Value {
+    float* numbers;
+    std::size_t count;
+    std::int64_t choice;
+    About GetTensorTypeAndShapeInfo() const { return {}; }
+    template <typename T> const T* GetTensorData() const { return reinterpret_cast<const T*>(&choice); }
+    template <typename T>
+    static Value CreateTensor(const MemoryInfo&, T* numbers, std::size_t count, const std::int64_t*, std::size_t) {
+        return {numbers, count, 0};
+    }
+};
+struct Session {
+    Session(Env&, const char*, const SessionOptions&) {}
+    std::size_t GetInputCount() const { return 1; }
+    std::vector<Value> Run(const RunOptions&, const char**, const Value* obs, int, const char**, int) {
+        if (obs->count != 2) throw Exception();
+        return {Value{nullptr, 1, obs->numbers[0] < obs->numbers[1]}};
+    }
+};
+}
+"""
+
+
+def test_onnx_cpp(tmp_path):
+    """It compiles, and shows what it measures. The runtime is a stand-in, as its Python package has no headers."""
+    (tmp_path / "onnxruntime_cxx_api.h").write_text(STAND_IN)
+    source = ROOT / "examples" / "onnx_cpp" / "policy.cpp"
+    program = tmp_path / "policy"
+    compile_it = [os.environ.get("CXX", "c++"), "-std=c++17", "-I", tmp_path, source, "-o", program]
+    subprocess.run(compile_it, check=True)
+
+    def ended(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+
+    answered = ended("policy.onnx", "50", "1", "2")
+    assert answered.returncode == 0, answered.stderr
+    action, times = answered.stdout.splitlines()
+    assert action == "action 1"
+    found = re.fullmatch(r"50 calls: p50 (.+) us, p99 (.+) us, p99\.9 (.+) us, longest (.+) us", times)
+    assert found
+    shown = [float(one) for one in found.groups()]
+    assert shown == sorted(shown)
+    assert ended("policy.onnx", "50", "1").stderr == "obs has a wrong length\n"
+    assert ended("policy.onnx").returncode == 2
 
 
 WATCHED = """

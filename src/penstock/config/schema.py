@@ -55,7 +55,7 @@ class RunConfig:
     reward: str | None = _setting(
         None,
         "your own reward in place of the environment's: a function for each step, or a class for each episode "
-        "(docs/environments.md); reported returns stay the environment's",
+        "(docs/rewards.md); reported returns stay the environment's",
         pattern=r"(?s).*\S.*",
         form="module:name of a function or a class",
         adds=True,  # so that a second one is refused, and does not take the place of the first

@@ -1,5 +1,6 @@
 """Every example runs from beginning to end as a user would start it, for a few steps."""
 
+import asyncio
 import importlib
 import json
 import os
@@ -17,6 +18,7 @@ from gymnasium.spaces import Box
 from onnx import TensorProto, helper
 
 from penstock.clients import GameClient
+from penstock.doubles import rehearse
 
 ROOT = Path(__file__).parents[2]
 
@@ -420,6 +422,55 @@ def test_plan_pendulum(penstock, tmp_path):
     penstock(
         f"train --algo td3 --env Pendulum-v1 --demonstrations {tmp_path / 'kept'} --imitation 2.5 --timesteps 1_100"
     )
+
+
+def test_duel(monkeypatch):
+    """Two addresses play one game, each with its own policy: who goes for the coin beats who stays where it is."""
+    monkeypatch.syspath_prepend(ROOT / "examples" / "duel")
+    game = importlib.import_module("duel_game")
+    totals: list[float] = []
+    for_the_coin = rehearse(
+        "duel_agent:DuelAgent", act=lambda seen: 1 + int(np.sign(seen["obs"][0, 2] - seen["obs"][0, 0]))
+    )
+    with for_the_coin as first, rehearse("duel_agent:DuelAgent", act=lambda _: 1) as second:
+        asyncio.run(game.play([first.tcp, second.tcp], number=0, patience=5.0, duels=2, totals=totals))
+        asyncio.run(game.play([first.tcp], number=1, patience=5.0, duels=1, totals=totals))
+    assert len(totals) == 3
+    assert min(totals) > 3
+
+
+@pytest.mark.nightly  # Half a minute. Shorter: ``test_duel``.
+def test_duel_trains_against_a_served_policy(tmp_path):
+    """The commands of its docstring, shorter: one side learns, the other is the policy of the run before."""
+    folder = ROOT / "examples/duel"
+    ports = []
+    for _ in range(2):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            ports.append(free.getsockname()[1])
+    urls = [f"tcp://localhost:{port}" for port in ports]
+    penstock = [sys.executable, "-m", "penstock"]
+    train = [*penstock, "train", "--config", "duel.toml", "--tcp_port", str(ports[0]), "--timesteps", "1024"]
+    play = [sys.executable, "duel_game.py", "--patience"]
+    with (tmp_path / "said").open("w") as said:
+        first = subprocess.Popen([*train, "--log_dir", tmp_path / "first"], cwd=folder, stdout=said, stderr=said)
+        alone = subprocess.run([*play, "20", urls[0]], cwd=folder, capture_output=True, text=True, check=False)
+        assert first.wait() == 0, (tmp_path / "said").read_text()
+        (run,) = (tmp_path / "first").iterdir()
+        serve = [*penstock, "serve", run, "--tcp_port", str(ports[1]), "--port", "0"]
+        served = subprocess.Popen(serve, cwd=folder, stdout=said, stderr=said)
+        second = subprocess.Popen([*train, "--log_dir", tmp_path / "second"], cwd=folder, stdout=said, stderr=said)
+        try:
+            against = subprocess.run([*play, "20", *urls], cwd=folder, capture_output=True, text=True, check=False)
+            assert number(r"^(\d+) duels", against.stdout) > 5, (tmp_path / "said").read_text()
+            assert second.wait() == 0, (tmp_path / "said").read_text()
+        finally:
+            for process in (served, second):
+                process.terminate()
+                process.wait()
+    for game in (alone, against):
+        assert game.returncode == 0, game.stderr
+        assert number(r"^(\d+) duels; in the last", game.stdout) > 5
 
 
 def test_every_example_is_tested():

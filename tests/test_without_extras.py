@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 EXTRAS = ["ale_py", "dm_env_rpc", "envpool", "grpc", "httptools", "mujoco", "onnxscript", "optuna", "orjson"]
-EXTRAS += ["prometheus_client", "ray", "tritonclient", "uvloop"]
+EXTRAS += ["pettingzoo", "prometheus_client", "ray", "tritonclient", "uvloop"]
 """What extras bring, by the names of import."""
 HIDE = f"""
 from importlib.machinery import PathFinder
@@ -53,6 +53,7 @@ def test_training_evaluating_and_exporting_need_no_extra(without: Mapping[str, s
         (["train", "--env", "ALE/Pong-v5"], "penstock[atari]"),
         (["train", "--env", "CartPole-v1", "--runtime", "ray"], "penstock[ray]"),
         (["tune", "--env", "CartPole-v1", "--search", "lr=loguniform:1e-5:1e-2"], "penstock[ray]"),
+        (["train", "--env", "pettingzoo:tests.team_environments"], "penstock[pettingzoo]"),
         (["train", "--env", "gamecore://tests.games.agents:Plain"], "penstock[serve]"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else value,

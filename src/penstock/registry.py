@@ -225,6 +225,7 @@ ENV_PACKAGES = Registry(
         "dm_env_rpc": "penstock.envs.dm_env_rpc:world_at",
         "godot": "penstock.envs.godot:agents_at",
         "mlagents": "penstock.envs.mlagents:agents_at",
+        "pettingzoo": "penstock.envs.pettingzoo:agents_of",
     },
 )
 """Packages and protocols that may be before the colon of an environment's name: ``envpool:<task>``,

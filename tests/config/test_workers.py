@@ -1,6 +1,6 @@
 import pytest
 
-from penstock.config.workers import auto_num_workers, check_num_workers
+from penstock.config.workers import auto_num_workers, check_agents, check_num_workers
 from penstock.errors import ConfigError
 
 
@@ -59,3 +59,12 @@ def test_workers_that_do_not_divide_the_lanes_are_refused_with_the_nearest_that_
 def test_workers_that_divide_the_lanes_pass():
     for count in (1, 2, 4, 8):
         check_num_workers(count, 8)
+
+
+def test_an_environment_with_several_agents_has_one_process():
+    """24 lanes of 3 agents are 8 environments: 5 cores can have 4 of them in lock step."""
+    assert auto_num_workers(24, 5, lock_step=True, agents=3) == 4
+    assert auto_num_workers(24, 5, lock_step=True, agents=3, sharing=2) == 4
+    check_agents("test", 3, 24, 4)
+    with pytest.raises(ConfigError, match="a multiple of 3 times --num_workers, such as --num_envs 30"):
+        check_agents("test", 3, 24, 5)

@@ -111,6 +111,12 @@ def test_vector_environment(run):
     assert "from (0.5, 0.5) the policy pushes by [" in printed
 
 
+def test_many_agents(run):
+    printed = run("many_agents", 3_072)
+    assert number(r"mean return of a walker (-[\d.]+)", printed) < 0
+    assert "with both others at (1, 0) it goes by [" in printed
+
+
 WITHOUT = """
 import runpy, sys
 

@@ -39,6 +39,8 @@ class Demand:
     """Of the updates in torch, only the eager one can run it."""
     sharing: int = 1
     """Learners that own an equal share of the lanes each."""
+    agents: int = 1
+    """Lanes of one environment, which have one process."""
 
 
 def resolve(config: Config, demand: Demand) -> Config:
@@ -51,7 +53,9 @@ def resolve(config: Config, demand: Demand) -> Config:
     cores, lock_step = available_cores(), sync_mode == "blocking"
     workers = run.num_workers
     if workers == "auto":
-        workers = auto_num_workers(run.num_envs, cores, lock_step=lock_step, sharing=demand.sharing)
+        workers = auto_num_workers(
+            run.num_envs, cores, lock_step=lock_step, sharing=demand.sharing, agents=demand.agents
+        )
     check_sharing(workers, demand.sharing)
     backend = run.backend
     if backend == AUTO:

@@ -32,8 +32,8 @@ class RunConfig:
     env: str = _setting(
         "Pendulum-v1",
         "the environment: a Gymnasium id; module:Id, of a module that registers it; module:name of a callable that "
-        "makes it; envpool:task; or a game or simulator: gamecore://module:Agent, godot://, mlagents:// or "
-        "dm_env_rpc://ADDRESS",
+        "makes it; envpool:task; pettingzoo:module; or a game or simulator: gamecore://module:Agent, godot://, "
+        "mlagents:// or dm_env_rpc://ADDRESS",
         pattern=r"(?s).*\S.*",
         form="the name of an environment",
         fixed="its checkpoints are of this environment",
@@ -70,8 +70,8 @@ class RunConfig:
     )
     num_envs: int = _setting(
         8,
-        "number of environments that are stepped side by side (lanes); left out: the least multiple of --num_workers "
-        "that is at least 8",
+        "number of environments that are stepped side by side (lanes); of an environment with several agents each is a "
+        "lane; left out: the least multiple of --num_workers that is at least 8",
         min=1,
         max=1_000_000,
         fixed="its checkpoints hold the state of each lane",

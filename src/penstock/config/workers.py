@@ -2,14 +2,14 @@
 
 from penstock.errors import ConfigError
 
-__all__ = ["auto_num_workers", "check_num_workers", "check_sharing", "largest_divisor"]
+__all__ = ["auto_num_workers", "check_agents", "check_num_workers", "check_sharing", "largest_divisor"]
 
 OVERLAP_CORES = 2
 """Cores for learner, evaluator and the rest, if they work at the same time as the environments."""
 
 
-def auto_num_workers(num_envs: int, cores: int, *, lock_step: bool, sharing: int = 1) -> int:
-    """One process for each core, lowered until the number divides ``num_envs``.
+def auto_num_workers(num_envs: int, cores: int, *, lock_step: bool, sharing: int = 1, agents: int = 1) -> int:
+    """One process for each core, lowered until the number divides the environments.
 
     In lock step the learner waits while environments are stepped, so the environments get all cores. If collection
     overlaps learning, two cores are left for the learner and the rest, unless there are only two.
@@ -19,18 +19,20 @@ def auto_num_workers(num_envs: int, cores: int, *, lock_step: bool, sharing: int
         cores: cores that this process may run on.
         lock_step: collection and learning take turns.
         sharing: learners that own an equal share of the processes each. There are at least as many processes.
+        agents: lanes of one environment, which have one process.
 
     Raises:
         ConfigError: the lanes cannot be split evenly among the learners.
     """
-    if num_envs % sharing:
+    share = sharing * agents
+    if num_envs % share:
         raise ConfigError(
             f"--num_envs {num_envs} cannot be split evenly over --learners {sharing}: each owns a share of the lanes; "
-            f"give --num_envs {-(-num_envs // sharing) * sharing}"
+            f"give --num_envs {-(-num_envs // share) * share}"
         )
     wanted = cores if lock_step or cores <= OVERLAP_CORES else cores - OVERLAP_CORES
-    # The processes of each learner split its share of the lanes.
-    return sharing * largest_divisor(num_envs // sharing, max(wanted // sharing, 1))
+    # The processes of each learner split its share of the environments.
+    return sharing * largest_divisor(num_envs // share, max(wanted // sharing, 1))
 
 
 def largest_divisor(number: int, most: int) -> int:
@@ -62,4 +64,24 @@ def check_num_workers(num_workers: int, num_envs: int) -> None:
         best = min(divisors, key=lambda count: (abs(count - num_workers), count))
         raise ConfigError(
             f"--num_workers {num_workers} does not divide --num_envs {num_envs}; the nearest number that does is {best}"
+        )
+
+
+def check_agents(name: str, agents: int, num_envs: int, num_workers: int) -> None:
+    """Check that each process can have whole environments.
+
+    Args:
+        name: of the environment, for the error's text.
+        agents: lanes of one environment.
+        num_envs: lanes of the run.
+        num_workers: environment processes; 1 if their number is not decided yet.
+
+    Raises:
+        ConfigError: an environment would have its agents in two processes, or too few lanes.
+    """
+    whole = agents * num_workers
+    if num_envs % whole:
+        raise ConfigError(
+            f"--num_envs {num_envs} counts lanes, and {name} has {agents} agents, a lane each: give a multiple of "
+            f"{agents} times --num_workers, such as --num_envs {-(-num_envs // whole) * whole}"
         )

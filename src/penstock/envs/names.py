@@ -30,8 +30,8 @@ def find(env: EnvReference | EnvFactory, vector: bool = False) -> EnvFactory:
 
     Args:
         env: a Gymnasium id (``module:id`` imports the module first), ``gym:id`` of the older package,
-            ``package.module:attribute`` (also in the working directory), ``envpool:task``, a name under the entry
-            points ``penstock.envs``, a pickled callable, a callable, or a recipe of one of these.
+            ``package.module:attribute`` (also in the working directory), ``envpool:task``, ``pettingzoo:module``, a
+            name under the entry points ``penstock.envs``, a pickled callable, a callable, or a recipe of one of these.
         vector: for a Gymnasium id, use its registered vector environment.
 
     Raises:
@@ -76,12 +76,13 @@ def _named(name: str, vector: bool) -> EnvFactory:
     scheme, behind, address = name.partition("://")
     if behind and ENV_PACKAGES.get(scheme) is not None:
         return load(ENV_PACKAGES[scheme])(address)  # type: ignore[no-any-return]
-    module, colon, attribute = name.rpartition(":")
+    first, colon, rest = name.partition(":")
     if not colon:
         return _registered(name, vector)
-    package = ENV_PACKAGES.get(module)
+    package = ENV_PACKAGES.get(first)
     if package is not None:
-        return load(package)(attribute)  # type: ignore[no-any-return]
+        return load(package)(rest)  # type: ignore[no-any-return]
+    module, _, attribute = name.rpartition(":")
     if not attribute:
         raise EnvError(f"environment {name} names nothing behind its colon")
     loaded = imported(f"environment {name}", module)

@@ -40,6 +40,8 @@ class EnvProfile:
     the lane; nobody makes or resets it."""
     unused_mask: str | None = None
     """The field of an action mask that is not used: the algorithm uses no masks, or the actions have no choices."""
+    agents: int = 1
+    """Lanes of one environment. A process has all lanes of an environment or none."""
 
 
 def probe(
@@ -95,7 +97,8 @@ def probe(
             raise
         why = f"{type(error).__name__}: {one_line(error, 300)}"
         raise EnvError(f"environment {name} cannot be {doing}: {why}") from error
-    return EnvProfile(name, spaces, source.same_step, source.restorable, kind, unused)
+    agents = source.agents if isinstance(source, VectorSource) else 1
+    return EnvProfile(name, spaces, source.same_step, source.restorable, kind, unused, agents)
 
 
 def open_source(
@@ -115,7 +118,7 @@ def open_source(
         env: as in ``find``. A factory with the parameter ``num_envs`` is called once and must return a vector
             environment with these lanes. Any other factory is called once for each lane.
         vector: as in ``find``.
-        num_lanes: how many lanes to step.
+        num_lanes: how many lanes to step; rounded up to whole environments, if each has several agents.
         first_lane: number of the first one, for error texts.
         seed: for a factory with the parameters ``num_envs`` and ``seed``: EnvPool can be seeded only when it is made.
         ignore_obs: as in ``probe``.
@@ -162,6 +165,8 @@ def _made(env: EnvReference | EnvFactory, factory: EnvFactory, given: dict[str, 
 
 def _check_scalar(name: str, made: list[Any]) -> None:
     env = made[-1]
+    if hasattr(env, "possible_agents"):
+        raise EnvError(f"{name} returned an environment of PettingZoo, with several agents: write pettingzoo:{name}")
     if is_vector(env):
         raise EnvError(
             f"{name} returned a vector environment: give its factory a parameter num_envs, the number of lanes to make"

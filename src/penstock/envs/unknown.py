@@ -50,7 +50,7 @@ _PIP = {
     "miniworld": "miniworld",
     "mo_gymnasium": "mo-gymnasium",
     "mujoco": "penstock[mujoco]",
-    "pettingzoo": "pettingzoo",
+    "pettingzoo": "penstock[pettingzoo]",
     "popgym": "popgym",
     "procgen": "procgen",
     "safety_gymnasium": "safety-gymnasium",

@@ -37,7 +37,7 @@ class VectorSource(EnvSource):
     Args:
         name: of the environment, for error texts.
         env: the vector environment. The source owns and closes it.
-        num_lanes: how many lanes it must have.
+        num_lanes: how many lanes it must have; rounded up to whole environments, if each has several agents.
         first_lane: number of the first one, for error texts.
         seeded: the environment was seeded when it was made, so its first reset gets no seed.
         ignore_obs: fields of the observation to leave out, as in ``used_fields``.
@@ -45,6 +45,7 @@ class VectorSource(EnvSource):
         masks: the run uses a mask if there is one: without ``mask``, one that comes in an info is refused.
 
     Attributes:
+        agents: lanes of one environment: its agents.
         first_info: the action mask in the info with which the first lane began, if there is one.
         paths: as ``field_paths`` gives them.
 
@@ -69,6 +70,8 @@ class VectorSource(EnvSource):
     ) -> None:
         if not is_vector(env):
             raise EnvError(f"{name} takes num_envs, but returned {one_line(env)}, which is no vector environment")
+        self.agents: int = getattr(env, "agents_per_env", 1)
+        num_lanes = -(-num_lanes // self.agents) * self.agents
         if env.num_envs != num_lanes:
             raise EnvError(f"{name} has {env.num_envs} lanes instead of {num_lanes}")
         self._env = env
@@ -96,6 +99,8 @@ class VectorSource(EnvSource):
         self._reward = np.zeros(num_lanes, np.float32)
         self._ended = np.zeros(num_lanes, np.bool_)
         self._reset = np.zeros(num_lanes, np.bool_)
+        # Lanes whose agent has ended before others of its environment, or has not come yet. Their steps are resets.
+        self._absent: Array | None = getattr(env, "absent", None)
         self._take: Callable[[Any, Any, bool], object] | None = None
         self._seed_form: Callable[[Sequence[int], Array], Any] | None = None
         if self._mode == "Disabled":
@@ -127,7 +132,9 @@ class VectorSource(EnvSource):
         else:
             obs, info = self._env.reset() if self._seeded else _reset_as_it_takes(self._env, seeds)
         self.first_info = {KEY: lane_of(info[KEY], 0)} if KEY in info else {}
-        self._take_masks(obs, info, everyone, everyone)
+        if self._absent is not None:
+            np.copyto(self._ended, self._absent)
+        self._take_masks(obs, info, everyone, ~self._ended)
         self._film(obs, ended=False)
         return self._observed(obs)
 
@@ -150,6 +157,8 @@ class VectorSource(EnvSource):
         if not self.same_step:
             self._reset, self._ended = self._ended, self._reset
             np.logical_or(terminated, truncated, self._ended)
+            if self._absent is not None:
+                np.logical_or(self._ended, self._absent, self._ended)
             self._take_masks(obs, infos, self._everyone, ~self._ended)
             return StepResult(self._observed(obs), reward, terminated, truncated, self._reset, {})
         np.logical_or(terminated, truncated, self._ended)

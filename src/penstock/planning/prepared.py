@@ -19,6 +19,7 @@ from penstock.config.agreement import agreement, agreement_flags
 from penstock.config.resolve import resolve
 from penstock.config.schema import RunConfig
 from penstock.config.whole import Config
+from penstock.config.workers import check_agents
 from penstock.envs.given import Given, by_value, shape_of
 from penstock.envs.imports import name_of, sendable
 from penstock.envs.names import display_name, reference
@@ -114,6 +115,7 @@ def prepare(config: Config, processes: Processes, given: Given | None = None) ->
     algorithm = find_algorithm(run.algo)
     check_learn(algorithm)
     profile = replace(_probed(source, run, algorithm, processes), name=display_name(environment))
+    check_agents(profile.name, profile.agents, run.num_envs, 1 if run.num_workers == "auto" else run.num_workers)
     try:
         spec = _spec(config, algorithm, profile)
     except ConfigError as error:
@@ -128,7 +130,8 @@ def prepare(config: Config, processes: Processes, given: Given | None = None) ->
     config, of_games = with_games(config, profile, spec.topology)
     wanted = run.threads
     _check_own_rule(config.run, spec)
-    config = _agreed(resolve(config, demand(config, algorithm, spec, profile.spaces, processes)), spec)
+    wants = replace(demand(config, algorithm, spec, profile.spaces, processes), agents=profile.agents)
+    config = _agreed(resolve(config, wants), spec)
     if spec.table is not None:
         spec = with_checked_table(config, spec, profile)
     name = inference_of(config, spec)

@@ -97,8 +97,8 @@ class EvaluatorNode:
         played, episodes = self._settings.play, self._settings.episodes
         self._episodes: list[Episode] = []
         with self._ports.busy("open environment", played.open_limit_s):
-            lanes = min(played.lanes, episodes)
-            self._source = played.open_source(lanes, played.seed + VALIDATION_LANE)
+            self._source = played.open_source(min(played.lanes, episodes), played.seed + VALIDATION_LANE)
+        lanes = self._source.num_lanes
         self._source.watch(self._ports.sign())
         # The episodes of each lane are fixed beforehand, so that short ones are not favoured.
         numbers = [iter(range(lane, episodes, lanes)) for lane in range(lanes)]

@@ -1,8 +1,10 @@
-"""Train several agents of one environment, which share one policy: any `ParallelEnv` of PettingZoo.
+r"""Train several agents of one environment, which share one policy: any `ParallelEnv` of PettingZoo.
 
     pip install 'penstock[pettingzoo]'
     python examples/many_agents.py
     penstock train --env pettingzoo:examples.many_agents:Rendezvous --num_envs 24       # the same: 8 environments of 3
+    penstock train --env pettingzoo:examples.many_agents:Rendezvous --num_envs 24 \
+        --env_args '{"with_state": true}' --critic_obs state        # the critic also sees `state()`, and no walker does
 
 Each agent is a lane. Three walkers want to meet. A walker whose battery is empty leaves before the others; nothing is
 learned from its lane until the next episode begins.
@@ -56,6 +58,11 @@ class Rendezvous(ParallelEnv):
         self.agents = [agent for agent in moved if not empty[agent] and not cut[agent]]
         observed = {agent: seen for agent, seen in self.observe().items() if agent in moved}
         return observed, dict.fromkeys(moved, -float(spread)), empty, cut, {agent: {} for agent in moved}
+
+    def state(self):
+        """All places, and what is left of the batteries, which no walker sees."""
+        left = [self.batteries[agent] - self.steps for agent in self.possible_agents]
+        return np.concatenate([*self.places.values(), np.array(left) / STEPS])
 
     def middle(self):
         """The place between all walkers."""

@@ -7,7 +7,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 from pettingzoo import AECEnv, ParallelEnv
 from pettingzoo.utils import parallel_to_aec
 
-__all__ = ["Lives", "MaskedPair", "Others", "Signals", "TurnsEnv", "in_turns"]
+__all__ = ["Lives", "MaskedPair", "Others", "Signals", "TurnsEnv", "Worth", "in_turns"]
 
 
 class Signals(ParallelEnv):
@@ -151,6 +151,46 @@ def in_turns():
     env = parallel_to_aec(Signals())
     env.metadata["is_parallelizable"] = True
     return env
+
+
+class Worth(ParallelEnv):
+    """Half of the reward is what the state said before the step, which no agent sees; half is for naming a sign.
+
+    The state is a number of -1 or 1, newly chosen in each step, and an agent's own sign is 0 or 1. So the value of an
+    observation alone is the same whatever the state is.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"name": "worth"}
+    possible_agents: ClassVar[list[str]] = ["one", "two"]
+    LENGTH = 4
+
+    def observation_space(self, agent):
+        return Box(0.0, 1.0, (1,), np.float32)
+
+    def action_space(self, agent):
+        return Discrete(2)
+
+    def state(self):
+        return self.worth.astype(np.float64)
+
+    def reset(self, seed=None, options=None):
+        self.random = np.random.default_rng(seed)
+        self.agents, self.steps = list(self.possible_agents), 0
+        return self._show(), {}
+
+    def step(self, actions):
+        rewards = {agent: 5.0 * float(self.worth[0]) + (actions[agent] == self.signs[agent]) for agent in self.agents}
+        self.steps += 1
+        over = dict.fromkeys(self.agents, self.steps >= self.LENGTH)
+        obs = self._show()
+        if self.steps >= self.LENGTH:
+            self.agents = []
+        return obs, rewards, over, {}, {}
+
+    def _show(self):
+        self.worth = self.random.choice([-1.0, 1.0], 1)
+        self.signs = {agent: int(self.random.integers(2)) for agent in self.agents}
+        return {agent: np.array([sign], np.float32) for agent, sign in self.signs.items()}
 
 
 parallel_env = Signals

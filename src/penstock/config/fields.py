@@ -72,7 +72,7 @@ Scalar: TypeAlias = bool | int | float | str | dict[str, Any] | Wrapping | Deman
 Value: TypeAlias = Scalar | tuple[Scalar, ...] | None
 """Values of settings: all that both a command line and TOML can write."""
 
-_BOUNDS = ("min", "max", "choices", "pattern", "form", "fixed")
+_BOUNDS = ("min", "max", "choices", "pattern", "form", "adds", "fixed")
 """What `tunable` takes besides a default and a text."""
 
 REQUIRED = dataclasses.MISSING
@@ -187,8 +187,8 @@ def _shown(bound: float) -> str:
 def tunable(default: Any, text: str, **bounds: object) -> Any:  # noqa: ANN401  (a field stands for its value)
     """A hyper-parameter: its default, and a text on what moves when you change it (with the usual range).
 
-    ``bounds`` are ``min``, ``max``, ``choices``, ``pattern`` with its ``form`` in words, and ``fixed``: why a resumed
-    run keeps its value, if it must.
+    ``bounds`` are ``min``, ``max``, ``choices``, ``pattern`` with its ``form`` in words, ``adds``: a repeated flag adds
+    to a list, and ``fixed``: why a resumed run keeps its value, if it must.
 
     Raises:
         TypeError: there is no such bound.

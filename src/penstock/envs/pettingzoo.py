@@ -21,6 +21,7 @@ from penstock.envs.fields import one_line
 from penstock.envs.imports import attribute_of, imported
 from penstock.envs.masks import KEY, lane_of
 from penstock.envs.rows import as_number
+from penstock.envs.team_state import Stateful
 from penstock.errors import BadDataError, EnvError, SpaceError
 from penstock.seeding import episode_seed
 from penstock.types import Array, EnvFactory
@@ -51,8 +52,12 @@ def agents_of(name: str) -> EnvFactory:
         raise EnvError(f"{whose}: module {module} has no {' and no '.join(_USUAL)}; write pettingzoo:{module}:NAME")
     make_one = attribute_of(whose, loaded, attribute)
 
-    def make_lanes(num_envs: int, **arguments: Any) -> _Agents:
-        return _Agents(whose, num_envs, lambda: _parallel(whose, make_one(**arguments)))
+    def make_lanes(num_envs: int, *, with_state: bool = False, **arguments: Any) -> _Agents:
+        def make_parallel() -> Any:
+            env = _parallel(whose, make_one(**arguments))
+            return Stateful(whose, env) if with_state else env
+
+        return _Agents(whose, num_envs, make_parallel)
 
     return make_lanes
 

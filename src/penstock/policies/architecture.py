@@ -21,6 +21,7 @@ from penstock.policies import (
     PolicyGraph,
     SquashedGaussian,
 )
+from penstock.policies.critic_fields import actors_spaces, check_body, with_branches
 from penstock.policies.description import names_module, trunk_described
 from penstock.policies.space_heads import head_of, kind_of, size_of
 from penstock.policies.stacks import ActivationName, mlp
@@ -47,16 +48,27 @@ MemoryUse: TypeAlias = Literal["none", "optional", "required"]
 
 
 def actor_critic(
-    spaces: Spaces, body: Body, log_std_init: float, *, normalize_obs: bool, normalize_value: bool
+    spaces: Spaces,
+    body: Body,
+    log_std_init: float,
+    *,
+    normalize_obs: bool,
+    normalize_value: bool,
+    critic_obs: Sequence[str] = (),
 ) -> PolicyGraph:
     """The policy of an on-policy actor-critic: two perceptrons, or one network where there is an image or a memory.
 
+    With ``critic_obs`` there are always two networks, and the actor does not see these fields: the centralised critic
+    of Yu et al. 2021, https://arxiv.org/abs/2103.01955.
+
     Raises:
-        ConfigError: there is no such model, or it cannot be used.
+        ConfigError: there is no such model, or it cannot be used; or as `actors_spaces`.
         SpaceError: this body does not serve the observation or action space.
     """
     head = head_of(spaces.action)
     free = (("log_std", head.deviations, log_std_init),) if head.deviations else ()
+    if critic_obs:
+        check_body(body, own=_is_own(body))
     if _is_own(body):
         if normalize_obs:
             raise ConfigError(f"--model {body.model} sees observations as they are: leave --normalize_obs off")
@@ -66,7 +78,7 @@ def actor_critic(
     trunk = _trunk(spaces, body)
     if normalize_obs:
         _check_normalised(trunk.encoding)
-    if trunk.shared:
+    if trunk.shared and not critic_obs:
         if trunk.drops:
             of_table = body.model.startswith("{") and not body.dropout
             raise NoEffectError(
@@ -80,7 +92,8 @@ def actor_critic(
         return PolicyGraph(trunk.encoding, actor, None, head, normalize_obs, normalize_value, mask=spaces.mask)
     # The gains of Andrychowicz et al. 2021 (https://arxiv.org/abs/2006.05990): a last policy layer 100 times smaller.
     # Only the critic drops: what acted dropped nothing, and the importance ratio compares both policies.
-    actor = _network("actor", trunk.without_dropout(), head.outputs, body, gain=0.01, free=free)
+    acting = with_branches(_trunk(actors_spaces(spaces, critic_obs), body)) if critic_obs else trunk
+    actor = _network("actor", acting.without_dropout(), head.outputs, body, gain=0.01, free=free)
     critic = _network("critic", trunk, 1, body, gain=1.0)
     return PolicyGraph(trunk.encoding, actor, critic, head, normalize_obs, normalize_value, mask=spaces.mask)
 

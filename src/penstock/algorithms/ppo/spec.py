@@ -137,6 +137,14 @@ class ActorCriticConfig(OptimizerConfig):
         choices=get_args(ActivationName),
         fixed=BY_NETWORKS,
     )
+    critic_obs: tuple[str, ...] | None = tunable(
+        None,
+        "fields of a Dict or Tuple observation that only the critic sees, such as the state of a whole team; a nested "
+        "field is named with all its parents, as a.b",
+        form="names of observation fields, separated by commas or with a flag each",
+        adds=True,
+        fixed=BY_NETWORKS,
+    )
     memory_size: int = tunable(
         64,
         "width of the memory of lstm and gru; wider: remembers more, but takes more time (usual: 32 to 512)",
@@ -276,6 +284,7 @@ def policy_graph(spaces: Spaces, config: ActorCriticConfig) -> PolicyGraph:
         config.log_std_init,
         normalize_obs=config.normalize_obs,
         normalize_value=config.normalize_value,
+        critic_obs=config.critic_obs or (),
     )
     check_network_settings(graph, config)
     return graph

@@ -9,9 +9,11 @@ from penstock.cluster import copies
 from penstock.cluster.copies import Copy, Delivery, Original, Piece
 from penstock.metrics.report import Report
 from penstock.metrics.tensorboard import EVENTS, TensorBoard
-from penstock.saved_runs.checkpoints import load_checkpoint, save_checkpoint
+from penstock.saved_runs.best import prune_checkpoints
+from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint, save_checkpoint
 from penstock.saved_runs.durable import remove_folder
 from penstock.saved_runs.run_folder import RunFolder
+from penstock.saved_runs.versions import ORIGIN, lineage, pin, unpin
 
 FACTS = {"env": "E", "algorithm": "ppo", "spaces": "S", "steps": 0}
 
@@ -68,6 +70,23 @@ def test_a_copy_has_what_the_run_has(run: RunFolder, copy: Copy) -> None:
     assert settled.path.parent.name == "elsewhere"
     assert content(settled) == content(run)
     assert len(list(settled.path.glob(f"{EVENTS}*"))) == 2
+
+
+def test_what_a_resumed_run_prunes_and_says_of_its_origin_is_the_same_in_a_copy(run: RunFolder, copy: Copy) -> None:
+    (run.path / ORIGIN).write_text('{"run": "another", "checkpoint": "update-00000001"}')
+    for update in (1, 2, 3):
+        save(run, update)
+    pin(run.path, "1")
+    pin(run.path, "2")
+    original = Original(run)
+    held = send(original, copy)
+    unpin(run.path, "2")
+    copy.take(original.next(held))
+    settled = copy.settle()
+    assert content(settled) == content(run)
+    assert lineage(settled.path) == lineage(run.path)
+    prune_checkpoints(settled.path, keep=1)
+    assert [path.name for path in list_checkpoints(settled.path)] == ["update-00000001", "update-00000003"]
 
 
 def test_long_logs_come_in_deliveries_that_arrive_soon(run: RunFolder, copy: Copy) -> None:
@@ -160,7 +179,7 @@ def test_a_damaged_checkpoint_is_not_taken_but_sent_again(run: RunFolder, copy: 
 
 def test_a_name_that_is_taken_gets_a_number(run: RunFolder, tmp_path: Path) -> None:
     copy = Copy(run.path.parent, "run")
-    copy.take(Delivery((Piece("config.toml", 0, b"seed = 1\n"),), (), ""))
+    copy.take(Delivery((Piece("config.toml", 0, b"seed = 1\n"),), (), frozenset(), ""))
     assert copy.settle().name == "run-2"
     assert sorted(path.name for path in run.path.parent.iterdir()) == ["run", "run-2"]
 

@@ -1,7 +1,7 @@
 """A copy of a run folder on another machine: what it lacks, and how it is kept there. Knows no cluster.
 
-The copy has the run's config, its logs, those for TensorBoard too, and its checkpoints. It lacks the file of a
-replay table, and what a resumed run makes anew or removes, such as a trace.
+The copy has the run's config, its origin, its logs, those for TensorBoard too, its checkpoints and its pins. It lacks
+the file of a replay table, and what a resumed run makes anew or removes, such as a trace.
 """
 
 import contextlib
@@ -17,7 +17,9 @@ from penstock.errors import CheckpointError
 from penstock.metrics.tensorboard import EVENTS
 from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint
 from penstock.saved_runs.durable import PARTIAL, remove_folder, sweep
+from penstock.saved_runs.pins import pin_path, pinned
 from penstock.saved_runs.run_folder import RunFolder
+from penstock.saved_runs.versions import ORIGIN
 
 __all__ = ["PIECE", "Copy", "Delivery", "Original", "Piece"]
 
@@ -43,6 +45,8 @@ class Delivery(NamedTuple):
     pieces: tuple[Piece, ...]
     listed: tuple[str, ...]
     """The checkpoints of the run folder."""
+    pins: frozenset[str]
+    """The checkpoints that are pinned there."""
     complete: str
     """The checkpoint of which these are the last pieces; empty: none."""
 
@@ -76,9 +80,11 @@ class Original:
             held: the checkpoints that the copy has.
         """
         folder = self._folder
+        pins = pinned(folder.path)
         listed = tuple(path.name for path in list_checkpoints(folder.path))
         events = sorted(folder.path.glob(f"{EVENTS}*"))
-        files = (folder.config_path, folder.metrics_path, folder.log_path, folder.launches_path, folder.deaths, *events)
+        logs = (folder.metrics_path, folder.log_path, folder.launches_path, folder.deaths, *events)
+        files = (folder.config_path, folder.path / ORIGIN, *logs)
         pieces: list[Piece] = []
         for path in files:
             # All logs together are as long as a piece: their sender is given up if an answer takes too long.
@@ -92,12 +98,12 @@ class Original:
             piece = next(self._pieces, None)
             if piece is not None:
                 self._sent_bytes += len(piece.content)
-                return Delivery((*pieces, piece), listed, "")
+                return Delivery((*pieces, piece), listed, pins, "")
             complete = self._sending
         if complete:
             self.checkpoint_bytes = self._sent_bytes
         self._sending, self._sent_bytes = "", 0
-        return Delivery(tuple(pieces), listed, complete)
+        return Delivery(tuple(pieces), listed, pins, complete)
 
     def _grown(self, path: Path, most: int) -> Iterator[Piece]:
         """The next bytes, ``most`` at most, of a file that grows, or that was replaced by another of its name."""
@@ -153,6 +159,7 @@ class Copy:
             self._write(piece)
         if delivery.complete:
             self._complete(delivery.complete)
+        self._pin(delivery.pins)
         # The newest stays until a newer one is complete.
         for path in list_checkpoints(self._folder.path)[:-1]:
             if path.name not in delivery.listed:
@@ -189,6 +196,17 @@ class Copy:
             file.truncate(piece.at)
             file.seek(piece.at)
             file.write(piece.content)
+
+    def _pin(self, pins: frozenset[str]) -> None:
+        """Pin what the run has pinned, and nothing else. A pin may come before its checkpoint."""
+        had = pinned(self._folder.path)
+        for name in pins ^ had:
+            path = pin_path(self._folder.path, name)
+            if name in had:
+                path.unlink()
+            else:
+                path.parent.mkdir(exist_ok=True)
+                path.touch()
 
     def _complete(self, name: str) -> None:
         """Give a checkpoint its name if it is undamaged. Otherwise it is removed, and its sender sends it again."""

@@ -77,6 +77,16 @@ def test_learners_are_apart_unless_they_wait_for_each_other() -> None:
             "--pace lag does not go with --exchange allreduce: .* try --exchange parameter_server or --pace sync$",
         ),
         (
+            replace(APART, runtime="ray", pace="async"),
+            False,
+            "--pace async does not go with --exchange allreduce: .* try --exchange parameter_server or --pace sync$",
+        ),
+        (
+            replace(APART, runtime="ray", pace="lag"),
+            True,
+            r"allreduce: .* try --exchange parameter_server \(for a table without priorities\) or --pace sync$",
+        ),
+        (
             replace(APART, pace="sync"),
             True,
             "--pace sync does not go with --exchange parameter_server: .* try --pace async",

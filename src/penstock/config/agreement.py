@@ -84,7 +84,7 @@ def agreement(run: RunConfig, *, from_table: bool) -> Agreement:
         )
     pace = paces[0] if run.pace == AUTO else run.pace
     if pace not in paces:
-        raise ConfigError(f"--pace {pace} does not go with {_why_not(run, exchange, pace, paces)}")
+        raise ConfigError(f"--pace {pace} does not go with {_why_not(run, exchange, pace, paces, from_table=from_table)}")
     if pace == "lag" and run.max_policy_lag < (least := HANDED_ON * run.learners):
         raise ConfigError(
             f"--pace lag with --max_policy_lag {run.max_policy_lag} would drop gradients all the time: "
@@ -119,7 +119,7 @@ def _paces(exchange: str, *, from_table: bool, overlapping: bool) -> tuple[str, 
     return ("sync",)
 
 
-def _why_not(run: RunConfig, exchange: str, pace: str, paces: tuple[str, ...]) -> str:
+def _why_not(run: RunConfig, exchange: str, pace: str, paces: tuple[str, ...], *, from_table: bool) -> str:
     """Why a pace does not go with a rule, and what to type instead."""
     if exchange == SERVED and pace in {NO_WAITING, "lag"}:
         return f"--sync_mode {run.sync_mode}: in lock step learners wait for each other; try --sync_mode non_blocking"
@@ -127,7 +127,9 @@ def _why_not(run: RunConfig, exchange: str, pace: str, paces: tuple[str, ...]) -
         SERVED: "learners of a table do not wait for each other",
         HOGWILD: "learners wait for nothing, and always take the latest parameters",
     }.get(exchange, "all learners meet in rounds")
-    served = (
-        [f"--exchange {SERVED}"] if exchange in {"allreduce", "gossip"} and not RUNTIMES[run.runtime].machines else []
-    )
-    return f"--exchange {exchange}: {why}; try {' or '.join([*served, *(f'--pace {one}' for one in paces)])}"
+    tries = [f"--pace {one}" for one in paces]
+    if exchange in {"allreduce", "gossip"}:
+        # On several machines the topology refuses a table with priorities: these are in the memory of one machine.
+        unranked = from_table and RUNTIMES[run.runtime].machines
+        tries = [f"--exchange {SERVED}{' (for a table without priorities)' if unranked else ''}", *tries]
+    return f"--exchange {exchange}: {why}; try {' or '.join(tries)}"

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from penstock.config.resolve import available_cores
+from penstock.config.schema import RunConfig
 from penstock.errors import BadDataError, ConfigError, NodeError
 from penstock.nodes.evaluation import Ending
 from penstock.planning import Prepared
@@ -14,7 +16,7 @@ from penstock.supervision.outcome import Outcome
 from penstock.topologies.evaluation import build
 from penstock.types import Arrays
 
-__all__ = ["Asked", "Evaluation", "judge"]
+__all__ = ["Asked", "Evaluation", "judge", "players_after", "players_here"]
 
 
 @dataclass(frozen=True)
@@ -45,18 +47,34 @@ class Asked(NamedTuple):
     """Seconds after which no episode begins, except the first 5; ``None``: no limit."""
     quiet: bool
     """No display."""
+    players: int
+    """Most processes that play. Their number changes no episode."""
     keep: Path | None = None
     """Folder for the files of the episodes; ``None``: they are not kept."""
 
 
+def players_after(run: RunConfig) -> int:
+    """Most processes that play once a run, whose config is resolved, has ended on this machine.
+
+    A run on one machine: as many as its environment processes, since this machine has just run those. They may be more
+    than its cores, where environments wait. A run on several machines: as `players_here`.
+    """
+    return players_here(run) if RUNTIMES[run.runtime].machines else _workers(run)
+
+
+def players_here(run: RunConfig) -> int:
+    """Most processes that play if the run may have trained elsewhere: one for each core, if the run has as many."""
+    return min(_workers(run), available_cores())
+
+
 def judge(processes: Processes, prepared: Prepared, published: Arrays, asked: Asked, deaths: Path) -> Evaluation:
-    """Play greedy episodes in as many processes as the run has environment processes.
+    """Play greedy episodes in processes of their own, all of them on this machine.
 
     Args:
         processes: play in these; no other runs.
         prepared: of the run.
         published: the parameters and statistics that play.
-        asked: how many episodes, from which seed, in how much time.
+        asked: how many episodes, from which seed, in how much time, in how many processes.
         deaths: file for the tracebacks and stacks of processes that are restarted.
 
     Raises:
@@ -82,8 +100,6 @@ def _plan(prepared: Prepared, published: Arrays, asked: Asked, deaths: Path) -> 
     run, profile = prepared.config.run, prepared.profile
     if profile.kind == "game":
         raise ConfigError(f"{profile.name} is a game that connects to its run, so it cannot be asked for episodes")
-    if not isinstance(run.num_workers, int):
-        raise ConfigError("an evaluation needs a config that is resolved")
     return EvaluationPlan(
         run=run,
         name=profile.name,
@@ -93,7 +109,8 @@ def _plan(prepared: Prepared, published: Arrays, asked: Asked, deaths: Path) -> 
         policy=prepared.spec.policy,
         inference=prepared.inference,
         published=published,
-        num_workers=run.num_workers,
+        num_workers=_workers(run),
+        players=asked.players,
         episodes=asked.episodes,
         seed=asked.seed,
         seconds=asked.seconds,
@@ -101,6 +118,12 @@ def _plan(prepared: Prepared, published: Arrays, asked: Asked, deaths: Path) -> 
         deaths=deaths,
         keep=asked.keep,
     )
+
+
+def _workers(run: RunConfig) -> int:
+    if not isinstance(run.num_workers, int):
+        raise ConfigError("an evaluation needs a config that is resolved")
+    return run.num_workers
 
 
 def _evaluation(found: Arrays, env: str, asked: Asked) -> Evaluation:

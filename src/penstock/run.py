@@ -20,7 +20,7 @@ from penstock.config.values import count_of, from_value
 from penstock.config.whole import Config
 from penstock.envs.given import Given, given_of, named
 from penstock.errors import BundleError, ConfigError, EnvError, NodeError, RunFolderError, UsageError
-from penstock.evaluation import Asked, Evaluation, judge
+from penstock.evaluation import Asked, Evaluation, judge, players_after, players_here
 from penstock.metrics.final import log_final
 from penstock.metrics.run_log import add_to_log
 from penstock.notes import (
@@ -313,7 +313,7 @@ def _finish(
     given_up: tuple[str, ...] = ()
     if run.eval_episodes and not outcome.interrupted:
         try:
-            asked = Asked(run.eval_episodes, run.seed, run.eval_seconds, quiet)
+            asked = Asked(run.eval_episodes, run.seed, run.eval_seconds, quiet, players_after(run))
             evaluation = judge(processes, prepared, published, asked, folder.deaths)
         except (EnvError, NodeError) as error:
             given_up = (evaluation_given_up(error),)
@@ -441,6 +441,7 @@ def evaluate(
     episodes: int = RunConfig.eval_episodes,
     checkpoint: str | None = None,
     seed: int | None = None,
+    num_workers: int | None = None,
     env: EnvFactory | None = None,
     wrap: Sequence[Any] | None = None,
     reward: Callable[..., Any] | None = None,
@@ -450,13 +451,13 @@ def evaluate(
 ) -> Evaluation:
     """Play greedy episodes with a run's last checkpoint, or with the named one. There is no time limit.
 
-    As many processes play as the run has environment processes. Their number changes no episode.
-
     Args:
         run: the run folder.
         episodes: how many to play.
         checkpoint: a checkpoint of the run: its name, its update number, ``best`` or ``latest``.
         seed: seeds the episodes. ``None``: the run's seed, so the first ones are those of its final evaluation.
+        num_workers: most processes that play. Their number changes no episode. ``None``: as many as the run has
+            environment processes, but no more than one for each core of this machine.
         env: a callable that makes an environment, if the run's environment has no name.
         wrap: the run's wrappers, if one of them has no name.
         reward: the run's own reward, if it has no name. Returns are the environment's all the same.
@@ -465,19 +466,28 @@ def evaluate(
         processes: as in `train`.
 
     Raises:
-        UsageError: no such run, a checkpoint that cannot be used, an environment that hangs; ``episodes`` is no whole
-            number of at least 1; ``keep`` holds episodes already, or cannot be written.
+        UsageError: no such run, a checkpoint that cannot be used, an environment that hangs; ``episodes`` or
+            ``num_workers`` is no whole number of at least 1; ``keep`` holds episodes already, or cannot be written.
         BadDataError: an episode held NaN or infinity; with ``bad_numbers`` ``skip``: every episode did.
         NodeError: a process failed; also for an error of the environment.
     """
     episodes = count_of(episodes, "episodes of evaluate")
+    players = None if num_workers is None else count_of(num_workers, "num_workers of evaluate")
     given, folder = given_of(env, wrap, reward), RunFolder.open(Path(run))
     kept = None if keep is None else expanded(keep).resolve()
     if kept is not None and list_episodes(kept):
         raise RunFolderError(f"{kept} holds episodes already; give a folder for new ones")
     with _opened(processes, folder.read_config().run) as opened:
         trained = open_trained(opened, folder, checkpoint, given, "evaluate")
-        asked = Asked(episodes, trained.prepared.config.run.seed if seed is None else seed, None, quiet, kept)
+        trained_run = trained.prepared.config.run
+        asked = Asked(
+            episodes,
+            trained_run.seed if seed is None else seed,
+            None,
+            quiet,
+            players_here(trained_run) if players is None else players,
+            kept,
+        )
         found = judge(opened, trained.prepared, trained.published, asked, folder.deaths)
     return replace(found, checkpoint=trained.checkpoint.name)
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.evaluation import Asked, _plan
+from penstock.config.schema import RunConfig
+from penstock.evaluation import Asked, _plan, players_after, players_here
 from penstock.program.check import check
 from penstock.program.graph import Program
 from penstock.topologies.evaluation import build
@@ -13,7 +14,8 @@ from tests.planned import prepared
 
 def program(episodes: int, **settings: object) -> Program:
     found = prepared(**{"num_envs": 8, **settings})
-    return check(build(_plan(found, {}, Asked(episodes, 0, None, quiet=True), Path("deaths.log"))))
+    asked = Asked(episodes, 0, None, quiet=True, players=players_after(found.config.run))
+    return check(build(_plan(found, {}, asked, Path("deaths.log"))))
 
 
 def players(found: Program) -> list[tuple[str, int]]:
@@ -28,6 +30,19 @@ def test_as_many_play_as_training_has_environment_processes() -> None:
 
 def test_no_more_play_than_there_are_episodes() -> None:
     assert players(program(2, num_workers=4)) == [("player.0", 1), ("player.1", 1)]
+
+
+@pytest.mark.parametrize(("runtime", "after"), [("local", 8), ("ray", 3)])
+def test_no_more_play_than_this_machine_has_cores_unless_it_ran_as_many_processes(
+    monkeypatch: pytest.MonkeyPatch, runtime: str, after: int
+) -> None:
+    monkeypatch.setattr("penstock.evaluation.available_cores", lambda: 3)
+    run = RunConfig(runtime=runtime, num_workers=8)
+    # The run has just ended here. Its processes ran on this machine, or on those of a cluster.
+    assert players_after(run) == after
+    # Later `penstock eval` may be typed anywhere.
+    assert players_here(run) == 3
+    assert players_here(RunConfig(runtime=runtime, num_workers=2)) == 2
 
 
 @pytest.mark.parametrize(("episodes", "lanes"), [(100, 4), (6, 3), (1, 1)])

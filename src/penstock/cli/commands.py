@@ -83,8 +83,8 @@ def _tune(argv: Sequence[str]) -> int:
 def _eval(argv: Sequence[str]) -> int:
     with output_to_error(), _starting() as processes:
         options = _options("eval", argv)
-        asked = {"episodes": options.episodes, "checkpoint": options.checkpoint, "seed": options.seed}
-        asked["keep"] = options.keep
+        taken = ("episodes", "checkpoint", "seed", "num_workers", "keep")
+        asked = {name: getattr(options, name) for name in taken}
         evaluate, folder = load("penstock.run:evaluate"), _run_folder(options)
         _announce(folder.read_config())
         evaluation = evaluate(folder.path, **asked, quiet=False, processes=processes)

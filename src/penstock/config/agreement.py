@@ -84,7 +84,9 @@ def agreement(run: RunConfig, *, from_table: bool) -> Agreement:
         )
     pace = paces[0] if run.pace == AUTO else run.pace
     if pace not in paces:
-        raise ConfigError(f"--pace {pace} does not go with {_why_not(run, exchange, pace, paces, from_table=from_table)}")
+        raise ConfigError(
+            f"--pace {pace} does not go with {_why_not(run, exchange, pace, paces, from_table=from_table)}"
+        )
     if pace == "lag" and run.max_policy_lag < (least := HANDED_ON * run.learners):
         raise ConfigError(
             f"--pace lag with --max_policy_lag {run.max_policy_lag} would drop gradients all the time: "

@@ -158,6 +158,12 @@ class EvalOptions:
     keep: str | None = _option(
         None, "keep the episodes in this folder, one file for each: for retrain, for --demonstrations", form="a folder"
     )
+    num_workers: int | None = _option(
+        None,
+        "most processes that play, which changes no episode; left out: as many as the run has environment processes, "
+        "but no more than one for each core of this machine",
+        min=1,
+    )
     json: bool = _option(False, "print the result as one JSON object")
     log_dir: str = _option(RunConfig.log_dir, "folder that holds the run folders", form="a folder")
 

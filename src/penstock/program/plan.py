@@ -96,7 +96,9 @@ class EvaluationPlan:
     published: Arrays
     """The policy's parameters and statistics."""
     num_workers: int
-    """Number of environment processes of the run, and of players."""
+    """Number of environment processes of the run."""
+    players: int
+    """Most processes that play."""
     episodes: int
     seed: int
     seconds: float | None

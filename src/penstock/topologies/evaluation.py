@@ -20,8 +20,8 @@ ALARM_S = 5.0
 
 
 def build(plan: EvaluationPlan) -> Program:
-    """As many players as training had environment nodes, but no more than there are episodes."""
-    players = tuple(f"player.{index}" for index in range(min(plan.num_workers, plan.episodes)))
+    """As many players as the plan allows, but no more than there are episodes."""
+    players = tuple(f"player.{index}" for index in range(min(plan.players, plan.episodes)))
     lanes = _lanes(plan, len(players))
     slots = min(plan.episodes, max(WAITING_TICKETS, 2 * lanes * len(players)))
     judge = JudgeSettings(

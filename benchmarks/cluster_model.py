@@ -9,7 +9,8 @@ The model has these queues, each served in order:
     workers of a machine --> the launcher's link --> the launcher's relay --> the learners --> the link back --> workers
 
 - A worker begins rollout r once its machine has version r - lag of the policy: lag 0 is lock step.
-- A batch is one rollout of every worker. K learners share it, and add up their gradients over the link.
+- A batch is one rollout of every worker. K learners on K machines share it. In each gradient step
+  every learner gets the gradients of all others over its link.
 - The newest version goes to one machine after the other; versions in between are left out.
 
 `--measure` needs `penstock[ray]`. It takes the launcher's costs from runs on one host whose environments sleep, so that
@@ -94,8 +95,8 @@ class Setting:
     learners: int = 1
     mini_batch_size: int = 64
     epochs: int = 10
-    """Passes over a batch. With several learners, each minibatch sends the gradients of all weights once to and from
-    each of them."""
+    """Passes over a batch. With several learners, each minibatch sends the gradients of all weights from each of them
+    to each other one."""
 
 
 class Outcome(NamedTuple):
@@ -204,7 +205,8 @@ class Cluster:
         takes = rows * setting.row_s / setting.learners
         if setting.learners > 1:
             steps = rows * setting.epochs / setting.mini_batch_size
-            takes += steps * 2 * setting.weights_bytes / setting.link_bytes_s
+            # Both directions at once. What one round trip takes is left out.
+            takes += steps * (setting.learners - 1) * setting.weights_bytes / setting.link_bytes_s
         self._later(self._serve("learners", self._now, takes), "learned")
 
     def _learned(self) -> None:

@@ -42,9 +42,17 @@ def test_many_machines_wait_for_the_learner_and_several_learners_share_its_work(
     alone = Cluster(crowd, COSTS, 20).run()
     assert alone.limit == "learners"
     assert alone.steps_per_s == pytest.approx(1.0, rel=0.01)
-    # 20 rollouts of 10 rows, two minibatches of 1,000: 0.6 s each for gradients, and 200 s / 4 for the rows.
+    # 20 rollouts of 10 rows, two minibatches of 1,000: 3 x 30 / 100 s each for gradients, and 200 s / 4 for the rows.
     shared = Cluster(replace(crowd, learners=4, mini_batch_size=1000), COSTS, 20).run()
-    assert shared.steps_per_s == pytest.approx(200 / (50 + 2 * 0.6), rel=0.01)
+    assert shared.steps_per_s == pytest.approx(200 / (50 + 2 * 0.9), rel=0.01)
+
+
+def test_each_learner_gets_the_gradients_of_all_others_over_its_link() -> None:
+    # A batch of 10 rows is 100 minibatches of one row. Each takes (K - 1) x 30 / 100 s beside 10 / K s for the batch.
+    crowd = replace(SETTING, lag=2, row_s=1.0, mini_batch_size=1)
+    for learners, seconds in ((1, 10.0), (2, 5.0 + 100 * 0.3), (5, 2.0 + 100 * 1.2)):
+        found = Cluster(replace(crowd, learners=learners), COSTS, 1).run()
+        assert found.steps_per_s == pytest.approx(10 / seconds, rel=0.01)
 
 
 def test_weights_go_to_one_machine_after_the_other() -> None:

@@ -1,5 +1,8 @@
 """DistributedPPO as users write it: its arguments become settings of a run."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 
 import penstock
@@ -45,6 +48,19 @@ def test_the_published_call(trained: list[penstock.Config]) -> None:
     assert (run.env, run.runtime, run.num_workers, run.num_envs) == ("Pendulum-v1", "ray", 4, 4)
     assert (run.timesteps, run.log_interval, run.save_interval, run.sync_mode) == (1_000_000, 10, 50, "blocking")
     assert (ppo.num_steps, ppo.epochs, ppo.mini_batch_size, ppo.lr) == (512, 10, 64, 3e-4)
+
+
+# Ten seconds. Shorter: the calls above and below, without a run.
+@pytest.mark.nightly
+def test_the_published_call_trains_on_a_cluster_of_its_own(tmp_path: Path) -> None:
+    own = {"address": "local", "log_dir": str(tmp_path), "eval_episodes": 1}
+    ppo = DistributedPPO("Pendulum-v1", num_workers=2, steps_per_worker=64, epochs=2, **own)
+    result = ppo.train(total_timesteps=512, log_interval=1, save_interval=2)
+    assert (result.steps, result.updates) == (512, 4)
+    assert result.evaluation is not None
+    (run,) = tmp_path.glob("Pendulum-v1-ppo-*")
+    assert len((run / "metrics.jsonl").read_text().splitlines()) >= 4
+    assert ppo.policy(np.zeros(3, np.float32)).shape == (1,)
 
 
 def test_a_buffer_of_another_size_changes_the_steps_of_each_environment(trained: list[penstock.Config]) -> None:

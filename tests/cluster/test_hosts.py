@@ -1,17 +1,21 @@
 """One run on several hosts: the same bits as on one machine, and hosts may be lost."""
 
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import gymnasium
+import numpy as np
 import pytest
 
 import penstock
 from penstock.cluster.claims import Claims, release_claims
 from penstock.cluster.machines import joined
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, NodeError
 from penstock.run import Result
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import load_checkpoint
@@ -45,6 +49,26 @@ def test_hosts_do_not_change_a_bit(cluster, tmp_path: Path, reference, workers: 
     # Shares go by cores: one worker is at home, two are on two hosts, four on three.
     result = train(tmp_path, **PPO, runtime="ray", address=cluster.address, num_workers=workers)
     assert fingerprint(result) == reference
+
+
+def make_other_on_hosts() -> object:
+    """CartPole whose observation has one number more on a host: Ray's processes there have this variable."""
+    env = gymnasium.make("CartPole-v1")
+    if "RAY_RAYLET_PID" not in os.environ:
+        return env
+    wider = gymnasium.spaces.Box(-np.inf, np.inf, (5,), np.float32)
+    return gymnasium.wrappers.TransformObservation(env, lambda obs: np.append(obs, obs[:1]), wider)
+
+
+# Ten seconds. Shorter: ``tests/nodes/test_env.py``, without a cluster.
+@pytest.mark.nightly
+def test_an_environment_that_differs_on_a_host_is_refused_with_the_reason(cluster, tmp_path: Path) -> None:
+    settings = {**PPO, "env": f"{__name__}:make_other_on_hosts", "max_restarts": 0}
+    why = r"differs on machine .* from that of the run: .*float32 \[5\] instead of float32 \[4\]; install the same"
+    with pytest.raises(NodeError) as failed:
+        train(tmp_path, **settings, runtime="ray", address=cluster.address, num_workers=4)
+    # What the command line shows in place of the traceback.
+    assert re.search(why, failed.value.line)
 
 
 @pytest.mark.nightly  # Six seconds each. Shorter: the run of ``test_learners.py`` has a table, too.

@@ -1,5 +1,6 @@
 """Machines that join a run while it goes on, and those that were given up and are there all the same."""
 
+import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -8,9 +9,11 @@ from typing import Any
 
 import pytest
 
+import penstock
 from penstock.cluster import joining, spread
-from penstock.cluster.joining import RETURNS, Members
+from penstock.cluster.joining import RETURNS, Members, takes_part
 from penstock.cluster.messages import facts
+from penstock.errors import ConfigError
 from tests.cluster.handing import spread_program
 from tests.runtime.nodes import wait_until
 
@@ -85,6 +88,54 @@ def test_a_machine_that_is_lost_again_and_again_stays_away(listed: list[Machine]
         (again,) = joined(members, lost)
         lost.add(again)
     assert joined(members, lost) == []
+
+
+def answering(name: str, **there: str) -> SimpleNamespace:
+    """A machine whose host answers with these facts where they differ from ours."""
+    found = facts()._replace(**there)
+    return SimpleNamespace(
+        name=name,
+        door=SimpleNamespace(opens=lambda: True),
+        facts=lambda: found,
+        call=lambda method, replied: replied(found, None),
+    )
+
+
+BITS = "in lock step all machines must compute the same bits"
+
+
+@pytest.mark.parametrize(
+    ("there", "bits", "why"),
+    [
+        (
+            {"penstock": "0.0.1"},
+            None,
+            f"has penstock 0.0.1, and the launcher's machine has {penstock.__version__}; inst",
+        ),
+        ({"python": "2.7"}, None, "has Python 2.7, and the launcher's machine has 3.*; install the same there$"),
+        ({"instruction_set": "abacus"}, BITS, f"computes with abacus, and the launcher's machine with .*; {BITS}$"),
+    ],
+)
+def test_a_machine_that_is_another_is_refused_with_the_reason(
+    listed: list[Machine], monkeypatch: pytest.MonkeyPatch, there: dict[str, str], bits: str | None, why: str
+) -> None:
+    other = answering("machine b", **there)
+    # It was there when the run began.
+    with pytest.raises(ConfigError, match=f"^machine b {why}"):
+        takes_part(other, bits)
+    # It joins while the run goes on.
+    monkeypatch.setattr(joining, "machines", lambda program, known: [] if "b" in known else [other])
+    other.id = "b"
+    members = Members(PROGRAM, [], bits)
+    told: list[str] = []
+    assert wait_until(lambda: told.extend(members.joined(set())[1]) or bool(told), 60)
+    assert len(told) == 1
+    assert re.match(f"^machine b {why}", told[0])
+    assert members.machines == []
+
+
+def test_instruction_sets_may_differ_where_no_bits_must_be_the_same() -> None:
+    assert takes_part(answering("machine b", instruction_set="abacus"), None)
 
 
 def test_environments_are_closed_on_all_machines_also_on_those_that_have_joined(

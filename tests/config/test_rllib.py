@@ -81,16 +81,56 @@ def test_older_names_and_settings_that_change_nothing(tmp_path: Path) -> None:
     argv = arguments(tmp_path, OLDER)
     run = config_from_arguments(argv).run
     assert (run.num_workers, run.num_envs, run.eval_interval) == (2, 6, 7)
-    assert (run.device, run.resources) == ("cpu", None)
+    assert (run.device, run.resources) == ("cuda", None)
     note = file_note(argv)
     assert "num_envs_per_worker 3 became num_envs 6" in note
     assert "evaluation_interval 7 became eval_interval 7" in note
     assert "num_cpus 8 is not used: Ray knows the cores of each machine" in note
-    for gpus in ("num_gpus 1", "num_gpus_per_learner 0.5"):
-        assert f"{gpus} is not used: --device cuda puts a learner on a GPU" in note
+    assert "num_gpus 1 became device cuda" in note
+    assert "num_gpus_per_learner 0.5 is not used: --device cuda puts a learner on a GPU" in note
     for apart in ("remote_worker_envs True", "remote_env_runner_envs False"):
         assert f"{apart} is not used: the environments are split over num_workers processes" in note
     assert "batch_mode truncate_episodes changes nothing" in note
+
+
+LARGE = """
+num_cpus = 64
+num_rollout_workers = 32
+num_gpus = 4
+lr = 1e-3
+train_batch_size = 32000
+rollout_fragment_length = 200
+num_envs_per_worker = 5
+remote_worker_envs = true
+"""
+
+
+def test_a_large_machine(tmp_path: Path) -> None:
+    argv = arguments(tmp_path, LARGE)
+    config = config_from_arguments(argv)
+    # 32 processes of 5 lanes each. 32,000 rows of 160 lanes are 200 steps of each, as long as RLlib's fragments.
+    assert (config.run.num_workers, config.run.num_envs, config.algorithm.num_steps) == (32, 160, 200)
+    assert (config.algorithm.lr, config.run.device) == (1e-3, "cuda")
+    assert file_note(argv) == (
+        "settings of RLlib: num_cpus 64 is not used: Ray knows the cores of each machine, and --resources says what "
+        "nodes ask for; num_envs_per_worker 5 became num_envs 160; num_gpus 4 became device cuda; num_rollout_workers "
+        "32 became num_workers 32; remote_worker_envs True is not used: the environments are split over num_workers "
+        "processes; rollout_fragment_length 200 is not used: each lane gives its part of a batch at once; "
+        "train_batch_size 32000 became num_steps 200"
+    )
+
+
+@pytest.mark.parametrize(("text", "device"), [("num_gpus = 0\n", "cpu"), ("num_gpus_per_learner = 1\n", "cuda")])
+def test_a_gpu_or_none(tmp_path: Path, text: str, device: str) -> None:
+    assert config_from_arguments(arguments(tmp_path, text)).run.device == device
+
+
+def test_both_words_for_gpus_are_one_device_and_the_flag_wins(tmp_path: Path) -> None:
+    argv = arguments(tmp_path, "num_gpus = 1\nnum_gpus_per_learner = 1\n")
+    assert file_note(argv) == "settings of RLlib: num_gpus 1 became device cuda"
+    argv += ["--device", "cpu"]
+    assert config_from_arguments(argv).run.device == "cpu"
+    assert file_note(argv) == "settings of RLlib: num_gpus 1 is not used: --device cpu is given"
 
 
 def test_the_document_lists_every_name() -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 from penstock.algorithm_package import AlgorithmPackage
 from penstock.config.commands import ResumeOptions, TrainOptions, TuneOptions
 from penstock.config.fields import Field, field_table
-from penstock.config.rllib import COUNTS, renamed
+from penstock.config.rllib import TOLD_APART, renamed
 from penstock.config.schema import AUTO, RunConfig
 from penstock.config.sources import (
     Setting,
@@ -171,11 +171,13 @@ def _of_file(line: _Line) -> tuple[dict[str, Setting], str]:
     # The names of RLlib are read for the algorithm of the run, which a preset may name.
     named = {"algo": line.flags["algo"]} if "algo" in line.flags else {}
     known = known_fields({**_of_preset(line), **settings, **named})
-    counts = {
-        name: from_text(known[name], str(flag.value), flag.label) for name, flag in line.flags.items() if name in COUNTS
+    winning = {
+        name: from_text(known[name], str(flag.value), flag.label)
+        for name, flag in line.flags.items()
+        if name in TOLD_APART
     }
     labels = {name: one.label for name, one in {**settings, **line.flags}.items()}
-    found = renamed({name: one.value for name, one in settings.items()}, known, counts, labels)
+    found = renamed({name: one.value for name, one in settings.items()}, known, winning, labels)
     kept = {name: one for name, one in settings.items() if name not in found.used}
     own = {
         name: Setting(value, settings[found.origins[name]].label, text=False) for name, value in found.values.items()

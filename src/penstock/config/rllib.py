@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from penstock.errors import ConfigError
 
-__all__ = ["COUNTS", "NAMES", "Renamed", "renamed"]
+__all__ = ["NAMES", "TOLD_APART", "Renamed", "renamed"]
 
 _SAME = {
     "num_env_runners": "num_workers",
@@ -24,8 +24,8 @@ _SAME = {
 }
 _AT_LEAST_ONE = frozenset({"num_workers", "learners"})
 """RLlib writes 0 for "in the process of the driver". Here that is one process."""
-COUNTS = ("num_workers", "num_envs", "learners")
-"""Our settings that decide how a batch of RLlib is split."""
+TOLD_APART = ("num_workers", "num_envs", "learners", "device")
+"""Our settings of which the note says that the command line wins. All but the last decide how a batch is split."""
 _LANES = ("num_envs_per_env_runner", "num_envs_per_worker")
 _MINIBATCH_OF_A_LEARNER = "minibatch_size"
 """In RLlib each learner walks over its own part of a batch in minibatches. Here all learners share each minibatch."""
@@ -36,12 +36,12 @@ _LEAST = {
     **dict.fromkeys((*_LANES, *_BATCH, _MINIBATCH_OF_A_LEARNER), 1),
 }
 """Name -> the smallest whole number that it takes, for settings from which others are computed."""
-_GPUS = "--device cuda puts a learner on a GPU, and --resources says what it asks a Ray cluster for"
+_GPUS = ("num_gpus", "num_gpus_per_learner")
+_PART_OF_A_GPU = "--device cuda puts a learner on a GPU, and --resources says what it asks a Ray cluster for"
 _PROCESSES = "the environments are split over num_workers processes"
 _NOT_USED = {
     "num_cpus": "Ray knows the cores of each machine, and --resources says what nodes ask for",
-    "num_gpus": _GPUS,
-    "num_gpus_per_learner": _GPUS,
+    **dict.fromkeys(_GPUS, _PART_OF_A_GPU),
     "remote_worker_envs": _PROCESSES,
     "remote_env_runner_envs": _PROCESSES,
     "framework": "an update runs natively or on torch, as --backend says",
@@ -79,7 +79,8 @@ def renamed(
     Args:
         given: all settings of the file, by name.
         known: names of the settings of the run and of its algorithm. A name that is known here keeps its meaning.
-        flags: processes, lanes and learners (`COUNTS`) from the command line. They win over those of the file.
+        flags: processes, lanes, learners and device (`TOLD_APART`) from the command line. They win over those of the
+            file.
         labels: what all of these are called in error texts.
 
     Raises:
@@ -122,7 +123,12 @@ def renamed(
         )
     if "batch_mode" in theirs:
         said.append(f"batch_mode {theirs['batch_mode']} changes nothing: it is always so")
-    said += [f"{their} {theirs[their]} is not used: {_NOT_USED[their]}" for their in theirs.keys() & _NOT_USED.keys()]
+    unused = theirs.keys() & _NOT_USED.keys()
+    # One GPU of each is the same wish in RLlib's older and newer words.
+    if whole := [their for their in _GPUS if their in unused and _is_whole(theirs[their])]:
+        put(whole[0], "device", "cuda")
+        unused -= set(whole)
+    said += [f"{their} {theirs[their]} is not used: {_NOT_USED[their]}" for their in unused]
     return Renamed(values, origins, frozenset(theirs), "settings of RLlib: " + "; ".join(sorted(said)))
 
 
@@ -130,7 +136,7 @@ _Put = Callable[[str, str, Any], None]
 
 
 class _Counts(NamedTuple):
-    """Processes, lanes and learners, as far as they are given."""
+    """Processes, lanes and learners, as far as they are given, among other settings."""
 
     values: Mapping[str, Any]
     labels: Mapping[str, str]
@@ -139,7 +145,7 @@ class _Counts(NamedTuple):
         """How many there are.
 
         Args:
-            name: one of `COUNTS`.
+            name: one of these.
             default: the number, if none is given.
             asking: RLlib's setting that follows from it.
 
@@ -161,6 +167,11 @@ def _check_count(value: object, label: str, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         shown = f'the text "{value}"' if isinstance(value, str) else value
         raise ConfigError(f"{label} takes a whole number of at least {least}, not {shown}")
+
+
+def _is_whole(gpus: object) -> bool:
+    """True for one GPU or more. A part of one says how RLlib shares it, not that a learner shall be there."""
+    return isinstance(gpus, int | float) and gpus >= 1
 
 
 def _lanes(theirs: Mapping[str, Any], so_far: _Counts, put: _Put) -> None:

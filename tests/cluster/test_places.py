@@ -6,7 +6,7 @@ import pytest
 
 from penstock.cluster import spread
 from penstock.cluster.cut import apart
-from penstock.cluster.places import FewMachinesError, Offer, env_shares, first_places
+from penstock.cluster.places import FewMachinesError, Gpus, Offer, env_shares, first_places
 from penstock.errors import ConfigError
 from penstock.planning import plan
 from penstock.program.graph import Program
@@ -15,6 +15,16 @@ from tests.planned import prepared
 
 HOME = Offer("the launcher's machine", {"cpu": 2, "big": 1, "node:10.0.0.1": 1, "memory": 1e9})
 BIG, SMALL = Offer("machine b", {"cpu": 2, "big": 1}), Offer("machine c", {"cpu": 4})
+
+
+def test_learners_of_one_machine_take_its_gpus_in_turn() -> None:
+    gpus, home, far = Gpus(), None, object()
+    assert [gpus.of("learner", home), gpus.of("learner.1", far), gpus.of("learner.2", far)] == [0, 0, 1]
+    # A restart keeps the GPU.
+    assert gpus.of("learner.1", far) == 0
+    # One that moves takes the first that is free there, and leaves its own to others.
+    assert gpus.of("learner.1", home) == 1
+    assert gpus.of("learner.3", far) == 0
 
 
 def program(resources: str | None, learners: int = 2, **settings: object) -> Program:

@@ -81,6 +81,13 @@ def test_environment_processes_have_cores_of_their_own_where_the_plan_says_so() 
     assert program(on_policy).node("env.1").core is None
 
 
+@pytest.mark.parametrize(("device", "gpus"), [("cuda", [0, 1]), ("cuda:1", [None, None]), ("cpu", [None, None])])
+def test_several_learners_ask_for_gpus_in_turn_unless_one_is_named(device: str, gpus: list[int | None]) -> None:
+    found = plan(prepared(num_workers=2, num_envs=4, learners=2), Path("run"), quiet=True)
+    made = on_policy.build(replace(found, run=replace(found.run, device=device)))
+    assert [made.node(name).gpu for name in ("learner", "learner.1")] == gpus
+
+
 def test_lanes_are_split_evenly_and_in_order() -> None:
     lock_step = program(on_policy, num_envs=6, num_workers=3)
     lanes = [(node.settings.first_lane, node.settings.lanes) for node in lock_step.nodes if node.kind == "env"]

@@ -10,7 +10,7 @@ from penstock.config.fields import amounts_text
 from penstock.errors import ConfigError, nearest
 from penstock.program.graph import NodeSpec, Program
 
-__all__ = ["HOME", "FewMachinesError", "Offer", "asked_by", "env_shares", "first_places", "left_over", "rooms"]
+__all__ = ["HOME", "FewMachinesError", "Gpus", "Offer", "asked_by", "env_shares", "first_places", "left_over", "rooms"]
 
 HOME = 0
 """Index of the launcher's machine among the offers."""
@@ -29,6 +29,25 @@ class Offer(NamedTuple):
     name: str
     resources: Mapping[str, float]
     """``cpu``, ``gpu`` and names of the cluster's own -> amount."""
+
+
+class Gpus:
+    """The GPUs of learners: each takes the first one that no other learner of its machine has.
+
+    Their number is not known here. A machine with fewer GPUs than learners begins again with its first one.
+    """
+
+    def __init__(self) -> None:
+        self._taken: dict[str, tuple[object, int]] = {}
+        """Learner -> its machine, and the index of its GPU there."""
+
+    def of(self, learner: str, machine: object) -> int:
+        """The index of a learner's GPU on its machine. A learner that stays on its machine keeps its GPU."""
+        there = {name: index for name, (where, index) in self._taken.items() if where is machine}
+        if learner not in there:
+            free = next(index for index in range(len(there) + 1) if index not in there.values())
+            self._taken[learner] = machine, free
+        return self._taken[learner][1]
 
 
 def asked_by(program: Program, group: str) -> Mapping[str, float]:

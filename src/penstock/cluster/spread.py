@@ -36,7 +36,7 @@ from penstock.cluster.machines import (
     own_address,
     stacks_on,
 )
-from penstock.cluster.places import FewMachinesError, asked_by, env_shares, first_places, left_over, rooms
+from penstock.cluster.places import FewMachinesError, Gpus, asked_by, env_shares, first_places, left_over, rooms
 from penstock.cluster.relay import Relay
 from penstock.cluster.safekeeping import Safekeeping
 from penstock.config.fields import amounts_text
@@ -174,6 +174,7 @@ class _Spread:
         turns = (None, *cluster.machines)
         self._wanted: dict[str, Machine | None] = {group: turns[place] for group, place in places.items()}
         """Group -> the machine that is to run it; ``None``: home."""
+        self._gpus = Gpus()
         self._kept: set[str] = set()
         """Groups for which Ray keeps on their machine what they ask for. The others share it there."""
         self._claim(places)
@@ -223,10 +224,19 @@ class _Spread:
             self._relay.begin(spec.incarnations[RELAY], spec.former[RELAY])
             return
         machine = self._place(group)
+        spec = self._with_gpus(spec, machine)
         if machine is None:
             self._here.start(segment, spec, threads, imports)
         else:
             self._relay.start(machine, spec, threads, imports)
+
+    def _with_gpus(self, spec: WorkerSpec, place: Machine | None) -> WorkerSpec:
+        """The spec with the next GPU of this machine for each node that asks for one; ``None``: home."""
+        nodes = tuple(
+            node if node.gpu is None else replace(node, gpu=self._gpus.of(node.name, place))
+            for node in spec.placement.nodes
+        )
+        return spec._replace(placement=replace(spec.placement, nodes=nodes))
 
     def _place(self, group: str) -> Machine | None:
         """The machine for a group; ``None``: home.

@@ -120,7 +120,12 @@ class RunConfig:
         "is there; left out: all must have room",
         min=1,
     )
-    device: str = _setting("cpu", "device of the learner", pattern=r"cpu|cuda(:\d+)?", form="cpu, cuda or cuda:N")
+    device: str = _setting(
+        "cpu",
+        "device of the learner; with cuda each of several learners takes the next GPU of its machine",
+        pattern=r"cpu|cuda(:\d+)?",
+        form="cpu, cuda or cuda:N",
+    )
     backend: str = _setting(
         AUTO,
         "how an update runs; auto: fused (native, without torch) if it can run the algorithm and model; else compiled "

@@ -17,6 +17,7 @@ from penstock.errors import BadDataError, DamagedError, UsageError
 from penstock.memory.lifeline import watch
 from penstock.memory.segment import Segment
 from penstock.processes.contract import STACKS_SIGNAL
+from penstock.registry import load
 from penstock.scheduler.loop import Loop, Placed
 from penstock.supervision.lives import HOPELESS
 from penstock.wiring.edges import Placement, Wiring, node_class
@@ -74,6 +75,7 @@ def work(nbytes: int, segment_fd: int, spec_fd: int, lifeline_fd: int, error_fd:
             spec: WorkerSpec = pickle.load(file)
         os.nice(min(node.niceness for node in spec.placement.nodes))
         _keep_to_core(spec.placement)
+        _keep_to_gpu(spec.placement)
         segment = Segment.attach(segment_fd, nbytes)
         run_nodes(spec, segment)
     except BaseException as error:  # noqa: BLE001 - the supervisor gets to know every error
@@ -88,6 +90,12 @@ def _keep_to_core(placement: Placement) -> None:
     if wanted and hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[wanted[0] % len(cores)]})
+
+
+def _keep_to_gpu(placement: Placement) -> None:
+    """Let this process use the GPU that a node asks for."""
+    for wanted in (node.gpu for node in placement.nodes if node.gpu is not None):
+        load("penstock.updates.devices:keep_to")(wanted)
 
 
 def leave(status: int) -> NoReturn:

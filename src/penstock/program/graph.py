@@ -75,6 +75,9 @@ class NodeSpec:
     """Priority of its process, as ``nice`` counts: a higher number yields to others. A group uses its lowest number."""
     core: int | None = None
     """Index of the core for its process, among the cores that it may use, modulo their number. ``None``: any core."""
+    gpu: int | None = None
+    """Index of the GPU for its process, among those of its machine, modulo their number. ``None``: the first one. A
+    device that names its own GPU, as ``cuda:1``, is not changed by it."""
     minibatch: Minibatch | None = None
     """Memory for minibatches, if the node learns from any."""
     imports: tuple[str, ...] = ()

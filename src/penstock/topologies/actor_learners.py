@@ -16,6 +16,7 @@ from penstock.program.plan import Plan
 from penstock.registry import RUNTIMES
 from penstock.topologies.learners import (
     GRADIENTS_TEAM,
+    gpu_of,
     keeper_settings,
     learner_imports,
     required,
@@ -87,9 +88,10 @@ def build(plan: Plan) -> Program:
                     ),
                     group=env,
                     threads=plan.learner_threads,
+                    gpu=gpu_of(plan, number),
                     imports=learner_imports(plan),
                 )
-                for name, env, updater in zip(learners, envs, own, strict=True)
+                for number, (name, env, updater) in enumerate(zip(learners, envs, own, strict=True))
             ),
         ),
         max_lag=None,

@@ -22,6 +22,7 @@ __all__ = [
     "Rule",
     "activation_bytes",
     "follower_names",
+    "gpu_of",
     "gradient_edges",
     "keeper_settings",
     "learner_imports",
@@ -63,11 +64,17 @@ def learner_nodes(
             own,
             group=name,
             threads=plan.learner_threads,
+            gpu=gpu_of(plan, number),
             minibatch=memory,
             imports=learner_imports(plan),
         )
-        for name, kind, own in zip(names, kinds, settings, strict=True)
+        for number, (name, kind, own) in enumerate(zip(names, kinds, settings, strict=True))
     )
+
+
+def gpu_of(plan: Plan, number: int) -> int | None:
+    """`NodeSpec.gpu` of a learner: each takes the next one. A host of a cluster numbers its own learners anew."""
+    return number if plan.run.device == "cuda" else None
 
 
 def keeper_settings(plan: Plan) -> KeeperSettings:

@@ -1,10 +1,10 @@
-"""Checks that torch can use a device. Loaded by name, and only if a device other than the CPU is asked for."""
+"""Checks that torch can use a device, and shares out GPUs. Loaded by name, and only if a GPU is asked for."""
 
 import torch
 
 from penstock.errors import DeviceError
 
-__all__ = ["check"]
+__all__ = ["check", "keep_to"]
 
 
 def check(device: str) -> None:
@@ -21,3 +21,10 @@ def check(device: str) -> None:
             f"device {device!r} is not here: this machine has {have}; try --device cpu, "
             'or for a run that exists device = "cpu" in its config.toml'
         )
+
+
+def keep_to(index: int) -> None:
+    """Let ``cuda`` be this GPU of the machine, modulo their number, in all of this process. No effect without a GPU."""
+    count = torch.cuda.device_count()
+    if count:
+        torch.cuda.set_device(index % count)

@@ -1,5 +1,6 @@
 """A trial is a run of its own, which can be followed, stopped in order, and continued elsewhere with changes."""
 
+import math
 import shutil
 import signal
 import subprocess
@@ -10,6 +11,8 @@ import pytest
 
 from penstock.config.sources import from_mapping
 from penstock.errors import PenstockError
+from penstock.metrics.jsonl import JsonLines
+from penstock.metrics.report import EVAL_RETURN, FINAL, RETURN, Report
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint
 from penstock.saved_runs.run_folder import RunFolder, list_runs
@@ -37,6 +40,24 @@ def test_a_trial_is_followed_to_its_end_with_modules_of_the_folder_in_which_the_
     # A scheduler that sees all steps before the evaluation may stop the trial for nothing.
     assert not any(one["steps"] >= 512 for one in found[:-1])
     assert trial.run_folder is not None
+
+
+def test_a_trial_reports_evaluations_on_the_way_apart_from_the_final_one(tmp_path: Path):
+    run = tmp_path / "CartPole-v1-ppo-20260101-000000"
+    run.mkdir()
+    (run / "config.toml").write_text("")
+    trial, log = TrialRun(tmp_path, Path.cwd()), JsonLines(run)
+    log.write(Report(1, 64, 1.0, {RETURN: 20.0}))
+    before = trial._latest()
+    assert (before["return"], before["validation"]) == (20.0, -math.inf)
+    assert "evaluation" not in before
+    # An evaluation comes on a line of its own.
+    log.write(Report(1, 64, 1.5, {EVAL_RETURN: 30.0}))
+    log.write(Report(2, 128, 2.0, {RETURN: 25.0}))
+    log.write(Report(3, 192, 3.0, {EVAL_RETURN: 90.0, FINAL: 1.0}))
+    found = trial._latest()
+    assert (found["return"], found["validation"], found["evaluation"]) == (25.0, 30.0, 90.0)
+    log.close()
 
 
 def test_a_trial_goes_on_as_a_changed_copy_of_another_one(tmp_path: Path):

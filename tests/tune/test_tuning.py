@@ -1,15 +1,22 @@
 """Trials on Ray Tune, each in a run folder of its own, best first."""
 
+import json
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 
+import gymnasium
+import numpy as np
 import optuna
 import pytest
 
 from penstock.config.sources import from_mapping
 from penstock.errors import ConfigError
-from penstock.metrics.jsonl import GrowingLog
-from penstock.saved_runs.run_folder import list_runs
+from penstock.metrics.jsonl import GrowingLog, final_evaluations
+from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint
+from penstock.saved_runs.run_folder import RunFolder, list_runs
 from penstock.tune.search import Search
 from penstock.tune.table import as_table
 from penstock.tune.tuning import Trial, tune
@@ -35,6 +42,45 @@ def test_trials_are_ranked_and_each_has_its_run(tmp_path: Path):
     table = as_table(trials)
     assert table.splitlines()[-1] == f"best: {trials[0].run_folder}"
     assert len(table.splitlines()) == 4
+
+
+class LaterIsWorse(gymnasium.Env):
+    """Episodes of one step. Their return is minus the seconds from ``begun`` until the environment was made."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, begun: float) -> None:
+        self._return = begun - time.time()
+
+    def reset(self, *, seed: int | None = None, options: object = None):
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: object):
+        # An update takes a tenth of a second: long enough to be seen before the run has ended.
+        time.sleep(0.003)
+        return np.zeros(1, np.float32), self._return, True, False, {}
+
+
+# A minute and a half. Shorter: what ASHA is told is in ``test_trial.py``, and how it is set up below.
+@pytest.mark.nightly
+@pytest.mark.alone  # Ray gives itself half a minute to start.
+def test_asha_which_is_the_default_stops_weak_trials_of_the_command(tmp_path: Path):
+    argv = [sys.executable, "-m", "penstock", "tune", "--env", f"{__name__}:LaterIsWorse", "--address", "local"]
+    argv += ["--env_args", json.dumps({"begun": time.time()}), "--log_dir", str(tmp_path), "--timesteps", "3200"]
+    argv += ["--num_envs", "1", "--num_steps", "32", "--mini_batch_size", "32", "--epochs", "1", "--log_interval", "1"]
+    argv += ["--eval_episodes", "2", "--samples", "3", "--at_once", "1", "--search", "lr=loguniform:1e-5:1e-4"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    runs = [RunFolder(path) for trial in sorted((tmp_path / "tune").iterdir()) for path in list_runs(trial)]
+    steps = sorted(load_checkpoint(list_checkpoints(run.path)[-1]).manifest["steps"] for run in runs)
+    # The first trial goes on to its end. Those behind it are worse when they are first looked at.
+    assert len(steps) == 3
+    assert steps[-1] == 3200
+    assert 320 <= steps[0] <= steps[1] < 3200
+    evaluated = [bool(final_evaluations(run.path)) for run in runs]
+    assert sorted(evaluated) == [False, False, True]
 
 
 def test_the_table_says_why_a_trial_failed_and_recommends_only_what_has_learned(tmp_path: Path):

@@ -23,7 +23,7 @@ def trainable(config: Config, folder: Path) -> type:
         folder: each trial makes a folder with its id there, with its run folder in it.
 
     Returns:
-        A `ray.tune.Trainable`. It reports ``return``, ``steps`` and ``update``, and ``evaluation`` at the end.
+        A `ray.tune.Trainable`. It reports what `TrialRun.wait` returns, and ``run_folder``.
     """
     # Ray Tune goes to another folder before it begins a trial.
     started_in, folder = Path.cwd(), folder.resolve()

@@ -24,6 +24,8 @@ from penstock.saved_runs.run_folder import RunFolder, list_runs
 __all__ = ["FAILED", "TrialRun"]
 
 POLL_S = 0.25
+BEFORE_ANY = {"update": -1.0, "steps": 0.0, "return": float("-inf"), "validation": float("-inf")}
+"""What is known of a run without metrics. A scheduler wants all of its values in each report."""
 FAILED = "the run of this trial failed: "
 """Begins the text of the error of a run that failed."""
 STOP_S = 60.0
@@ -101,8 +103,9 @@ class TrialRun:
         evaluation.
 
         Returns:
-            ``update``, ``steps``, ``return`` (mean of the latest training episodes; minus infinity before the first),
-            ``done`` (1 once the run has ended), and then ``evaluation``, its final evaluation.
+            ``update``, ``steps``, ``return`` (mean of the latest training episodes), ``validation`` (the latest
+            evaluation on the way, with ``eval_interval``), ``done`` (1 once the run has ended), and then
+            ``evaluation``, its final evaluation. ``return`` and ``validation`` are minus infinity before the first.
 
         Raises:
             PenstockError: the run has failed; with the reason that it wrote.
@@ -171,7 +174,7 @@ class TrialRun:
             process.wait()
 
     def _latest(self) -> dict[str, float]:
-        run, nothing = self.run_folder, {"update": -1.0, "steps": 0.0, "return": float("-inf")}
+        run, nothing = self.run_folder, dict(BEFORE_ANY)
         if run is None or not (run / METRICS).exists():
             return nothing
         if self._log is None or self._log.folder != run:
@@ -183,6 +186,8 @@ class TrialRun:
             values["return"] = report.values.get(RETURN, values["return"])
             if FINAL in report.values:
                 values["evaluation"] = report.values[EVAL_RETURN]
+            elif EVAL_RETURN in report.values:
+                values["validation"] = report.values[EVAL_RETURN]
         return values
 
     def _reason(self) -> str:

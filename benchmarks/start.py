@@ -49,7 +49,7 @@ def one_environment_node() -> tuple[Program, dict[str, Any]]:
     profile, config = probe("Pendulum-v1"), PPOConfig()
     algorithm = spec(profile.spaces, config)
     starts = tuple(LaneStart() for _ in range(LANES))
-    settings = EnvSettings("Pendulum-v1", False, (), profile.spaces, 0, 1, 0, LANES, 1, 0, starts, "stop", 60.0)
+    settings = EnvSettings("Pendulum-v1", False, (), profile.spaces, 0, 1, 0, LANES, 1, 1, 0, starts, "stop", 60.0)
     backend = BackendSpec(f"{native.__name__}:build", (algorithm.policy,))
     exploration = Exploration(algorithm.explore, algorithm.warmup, LANES, 1.0)
     policy = PolicySettings(backend, algorithm.policy, profile.spaces, algorithm.row, 0, exploration)

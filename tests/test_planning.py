@@ -201,6 +201,7 @@ FREE = {"sync_mode": "non_blocking"}
     ("settings", "text"),
     [
         ({"max_policy_lag": 4}, "--max_policy_lag 4 changes nothing: in lock step no experience is old"),
+        ({"renew_every": 8}, "--renew_every 8 changes nothing: in lock step no newer policy comes within a rollout"),
         ({"env": "CartPole-v1", "log_std_init": -1.0}, "--log_std_init -1 changes nothing: the actions are choices"),
         ({"mini_batch_size": 20_000}, "--mini_batch_size 20,000 is more than a batch, which has 16,384 rows: an epoch"),
         ({**DQN, "priority_alpha": 0.9}, "--priority_alpha changes nothing without --prioritised true"),
@@ -227,7 +228,7 @@ def test_the_default_range_of_returns_is_told() -> None:
 def test_settings_that_change_something_are_not_told() -> None:
     assert prepared(**DQN, prioritised=True, priority_alpha=0.9, error_clip=2.0).told == ()
     assert prepared(algo="sac", env="Pendulum-v1", temperature_lr=1e-2, target_entropy=-2.0).told == ()
-    assert prepared(max_policy_lag=4, sync_mode="non_blocking").told == ()
+    assert prepared(max_policy_lag=4, renew_every=8, sync_mode="non_blocking").told == ()
     assert prepared(env="Pendulum-v1", log_std_init=-1.0, mini_batch_size=16_384).told == ()
     assert prepared(num_envs=1, num_steps=8, timesteps=8, mini_batch_size=64).told == ()
 

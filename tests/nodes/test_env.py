@@ -223,6 +223,7 @@ def open_node(
     starts: tuple[LaneStart, ...] = (START, START),
     specs: tuple[ArraySpec, ...] = rollout_specs(SPACES, ROW, STEPS, LANES, same_step=True),
     bad_numbers: Literal["stop", "skip"] = "stop",
+    renew_every: int = 64,
 ) -> tuple[EnvNode, Ports]:
     settings = EnvSettings(
         env=f"{__name__}:{env}",
@@ -234,6 +235,7 @@ def open_node(
         first_lane=4,
         lanes=LANES,
         num_steps=STEPS,
+        renew_every=renew_every,
         seed=0,
         starts=starts,
         bad_numbers=bad_numbers,
@@ -293,10 +295,17 @@ class NewerEachTime(LatePolicy):
         self.version += 1
 
 
-def test_a_long_rollout_goes_on_with_newer_policies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.nodes.env.node.RENEW_EVERY", 4)
-    node, ports = open_node(NewerEachTime(1))
-    for versions in ([4, 4, 4, 4, 5, 5], [6, 6, 6, 6, 7, 7]):
+@pytest.mark.parametrize(
+    ("renew_every", "rollouts"),
+    [
+        (4, ([4, 4, 4, 4, 5, 5], [6, 6, 6, 6, 7, 7])),
+        (2, ([4, 4, 5, 5, 6, 6], [7, 7, 8, 8, 9, 9])),
+        (64, ([4, 4, 4, 4, 4, 4], [5, 5, 5, 5, 5, 5])),
+    ],
+)
+def test_a_long_rollout_goes_on_with_newer_policies(renew_every: int, rollouts: tuple[list[int], ...]) -> None:
+    node, ports = open_node(NewerEachTime(1), renew_every=renew_every)
+    for versions in rollouts:
         slot = collect(node, ports)
         np.testing.assert_array_equal(slot["policy_version"][:STEPS], np.transpose([versions] * LANES))
 

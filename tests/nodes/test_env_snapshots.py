@@ -82,6 +82,7 @@ class Played:
             first_lane=0,
             lanes=LANES,
             num_steps=STEPS,
+            renew_every=STEPS,
             seed=0,
             starts=(LaneStart(),) * LANES,
             bad_numbers="stop",

@@ -272,6 +272,12 @@ class RunConfig:
         "gradients from parameters older than this many gradient steps",
         min=0,
     )
+    renew_every: int = _setting(
+        64,
+        "non_blocking: steps of a lane after which a newer policy acts, also in the middle of a rollout; fewer: "
+        "experience is newer, and parameters are copied more often",
+        min=1,
+    )
     vector_env: bool = _setting(
         False, "the environment steps many lanes itself (gymnasium.vector)", fixed="its episodes began this way"
     )

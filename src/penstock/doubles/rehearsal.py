@@ -339,6 +339,8 @@ def _lane(env: EnvRecipe, spaces: Spaces, lane: int, num_envs: int, num_steps: i
         first_lane=lane,
         lanes=1,
         num_steps=num_steps,
+        # Its policy never changes.
+        renew_every=num_steps,
         seed=0,
         starts=(LaneStart(),),
         bad_numbers="stop",

@@ -15,7 +15,6 @@ from penstock.memory.action_log import RolloutLog
 from penstock.nodes.contract import LaneStart, Ports
 from penstock.nodes.env import EnvSettings
 from penstock.nodes.env.memory import LaneMemory
-from penstock.nodes.env.settings import RENEW_EVERY
 from penstock.nodes.env.takeover import lane_starts, note_earlier_rows
 from penstock.types import Array, Arrays, StepResult
 
@@ -232,7 +231,7 @@ class Lane:
     def _ask(self) -> None:
         """Ask about row t. As in `EnvNode`, a long rollout goes on with newer policies."""
         slot = self._current()
-        if self._t and not self._t % RENEW_EVERY:
+        if self._t and not self._t % self._settings.renew_every:
             self._policy.refresh()
             slot.arrays["policy_version"][self._t : self._settings.num_steps] = self._policy.version
         self._policy.ask(slot.handle, self._t, self._step)

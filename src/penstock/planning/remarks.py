@@ -37,11 +37,19 @@ def remarks(
     )
 
 
+def _not_in_lock_step(run: RunConfig) -> Iterator[str]:
+    """One line for each setting that the user has given and that changes nothing in lock step."""
+    if run.max_policy_lag != RunConfig.max_policy_lag:
+        yield f"--max_policy_lag {run.max_policy_lag} changes nothing: in lock step no experience is old"
+    if run.renew_every != RunConfig.renew_every:
+        yield f"--renew_every {run.renew_every} changes nothing: in lock step no newer policy comes within a rollout"
+
+
 def _without_effect(config: Config, spec: AlgorithmSpec, profile: EnvProfile) -> Iterator[str]:
     """One line for each setting that the user has given and that changes nothing."""
     run, settings = config.run, config.algorithm
-    if run.sync_mode == "blocking" and run.max_policy_lag != RunConfig.max_policy_lag:
-        yield f"--max_policy_lag {run.max_policy_lag} changes nothing: in lock step no experience is old"
+    if run.sync_mode == "blocking":
+        yield from _not_in_lock_step(run)
     together = run.learners == 1 or run.pace == "sync"
     if run.sync_mode != "blocking" and spec.table and together and run.max_policy_lag != RunConfig.max_policy_lag:
         yield f"--max_policy_lag {run.max_policy_lag} changes nothing: a table keeps rows of any age"

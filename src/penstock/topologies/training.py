@@ -208,6 +208,7 @@ def _env(plan: Plan, worker: int, lanes: int, niceness: int) -> NodeSpec:
         first_lane=first,
         lanes=lanes,
         num_steps=plan.num_steps,
+        renew_every=plan.run.renew_every,
         seed=plan.run.seed,
         starts=starts,
         bad_numbers=plan.run.bad_numbers,

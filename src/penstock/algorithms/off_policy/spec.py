@@ -48,8 +48,8 @@ class ReplayConfig(OptimizerConfig):
 
     num_steps: int = tunable(
         8,
-        "steps of each lane between two updates of the acting policy; fewer: a newer policy acts; more: less overhead "
-        "(usual: 1 to 64)",
+        "steps of each lane in a rollout, after which a newer policy acts; without lock step one also acts after each "
+        "--renew_every steps; fewer: a newer policy acts; more: less overhead (usual: 1 to 64)",
         min=1,
         fixed=BY_LANES,
     )

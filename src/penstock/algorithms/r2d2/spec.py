@@ -39,8 +39,9 @@ class R2D2Config(LadderConfig, SequenceConfig, ValueConfig):
 
     num_steps: int = tunable(
         16,
-        "steps of each lane between two updates of the acting policy; a sequence begins each time, so that "
-        "fewer steps let more of them overlap (usual: 8 to 40, at most learned_steps)",
+        "steps of each lane in a rollout, after which a newer policy acts; without lock step one also acts after each "
+        "--renew_every steps; a sequence begins with each rollout, so fewer steps let more of them overlap "
+        "(usual: 8 to 40, at most learned_steps)",
         min=1,
         fixed=BY_LANES,
     )

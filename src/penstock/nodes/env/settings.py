@@ -6,11 +6,7 @@ from typing import Literal
 from penstock.nodes.contract import LaneStart
 from penstock.types import EnvReference, Spaces
 
-__all__ = ["RENEW_EVERY", "EnvSettings"]
-
-RENEW_EVERY = 64
-"""Steps of a rollout after which it takes newer parameters. In lock step there are none: the next ones are learned from
-this rollout."""
+__all__ = ["EnvSettings"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +26,9 @@ class EnvSettings:
     lanes: int
     num_steps: int
     """T: steps of a rollout."""
+    renew_every: int
+    """After each so many steps a rollout goes on with newer parameters. In lock step there are none: the next ones are
+    learned from this rollout."""
     seed: int
     starts: tuple[LaneStart, ...]
     """One for each lane."""

@@ -60,7 +60,7 @@ def make_other_on_hosts() -> object:
     return gymnasium.wrappers.TransformObservation(env, lambda obs: np.append(obs, obs[:1]), wider)
 
 
-# Ten seconds. Shorter: ``tests/nodes/test_env.py``, without a cluster.
+# Ten seconds. Shorter: ``tests/envs/test_spaces.py``, without a cluster.
 @pytest.mark.nightly
 def test_an_environment_that_differs_on_a_host_is_refused_with_the_reason(cluster, tmp_path: Path) -> None:
     settings = {**PPO, "env": f"{__name__}:make_other_on_hosts", "max_restarts": 0}
@@ -69,6 +69,28 @@ def test_an_environment_that_differs_on_a_host_is_refused_with_the_reason(cluste
         train(tmp_path, **settings, runtime="ray", address=cluster.address, num_workers=4)
     # What the command line shows in place of the traceback.
     assert re.search(why, failed.value.line)
+
+
+def make_talking() -> object:
+    """CartPole that says in which process it is made: Ray's processes on a host have this variable."""
+    sys.stdout.write(f"made {'on a host' if 'RAY_RAYLET_PID' in os.environ else 'at home'}\n")
+    sys.stdout.flush()
+    return gymnasium.make("CartPole-v1")
+
+
+# Twenty seconds. Shorter: ``test_machines.py``, without a cluster.
+@pytest.mark.nightly
+@pytest.mark.parametrize("shown", [True, False])
+def test_what_is_printed_on_hosts_is_shown_if_the_user_asks_for_it(cluster, tmp_path: Path, shown: bool) -> None:
+    settings = {**SMALL, **PPO, "env": f"{__name__}:make_talking", "num_workers": 4, "timesteps": 2048}
+    told = {**settings, "log_dir": tmp_path, "runtime": "ray", "address": cluster.address}
+    flags = [word for name, value in told.items() for word in (f"--{name}", as_flag(value))]
+    variables = os.environ | ({"PENSTOCK_REMOTE_OUTPUT": "1"} if shown else {})
+    argv = [sys.executable, "-m", "penstock", "train", *flags]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, env=variables)
+    said = done.stdout + done.stderr
+    assert "made at home" in said
+    assert ("made on a host" in said) == shown
 
 
 @pytest.mark.nightly  # Six seconds each. Shorter: the run of ``test_learners.py`` has a table, too.

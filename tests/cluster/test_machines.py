@@ -48,3 +48,19 @@ def test_all_machines_look_at_their_stacks_at_the_same_time(monkeypatch: pytest.
     # Ray refuses to wait for nothing.
     assert stacks_on({}) == {}
     assert len(waits) == 1
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_what_other_machines_print_is_passed_on_if_a_variable_is_set(
+    monkeypatch: pytest.MonkeyPatch, shown: bool
+) -> None:
+    asked: list[dict[str, Any]] = []
+    monkeypatch.delenv(machines.REMOTE_OUTPUT, raising=False)
+    if shown:
+        monkeypatch.setenv(machines.REMOTE_OUTPUT, "1")
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", lambda **settings: asked.append(settings))
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    with machines.joined("local"):
+        pass
+    assert [settings["log_to_driver"] for settings in asked] == [shown]

@@ -13,8 +13,8 @@ from penstock.program.graph import Program
 from penstock.topologies import on_policy
 from tests.planned import prepared
 
-HOME = Offer("the launcher's machine", {"cpu": 2, "big": 1, "node:10.0.0.1": 1, "memory": 1e9})
-BIG, SMALL = Offer("machine b", {"cpu": 2, "big": 1}), Offer("machine c", {"cpu": 4})
+HOME = Offer("the launcher's machine", {"cpu": 2, "big": 1, "mbit": 120, "node:10.0.0.1": 1, "memory": 1e9})
+BIG, SMALL = Offer("machine b", {"cpu": 2, "big": 1}), Offer("machine c", {"cpu": 4, "mbit": 60})
 
 
 def test_learners_of_one_machine_take_its_gpus_in_turn() -> None:
@@ -42,6 +42,8 @@ def program(resources: str | None, learners: int = 2, **settings: object) -> Pro
         # Learners come first, and leave one core on each of two machines.
         ("env: {cpu: 1}, learner: {cpu: 1}", [0, 1], [0, 1, 1, 2]),
         ("env: {cpu: 1}, learner: {cpu: 2}", [0, 1], [1, 1, 2, 2]),
+        # Bandwidth, as a resource of the user's own: room for three at home, for one on the second machine.
+        ("env: {mbit: 40}", [0, 1], [0, 0, 0, 1]),
     ],
 )
 def test_nodes_go_where_they_have_room(resources: str | None, learners: list[int], envs: list[int]) -> None:
@@ -56,7 +58,10 @@ def test_nodes_go_where_they_have_room(resources: str | None, learners: list[int
         ("learner: {gpu: 1}", "the first learner runs on the launcher's machine, which has too little"),
         ("learner: {big: 1}", "no room for learner.1"),
         ("env: {cpus: 1}", r"4 processes ask for it, and 0 have room; .*; did you mean cpu\?$"),
-        ("env: {cpu: 3}", r"4 processes ask for it, and 1 have room; .* machine {big: 1, cpu: 2}, machine c {cpu: 4}$"),
+        (
+            "env: {cpu: 3}",
+            "4 processes ask for it, and 1 have room; .* {big: 1, cpu: 2, mbit: 120}, machine c {cpu: 4, mbit: 60}$",
+        ),
     ],
 )
 def test_what_no_machine_can_fulfil_is_named_with_what_there_is(resources: str, says: str) -> None:

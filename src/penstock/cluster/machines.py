@@ -51,6 +51,8 @@ END_LIMIT_S = 5.0
 STACKS_LIMIT_S = 5.0
 CONNECT_S = 10.0
 LOST_S = 10.0
+REMOTE_OUTPUT = "PENSTOCK_REMOTE_OUTPUT"
+"""Environment variable: if it is set, what processes on other machines print is shown by the launcher."""
 
 
 class Machine:
@@ -194,14 +196,16 @@ def _init(address: str | None, **settings: Any) -> None:  # noqa: ANN401 - as `r
     Raises:
         ConfigError: there is none at this address.
     """
+    # Ray itself would always pass on what is printed, and mix it into the display.
+    settings |= {"log_to_driver": REMOTE_OUTPUT in os.environ, "logging_level": logging.ERROR}
     try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **settings)
+        ray.init(address=address, **settings)
     except (ConnectionError, ValueError, RuntimeError) as error:
         if address is None:
             # A cluster was found on this machine, and settings of a new one do not fit it.
             settings.pop("include_dashboard", None)
             with contextlib.suppress(ConnectionError):
-                ray.init(address="auto", log_to_driver=False, logging_level=logging.ERROR, **settings)
+                ray.init(address="auto", **settings)
         if not ray.is_initialized():
             raise _no_cluster(address, f"{line_of(error)}{_without_token(address)}") from None
 

@@ -52,6 +52,9 @@ class Runtime(NamedTuple):
     joined: str | None = None
     """``module:function`` of ``(program) -> context manager``: entered before a run touches its folder, so that a run
     without its cluster leaves nothing behind. ``None``: the runtime needs nothing beyond this machine."""
+    counted: str | None = None
+    """``module:function`` of ``(address, modules) -> context manager`` that joins the same cluster and gives the cores
+    of all its machines; ``None`` if they are one. Entered before that, if the number of processes depends on it."""
 
 
 class Topology(NamedTuple):
@@ -304,6 +307,7 @@ RUNTIMES = Registry(
             processes=True,
             machines=True,
             joined="penstock.cluster.launch:joined",
+            counted="penstock.cluster.launch:counted",
         ),
         "inline": Runtime(
             "penstock.runtime.inline:launch", "everything in this process, for a debugger", processes=False

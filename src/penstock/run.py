@@ -39,6 +39,7 @@ from penstock.notes import (
 )
 from penstock.paths import expanded
 from penstock.planning import Prepared, check_fits, check_functions, check_ports, check_sequences, plan, prepare
+from penstock.planning.own_modules import modules_of
 from penstock.processes.interrupts import Interrupts
 from penstock.processes.machine import check_machine, shared_memory, table_memory
 from penstock.processes.starts import Processes
@@ -131,12 +132,12 @@ def _train(processes: Processes, config: Config, given: Given, run_name: str | N
     made = False
     try:
         _import_ahead(config.run)
-        # 1. Everything the config and the environment say, settled and checked.
-        prepared = prepare(config, processes, given)
-        check_sequences(prepared.config, prepared.spec)
-        check_functions(prepared, processes)
-        run = prepared.config.run
         with contextlib.ExitStack() as cluster:
+            # 1. Everything the config and the environment say, settled and checked.
+            prepared = prepare(config, processes, given, cluster.enter_context(_counted(config, given)))
+            check_sequences(prepared.config, prepared.spec)
+            check_functions(prepared, processes)
+            run = prepared.config.run
             # Another run may take the folder's name before it is made here.
             while not made:
                 # 2. A plan, and from it the program: nodes, edges and where they run.
@@ -212,6 +213,21 @@ def _checked_on_machine(program: Program, prepared: Prepared) -> Program:
     check_machine(program, len(program.groups) if RUNTIMES[prepared.config.run.runtime].processes else 0)
     check_ports(prepared.config.run)
     return program
+
+
+def _counted(config: Config, given: Given) -> contextlib.AbstractContextManager[int | None]:
+    """The cores of the cluster, joined for the ``with`` block, if the number of environment processes depends on them.
+
+    Raises:
+        ConfigError: as `_joined`.
+        PenstockError: as `_joined`.
+    """
+    run = config.run
+    counted = RUNTIMES[run.runtime].counted
+    if counted is None or run.num_workers != "auto":
+        return contextlib.nullcontext()
+    found: contextlib.AbstractContextManager[int | None] = load(counted)(run.address, modules_of(config, given))
+    return found
 
 
 def _joined(program: Program, run: RunConfig) -> contextlib.AbstractContextManager[None]:

@@ -19,6 +19,7 @@ from penstock.errors import ConfigError, NodeError
 from penstock.run import Result
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import load_checkpoint
+from penstock.saved_runs.run_folder import RunFolder
 from penstock.topologies import training
 from tests.children import killing, newest_checkpoint, of_group
 from tests.cluster.conftest import HOST
@@ -69,6 +70,13 @@ def test_an_environment_that_differs_on_a_host_is_refused_with_the_reason(cluste
         train(tmp_path, **settings, runtime="ray", address=cluster.address, num_workers=4)
     # What the command line shows in place of the traceback.
     assert re.search(why, failed.value.line)
+
+
+@pytest.mark.nightly  # Ten seconds. Shorter: ``tests/config/test_resolve.py`` and ``test_machines.py``.
+def test_workers_that_are_left_out_follow_from_the_cores_of_all_machines(cluster, tmp_path: Path) -> None:
+    result = train(tmp_path, **PPO, num_envs=8, runtime="ray", address=cluster.address)
+    # Four fifths of six cores are 4.8.
+    assert RunFolder(result.run_folder).read_config().run.num_workers == 4
 
 
 def make_talking() -> object:

@@ -64,3 +64,14 @@ def test_what_other_machines_print_is_passed_on_if_a_variable_is_set(
     with machines.joined("local"):
         pass
     assert [settings["log_to_driver"] for settings in asked] == [shown]
+
+
+@pytest.mark.parametrize(("cores", "counted"), [([2.0], None), ([2.0, 4.0], 6), ([2.0, 0.0, 16.0], 18)])
+def test_the_cores_of_a_cluster_are_counted_if_it_has_several_machines(
+    monkeypatch: pytest.MonkeyPatch, cores: list[float], counted: int | None
+) -> None:
+    nodes = [{"Alive": True, "Resources": {"CPU": count}} for count in cores]
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+    monkeypatch.setattr(ray, "nodes", lambda: [*nodes, {"Alive": False, "Resources": {"CPU": 99.0}}])
+    with machines.counted("auto", ()) as found:
+        assert found == counted

@@ -87,6 +87,13 @@ def test_the_sync_mode_is_the_algorithms_and_decides_the_workers(monkeypatch):
     assert (run.sync_mode, run.num_workers) == ("non_blocking", 2)
 
 
+def test_on_a_cluster_the_cores_of_all_machines_decide_the_workers(monkeypatch):
+    monkeypatch.setattr("penstock.config.resolve.available_cores", lambda: 2)
+    config, demand = from_mapping({"env": "X", "num_envs": 64, "runtime": "ray"}), Demand(True, NARROW)
+    assert resolve(config, demand).run.num_workers == 2
+    assert resolve(config, demand, 40).run.num_workers == 32
+
+
 @pytest.mark.parametrize("fused", [False, True])
 def test_what_was_said_stays(fused, monkeypatch):
     monkeypatch.setattr("penstock.config.resolve.available_cores", lambda: 4)

@@ -1,6 +1,6 @@
 import pytest
 
-from penstock.config.workers import auto_num_workers, check_agents, check_num_workers
+from penstock.config.workers import auto_num_workers, check_agents, check_num_workers, num_workers_of_cluster
 from penstock.errors import ConfigError
 
 
@@ -45,6 +45,22 @@ def test_in_lock_step_every_core_steps_environments(num_envs, cores, workers):
 )
 def test_where_learning_overlaps_two_cores_are_left_to_the_rest(num_envs, cores, workers):
     assert auto_num_workers(num_envs, cores, lock_step=False) == workers
+
+
+@pytest.mark.parametrize(
+    ("num_envs", "cores", "sharing", "workers"),
+    [
+        (256, 64, 1, 32),
+        (51, 64, 1, 51),
+        (50, 64, 1, 50),
+        (8, 64, 1, 8),
+        (8, 1, 1, 1),
+        # Four learners with a quarter of 12.8 cores each.
+        (64, 16, 4, 8),
+    ],
+)
+def test_on_several_machines_environments_get_four_fifths_of_all_cores(num_envs, cores, sharing, workers):
+    assert num_workers_of_cluster(num_envs, cores, sharing=sharing) == workers
 
 
 @pytest.mark.parametrize(

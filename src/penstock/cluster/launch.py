@@ -1,6 +1,7 @@
 """The way in: a program with environment nodes runs on a Ray cluster, any other one on this machine. Imports no Ray."""
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 from penstock.cluster.cut import movable
@@ -12,7 +13,7 @@ from penstock.program.graph import Program
 from penstock.registry import load
 from penstock.supervision.outcome import Outcome
 
-__all__ = ["joined", "launch"]
+__all__ = ["counted", "joined", "launch"]
 
 
 def joined(program: Program) -> contextlib.AbstractContextManager[None]:
@@ -29,6 +30,23 @@ def joined(program: Program) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
     cluster: contextlib.AbstractContextManager[None] = _of_ray("penstock.cluster.spread:with_room")(program)
     return cluster
+
+
+def counted(address: str | None, modules: Sequence[str]) -> contextlib.AbstractContextManager[int | None]:
+    """Within the ``with`` block this process is joined to a cluster. Gives its cores; ``None`` if it is one machine.
+
+    Args:
+        address: of the cluster, as ``--address`` takes it.
+        modules: top-level modules that the run names.
+
+    Raises:
+        ConfigError: as `joined`.
+        PenstockError: as `joined`.
+    """
+    found: contextlib.AbstractContextManager[int | None] = _of_ray("penstock.cluster.machines:counted")(
+        address, modules
+    )
+    return found
 
 
 def launch(program: Program, processes: Processes) -> Outcome:

@@ -29,6 +29,7 @@ __all__ = [
     "alone",
     "as_object",
     "cluster_address",
+    "counted",
     "end_all",
     "is_here",
     "joined",
@@ -188,6 +189,14 @@ def joined(address: str | None, modules: Sequence[str] = ()) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+@contextlib.contextmanager
+def counted(address: str | None, modules: Sequence[str]) -> Iterator[int | None]:
+    """As `joined`. Gives the cores of all machines of the cluster; ``None`` if this one is the only one."""
+    with joined(address, modules):
+        alive = [node for node in ray.nodes() if node["Alive"]]
+        yield int(sum(_resources(node).get("cpu", 0.0) for node in alive)) if len(alive) > 1 else None
 
 
 def _init(address: str | None, **settings: Any) -> None:  # noqa: ANN401 - as `ray.init`

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from penstock.config.schema import AUTO, COMPILED_PAYS_FROM, COMPILED_STEPS_PAY_FROM
 from penstock.config.whole import Config
-from penstock.config.workers import auto_num_workers, check_sharing
+from penstock.config.workers import auto_num_workers, check_sharing, num_workers_of_cluster
 
 __all__ = ["Demand", "auto_backend", "auto_threads", "available_cores", "has_compiler", "most_threads", "resolve"]
 
@@ -43,18 +43,26 @@ class Demand:
     """Lanes of one environment, which have one process."""
 
 
-def resolve(config: Config, demand: Demand) -> Config:
+def resolve(config: Config, demand: Demand, cluster_cores: int | None = None) -> Config:
     """The same config with ``sync_mode`` decided for its algorithm, and the others for this machine.
 
     The user's own number of threads is bounded too: a run may be resumed on a machine with fewer cores.
+
+    Args:
+        config: of the run.
+        demand: of its update.
+        cluster_cores: of all machines, if the run uses several.
     """
     run = config.run
     sync_mode = demand.sync_mode if run.sync_mode == AUTO else run.sync_mode
     cores, lock_step = available_cores(), sync_mode == "blocking"
     workers = run.num_workers
     if workers == "auto":
-        workers = auto_num_workers(
-            run.num_envs, cores, lock_step=lock_step, sharing=demand.sharing, agents=demand.agents
+        split = {"sharing": demand.sharing, "agents": demand.agents}
+        workers = (
+            auto_num_workers(run.num_envs, cores, lock_step=lock_step, **split)
+            if cluster_cores is None
+            else num_workers_of_cluster(run.num_envs, cluster_cores, **split)
         )
     check_sharing(workers, demand.sharing)
     backend = run.backend

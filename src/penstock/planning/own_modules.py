@@ -3,10 +3,14 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from penstock.algorithm_package import AlgorithmPackage, ships
+from penstock.algorithm_package import AlgorithmPackage, find_algorithm, ships
+from penstock.config.whole import Config
+from penstock.envs.given import Given
+from penstock.envs.imports import sendable
+from penstock.envs.names import reference
 from penstock.types import EnvRecipe, EnvReference
 
-__all__ = ["modules_named"]
+__all__ = ["modules_named", "modules_of"]
 
 
 def modules_named(
@@ -29,6 +33,13 @@ def modules_named(
     references = (*_of_environment(env), reward, package, model)
     found = (_module(reference) for reference in references)
     return tuple(dict.fromkeys(name for name in found if name))
+
+
+def modules_of(config: Config, given: Given) -> tuple[str, ...]:
+    """The modules that a config names, before anything of it is settled. ``given``: what was passed as an object."""
+    run, model = config.run, getattr(config.algorithm, "model", None)
+    reward = run.reward if given.reward is None else sendable(given.reward, "reward")
+    return modules_named(reference(given.environment(run)), reward, find_algorithm(run.algo), model)
 
 
 def _of_environment(env: object) -> Iterator[object]:

@@ -94,13 +94,16 @@ class Prepared:
         }
 
 
-def prepare(config: Config, processes: Processes, given: Given | None = None) -> Prepared:
+def prepare(
+    config: Config, processes: Processes, given: Given | None = None, cluster_cores: int | None = None
+) -> Prepared:
     """Settle everything that is ``auto``; probe the environment and check the device.
 
     Args:
         config: what to run.
         processes: one of them probes the environment. Of a user's algorithm, another one asks ``supports``.
         given: environment, wrappers and reward that were passed as objects and have no names.
+        cluster_cores: as `resolve` takes it.
 
     Raises:
         UsageError: the environment, its spaces, the device or a backend cannot be used.
@@ -131,7 +134,7 @@ def prepare(config: Config, processes: Processes, given: Given | None = None) ->
     wanted = run.threads
     _check_own_rule(config.run, spec)
     wants = replace(demand(config, algorithm, spec, profile.spaces, processes), agents=profile.agents)
-    config = _agreed(resolve(config, wants), spec)
+    config = _agreed(resolve(config, wants, cluster_cores), spec)
     if spec.table is not None:
         spec = with_checked_table(config, spec, profile)
     name = inference_of(config, spec)

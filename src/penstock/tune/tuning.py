@@ -11,14 +11,13 @@ from typing import Any, NamedTuple
 
 import ray.tune
 
-from penstock.algorithm_package import find_algorithm
 from penstock.cluster.machines import cluster_address, joined
 from penstock.config.commands import TuneOptions
 from penstock.config.sources import shown
 from penstock.config.whole import Config
 from penstock.envs.given import Given
 from penstock.errors import ConfigError
-from penstock.planning.own_modules import modules_named
+from penstock.planning.own_modules import modules_of
 from penstock.processes.interrupts import Interrupts
 from penstock.saved_runs.run_folder import list_runs
 from penstock.saved_runs.scratch import scratch_folder
@@ -104,7 +103,7 @@ def tune(
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
     # `Interrupts` counts them in place of Ray's handler, which would not tell that there was one.
     os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"
-    with joined(address, _modules(config)):
+    with joined(address, modules_of(config, Given())):
         there = ray.cluster_resources()
         # The reason of a trial that fails stands in the table; Ray would show three tracebacks for each.
         logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
@@ -141,13 +140,6 @@ def _here(config: Config) -> Config:
     if config.run.runtime != "ray":
         return config
     return Config(replace(config.run, address=cluster_address()), config.algorithm)
-
-
-def _modules(config: Config) -> tuple[str, ...]:
-    """The modules that all trials name."""
-    run = config.run
-    model = getattr(config.algorithm, "model", None)
-    return modules_named(Given().environment(run), run.reward, find_algorithm(run.algo), model)
 
 
 def _ranked(results: Any, search: Sequence[Search], folder: Path) -> list[Trial]:  # noqa: ANN401 - Ray's own type

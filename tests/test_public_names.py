@@ -1,4 +1,4 @@
-"""The public names of penstock: sorted, complete, importable, and cheap until they are used."""
+"""The public names of penstock: unique, complete, importable, and cheap until they are used. ruff keeps them sorted."""
 
 import inspect
 import subprocess
@@ -10,8 +10,8 @@ import penstock.errors
 CALLS = {"Config", "ParallelPPO", "Policy", "Result", "evaluate", "resume", "train"}
 
 
-def test_names_are_sorted_and_unique() -> None:
-    assert penstock.__all__ == sorted(set(penstock.__all__))
+def test_no_name_stands_twice() -> None:
+    assert len(penstock.__all__) == len(set(penstock.__all__))
 
 
 def test_every_name_can_be_had() -> None:

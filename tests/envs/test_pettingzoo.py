@@ -78,7 +78,7 @@ def test_nothing_is_learned_from_a_lane_without_an_agent():
 def test_an_evaluation_counts_episodes_of_agents():
     source, _ = lives()
     numbers = iter(range(5))
-    playing = _Playing(source, "test", lambda number: 0, lambda lane: next(numbers, None), skips=False)
+    playing = _Playing(source, "test", lambda number: 0, lambda lane: next(numbers, None), None, skips=False)
     ended = []
     while playing.busy():
         ended += list(playing.stepped(source.step(np.zeros(3, np.int64), playing.next_seed)))

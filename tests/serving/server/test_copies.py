@@ -117,7 +117,7 @@ def test_what_is_served_does_not_change_with_its_folder(
     put(exported, folder, 3)
     options = ServeOptions(policies=(str(folder),), follow=follow, workers=workers)
     with contextlib.ExitStack() as stack:
-        source = Assembly(options, {})._origin(Source(LOADER, str(folder), None, 3), stack).first
+        source = Assembly(options, {}, {})._origin(Source(LOADER, str(folder), None, 3), stack).first
         put(exported, folder, 5)
         assert read_bundle(Path(source.path)).facts.run["update"] == 3
 

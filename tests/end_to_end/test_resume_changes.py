@@ -88,8 +88,9 @@ def launches(run: Path) -> list[dict[str, Any]]:
 
 
 def test_one_command_starts_a_run_and_goes_on_with_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = tmp_path / "pole"
-    settings = {**SMALL, "runtime": "inline", "log_dir": tmp_path, "num_workers": 2}
+    run, network = tmp_path / "pole", tmp_path / "net.toml"
+    network.write_text("[trunk]\nhidden_sizes = [8]\n")
+    settings = {**SMALL, "runtime": "inline", "log_dir": tmp_path, "num_workers": 2, "model": network}
     line = ["train", "--run_name", "pole", *(f"--{name}={value}" for name, value in settings.items())]
     assert main([*line, f"--timesteps={2 * BATCH}"]) == 0
     assert main([*line, f"--timesteps={3 * BATCH}"]) == 2
@@ -104,6 +105,9 @@ def test_one_command_starts_a_run_and_goes_on_with_it(tmp_path: Path, capsys: py
     assert main([*again, "--seed=7"]) == 2
     assert "--seed cannot become 7" in capsys.readouterr().err
     assert [one["checkpoint"] for one in launches(run)] == [None, "update-00000002", "update-00000003"]
+    network.write_text("[trunk]\nhidden_sizes = [9]\n")
+    assert main([*again, f"--timesteps={3 * BATCH}"]) == 2
+    assert '--model cannot become {"trunk": {"hidden_sizes": [9]}}: a resumed run keeps' in capsys.readouterr().err
     first = launches(run)[0]
     assert (first["command"], first["host"]) == (sys.orig_argv, socket.gethostname())
     assert first["versions"]["penstock"] == penstock.__version__

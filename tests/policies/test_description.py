@@ -21,7 +21,7 @@ from penstock.policies import (
     Residual,
 )
 from penstock.policies.architecture import Body, actor_critic
-from penstock.policies.description import inlined, names_memory
+from penstock.policies.description import names_memory
 from penstock.types import Box, Discrete, Spaces
 
 ROOT_TWO = 2.0**0.5
@@ -166,22 +166,6 @@ def test_a_mistake_is_named_in_one_line(text, said):
 def test_an_encoder_of_images_needs_one(encoder):
     with pytest.raises(SpaceError, match="grid"):
         graph(f"[fields.grid]\nencoder = '{encoder}'")
-
-
-def test_a_file_becomes_text_that_a_run_keeps(tmp_path):
-    file = tmp_path / "net.toml"
-    file.write_text("[trunk]\nhidden_sizes = [3]\n")
-    assert json.loads(inlined(str(file))) == {"trunk": {"hidden_sizes": [3]}}
-    assert inlined("resnet+lstm") == "resnet+lstm"
-    file.write_text("trunk = [\n")
-    with pytest.raises(ConfigError, match=r"net.toml is no TOML: ") as caught:
-        inlined(str(file))
-    assert "\n" not in str(caught.value)
-    file.write_text("day = 2026-01-02\n")
-    with pytest.raises(ConfigError, match=r"net.toml holds a date or a time, and no key takes one$"):
-        inlined(str(file))
-    with pytest.raises(ConfigError, match=r"gone.toml cannot be read: No such file"):
-        inlined(str(tmp_path / "gone.toml"))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from penstock.config.commands import ResumeOptions
 from penstock.config.fields import DependentDefaults, Field, Value, field_table, fields_of
 from penstock.config.rllib import NAMES
 from penstock.config.schema import AUTO, RunConfig
-from penstock.config.tables import as_toml
+from penstock.config.tables import as_toml, inlined
 from penstock.config.values import from_text, from_value
 from penstock.config.whole import Config
 from penstock.errors import ConfigError, nearest
@@ -202,6 +202,9 @@ def with_changes(config: Config, settings: Mapping[str, Any]) -> Config:
         if name not in known:
             raise ConfigError(f"{setting.label} is an argument of resume, not a setting of the run")
     values = {name: _read(known[name], setting) for name, setting in given.items()}
+    if isinstance(model := values.get("model"), str):
+        # The run has the content of a file, so that is what it is compared with.
+        values["model"] = inlined(model)
     for name, value in values.items():
         if known[name].fixed and value != before[name]:
             why = f"a resumed run keeps its own value, {shown(before[name])}, because {known[name].fixed}"

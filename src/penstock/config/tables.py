@@ -1,17 +1,19 @@
-"""Settings that are more than a number or a text: a table of arguments, or a wrapper with its arguments.
+"""Settings that are more than a number or a text: a table of arguments, a wrapper with its arguments, or a network.
 
 A command line writes a table as JSON. TOML and Python use their own tables, or JSON too. Imports no wrapper.
 """
 
 import json
 import math
+import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.config.fields import Demands, Wrapping
 from penstock.errors import ConfigError
+from penstock.paths import expanded
 
-__all__ = ["as_toml", "shown", "table_of", "wrapping_of"]
+__all__ = ["as_toml", "inlined", "shown", "table_of", "wrapping_of"]
 
 
 def table_of(value: object, label: str) -> dict[str, Any]:
@@ -73,6 +75,24 @@ def as_toml(value: Any) -> Any:  # noqa: ANN401  (whatever a setting is)
         # TOML has no null.
         return json.dumps(value) if _holds_none(value) else dict(value)
     return value
+
+
+def inlined(model: str) -> str:
+    """The table of a file ``--model my_net.toml`` as JSON, so that a run keeps it; any other model as it is.
+
+    Raises:
+        ConfigError: the file cannot be read, or is no TOML.
+    """
+    if not model.endswith(".toml"):
+        return model
+    try:
+        return json.dumps(tomllib.loads(expanded(model).read_text(encoding="utf-8")))
+    except OSError as error:
+        raise ConfigError(f"--model {model} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--model {model} is no TOML: {error}") from error
+    except TypeError:
+        raise ConfigError(f"--model {model} holds a date or a time, and no key takes one") from None
 
 
 def _plain(value: object, label: str) -> Any:  # noqa: ANN401

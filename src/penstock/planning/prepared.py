@@ -18,6 +18,7 @@ from penstock.algorithm_package import (
 from penstock.config.agreement import agreement, agreement_flags
 from penstock.config.resolve import resolve
 from penstock.config.schema import RunConfig
+from penstock.config.tables import inlined
 from penstock.config.whole import Config
 from penstock.config.workers import check_agents
 from penstock.envs.given import Given, by_value, shape_of
@@ -33,7 +34,6 @@ from penstock.planning.placement import Place, placed, placed_on_gpu
 from penstock.planning.remarks import remarks
 from penstock.planning.specs import spec_of
 from penstock.planning.table_size import with_checked_table
-from penstock.policies.description import inlined
 from penstock.policies.space_heads import kind_of
 from penstock.processes.probing import probe_apart
 from penstock.processes.starts import Processes

@@ -13,12 +13,11 @@ A field without a part is encoded as without a table. A key that is unknown is a
 """
 
 import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from penstock.config.tables import inlined
 from penstock.errors import ConfigError, nearest
-from penstock.paths import expanded
 from penstock.policies.description_keys import Keys
 from penstock.policies.encoders import ACTIVATIONS, ENCODERS, Described, box_of
 from penstock.policies.encoding import Encoding
@@ -27,25 +26,7 @@ from penstock.policies.stacks import hidden
 from penstock.policies.trunk import MEMORIES, Body, Trunk, memory_of, trunk_of
 from penstock.types import Box, Space, Spaces
 
-__all__ = ["decided", "inlined", "names_memory", "names_module", "trunk_described"]
-
-
-def inlined(model: str) -> str:
-    """The table of a file ``*.toml`` as JSON, so that a run keeps it; any other model as it is.
-
-    Raises:
-        ConfigError: the file cannot be read, or is no TOML.
-    """
-    if not model.endswith(".toml"):
-        return model
-    try:
-        return json.dumps(tomllib.loads(expanded(model).read_text(encoding="utf-8")))
-    except OSError as error:
-        raise ConfigError(f"--model {model} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--model {model} is no TOML: {error}") from error
-    except TypeError:
-        raise ConfigError(f"--model {model} holds a date or a time, and no key takes one") from None
+__all__ = ["decided", "names_memory", "names_module", "trunk_described"]
 
 
 def names_module(model: str) -> bool:

@@ -67,6 +67,7 @@ def test_a_launcher_whose_machine_is_lost_is_replaced_and_no_bit_changes(cluster
     (tmp_path / "gate").touch()
     assert wait_until(lambda: nothing_left() and (taken_over / "policy.onnx").exists(), 300)
     assert "was lost" in (taken_over / "deaths.log").read_text()
+    assert (lost / "goes_on_in").read_text().startswith(f"{taken_over}\n")
     assert not copies(launcher.log_dir)
     alone = train(tmp_path / "alone", **launcher.settings, runtime="local")
     assert fingerprint(SimpleNamespace(run_folder=taken_over)) == fingerprint(alone)
@@ -151,19 +152,35 @@ def test_hosts_end_their_processes_while_home_is_silent_and_no_bit_changes(clust
 def test_a_run_is_resumed_only_where_the_head_answers_and_nobody_goes_on_on_the_launchers_machine(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, head: bool, launcher: bool, handed_over: bool, resumed: int
 ) -> None:
-    tries: list[object] = []
+    tries: list[bool] = []
+    code = 0
+
+    def told() -> bool:
+        return (old.path / "goes_on_in").exists()
+
     monkeypatch.setattr(deputy, "PAUSE_S", 0.0)
     monkeypatch.setattr(deputy, "WORD_S", 0.0)
     monkeypatch.setattr(deputy, "release_claims", lambda run: None)
-    monkeypatch.setattr(deputy, "_resume", lambda charge, folder: tries.append(folder) or 0)
+    monkeypatch.setattr(deputy, "_resume", lambda charge, folder: tries.append(told()) or code)
     monkeypatch.setattr(Door, "opens", lambda door: head if door.address == "head" else launcher)
-    charge = SimpleNamespace(home="machine 1", here="machine 2", cluster="head:1", door=Door("home", 2), claims="run")
-    folder = SimpleNamespace(path=tmp_path, deaths=tmp_path / "deaths.log")
+    charge = SimpleNamespace(
+        name="run", home="machine 1", here="machine 2", cluster="head:1", door=Door("home", 2), claims="run"
+    )
+    old, folder = RunFolder(tmp_path / "run"), RunFolder(tmp_path / "run-2")
+    for run in (old, folder):
+        run.path.mkdir()
+        run.launches_path.write_text("first\n")
     word = threading.Event()
     if handed_over:
         word.set()
-    deputy.Deputy._go_on(SimpleNamespace(_charge=charge, _handed_over=word), folder)
-    assert len(tries) == resumed
+    one = SimpleNamespace(_charge=charge, _handed_over=word)
+    deputy.Deputy._go_on(one, folder)
+    # A launch by the run's name is to find that it goes on elsewhere.
+    assert tries == [True] * resumed
+    assert told() == bool(resumed)
+    code = deputy.REFUSED
+    deputy.Deputy._go_on(one, folder)
+    assert not told(), "nobody goes on"
     assert ("machine 2 was cut off" in folder.deaths.read_text()) == (launcher and not handed_over)
 
 

@@ -236,10 +236,15 @@ def test_a_launch_has_a_name_besides_its_settings_and_says_which_of_them_it_give
     }
 
 
-@pytest.mark.parametrize("name", ["latest", ".hidden", "a/b", "..", "a b", "x.partial", "", "x" * 101])
+@pytest.mark.parametrize("name", ["latest", ".hidden", "a/b", "..", "a b", "x.partial", "-x", "--help", "", "x" * 101])
 def test_a_name_that_a_folder_of_a_run_cannot_have_is_refused(name):
     with pytest.raises(ConfigError, match=r"^--run_name takes letters, digits"):
         train_from_arguments(["--env", "X", f"--run_name={name}"])
+
+
+def test_a_line_that_trains_can_be_drawn():
+    drawn = config("--env", "X", "--run_name", "one", "--resume_if_exists", "--lr", "0.25")
+    assert drawn == config("--env=X", "--lr=0.25")
 
 
 def test_only_a_run_with_a_name_can_be_gone_on_with():

@@ -1,5 +1,6 @@
 """A resume with other settings. Settings that may change do, and stay changed. Others are refused in one line."""
 
+import errno
 import json
 import shutil
 import socket
@@ -15,7 +16,7 @@ from penstock.config.sources import from_toml
 from penstock.run import Result
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import load_checkpoint
-from penstock.saved_runs.leftovers import run_to_resume
+from penstock.saved_runs.leftovers import run_to_resume, take_back_where_it_goes_on, tell_where_it_goes_on
 from penstock.saved_runs.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("shared_templates")
@@ -94,7 +95,7 @@ def test_one_command_starts_a_run_and_goes_on_with_it(tmp_path: Path, capsys: py
     line = ["train", "--run_name", "pole", *(f"--{name}={value}" for name, value in settings.items())]
     assert main([*line, f"--timesteps={2 * BATCH}"]) == 0
     assert main([*line, f"--timesteps={3 * BATCH}"]) == 2
-    assert f"to go on with it: penstock resume pole --log_dir {tmp_path}; or" in capsys.readouterr().err
+    assert f"to go on with it: penstock resume pole --log_dir {tmp_path}, or" in capsys.readouterr().err
     again = [*line, "--resume_if_exists", "true"]
     assert main([*again, f"--timesteps={3 * BATCH}"]) == 0
     assert load_checkpoint(find_checkpoint(run)).manifest["steps"] == 3 * BATCH
@@ -104,10 +105,10 @@ def test_one_command_starts_a_run_and_goes_on_with_it(tmp_path: Path, capsys: py
     assert "nothing to do: the run has its 288 timesteps" in said
     assert main([*again, "--seed=7"]) == 2
     assert "--seed cannot become 7" in capsys.readouterr().err
-    assert [one["checkpoint"] for one in launches(run)] == [None, "update-00000002", "update-00000003"]
     network.write_text("[trunk]\nhidden_sizes = [9]\n")
     assert main([*again, f"--timesteps={3 * BATCH}"]) == 2
     assert '--model cannot become {"trunk": {"hidden_sizes": [9]}}: a resumed run keeps' in capsys.readouterr().err
+    assert [one["checkpoint"] for one in launches(run)] == [None, "update-00000002", "update-00000003"]
     first = launches(run)[0]
     assert (first["command"], first["host"]) == (sys.orig_argv, socket.gethostname())
     assert first["versions"]["penstock"] == penstock.__version__
@@ -135,6 +136,50 @@ def test_a_run_of_that_name_is_not_removed_while_it_trains(tmp_path: Path) -> No
         run_to_resume(str(tmp_path), run.name)
     assert run_to_resume(str(tmp_path), run.name) is None
     assert not run.exists()
+
+
+def test_what_was_killed_before_it_was_a_run_does_not_keep_its_name(tmp_path: Path) -> None:
+    folder = RunFolder.named(tmp_path, "pole")
+    folder.make()
+    for name in (".lock", ".number", "config.toml.partial"):
+        (folder.path / name).touch()
+    with folder.claim(), pytest.raises(penstock.RunFolderError, match="is in use by another process"):
+        run_to_resume(str(tmp_path), "pole")
+    assert run_to_resume(str(tmp_path), "pole") is None
+    assert not folder.path.exists()
+    folder.make()
+    (folder.path / "notes.txt").touch()
+    assert run_to_resume(str(tmp_path), "pole") is None
+    assert (folder.path / "notes.txt").exists(), "somebody's own file"
+
+
+def test_a_run_that_goes_on_elsewhere_is_not_gone_on_with_beside_it(tmp_path: Path) -> None:
+    old, new, other = (RunFolder(tmp_path / name) for name in ("pole", "pole-2", "cart"))
+    for folder, text in ((old, "one\ntwo\n"), (new, "one\n"), (other, "three\n")):
+        folder.checkpoints.mkdir(parents=True)
+        folder.config_path.touch()
+        folder.launches_path.write_text(text)
+        (folder.checkpoints / "update-00000001").mkdir()
+    for folder in (old, new, other):
+        tell_where_it_goes_on(folder, new, "machine 2")
+    assert not (new.path / "goes_on_in").exists()
+    assert run_to_resume(str(tmp_path), "cart") == other, "a run of its own on the other machine"
+    says = rf"^run pole goes on in {new.path}, on machine 2, .* give --run_name pole-2, or .* remove .*/goes_on_in$"
+    with pytest.raises(penstock.RunFolderError, match=says):
+        run_to_resume(str(tmp_path), "pole")
+    take_back_where_it_goes_on(old, other, "machine 2")
+    assert (old.path / "goes_on_in").exists()
+    take_back_where_it_goes_on(old, new, "machine 2")
+    assert run_to_resume(str(tmp_path), "pole") == old
+
+
+def test_a_log_directory_that_cannot_be_read_is_one_line_where_a_run_is_looked_for(tmp_path: Path, monkeypatch) -> None:
+    def refused(path: Path) -> bool:
+        raise OSError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_file", refused)
+    with pytest.raises(penstock.RunFolderError, match=r"pole: Permission denied; give another --log_dir$"):
+        run_to_resume(str(tmp_path), "pole")
 
 
 def test_a_name_is_given_in_python_too(tmp_path: Path) -> None:

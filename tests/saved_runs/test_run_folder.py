@@ -45,9 +45,42 @@ def test_a_run_may_have_a_name_that_no_other_run_has(tmp_path):
     with pytest.raises(RunFolderError, match=r"pendulum exists and is no run; give another --run_name$"):
         RunFolder.named(tmp_path / "my logs", "pendulum")
     folder.write_config(CONFIG)
-    says = r"to go on with it: penstock resume pendulum --log_dir '.*/my logs'; or give --resume_if_exists true"
+    says = (
+        r"to go on with it: penstock resume pendulum --log_dir '.*/my logs', or in Python "
+        r"penstock.resume\('.*/my logs/pendulum'\); or give --resume_if_exists true"
+    )
     with pytest.raises(RunFolderError, match=says):
         RunFolder.named(tmp_path / "my logs", "pendulum")
+
+
+def test_a_log_directory_that_cannot_be_read_for_a_name_is_one_line(tmp_path, monkeypatch):
+    def refused(path):
+        raise OSError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(run_folder.Path, "is_file", refused)
+    with pytest.raises(
+        RunFolderError, match=r"^cannot make a run folder in .*: Permission denied; give another --log_dir$"
+    ):
+        RunFolder.named(tmp_path, "pendulum")
+
+
+def test_a_lock_of_a_folder_that_was_removed_claims_nothing(tmp_path, monkeypatch):
+    """1. One process opens the lock. 2. The one that holds it removes the folder and makes a new run of its name."""
+    folder, lock = made(tmp_path), fcntl.flock
+
+    def replaced(file, operation):
+        remove_folder(folder.path)
+        if again:
+            folder.make()
+            folder.write_config(CONFIG)
+            (folder.path / ".lock").touch()
+        lock(file, operation)
+
+    monkeypatch.setattr(run_folder.fcntl, "flock", replaced)
+    for again in (True, False):
+        with pytest.raises(RunFolderError, match="is in use by another process"), folder.claim():
+            pass
+        assert folder.path.exists() == again
 
 
 def test_a_range_that_was_ignored_without_atoms_is_dropped(tmp_path):

@@ -19,6 +19,7 @@ import ray
 from penstock.cluster.claims import release_claims
 from penstock.cluster.copies import Copy, Delivery
 from penstock.cluster.door import Door
+from penstock.saved_runs.leftovers import take_back_where_it_goes_on, tell_where_it_goes_on
 from penstock.saved_runs.run_folder import RunFolder
 
 __all__ = ["SILENCE_S", "Charge", "Deputy"]
@@ -143,6 +144,7 @@ class Deputy:
         machine was cut off: the run goes on where it was, unless the launcher has handed it over.
         """
         charge = self._charge
+        old = RunFolder(folder.path.with_name(charge.name))
         head = Door.at(charge.cluster)
         why = "Ray's head does not answer"
         for _ in range(TRIES):
@@ -155,8 +157,10 @@ class Deputy:
                 _say(folder, f"{charge.home}, the launcher's, {how}. {charge.here} goes on in {folder.path}")
                 # In a thread, because Ray does not answer if its head is lost meanwhile.
                 threading.Thread(target=release_claims, args=(charge.claims,), daemon=True).start()
+                tell_where_it_goes_on(old, folder, charge.here)
                 if _resume(charge, folder) != REFUSED:
                     return
+                take_back_where_it_goes_on(old, folder, charge.here)
                 why = "the cluster that is left has no room for it"
             time.sleep(PAUSE_S)
         _say(folder, f"{charge.here} does not go on: {why}. penstock resume {folder.path} does, on a cluster with room")

@@ -29,8 +29,9 @@ __all__ = [
 
 NAME_PATTERN = r"[A-Za-z0-9_.-]{1,100}"
 """Names of served policies."""
-RUN_NAME_PATTERN = r"(?!latest$)(?!.*\.partial$)[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}"
-"""Names that a user gives to runs. ``latest`` stands for any run, and ``.partial`` ends what is not finished."""
+RUN_NAME_PATTERN = r"(?!latest$)(?!.*\.partial$)[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}"
+"""Names that a user gives to runs. ``latest`` stands for any run, and ``.partial`` ends what is not finished. A name
+that begins with ``-`` would be a flag of the next command."""
 FORMATS = ("onnx", "ort", "safetensors", "torch")
 """What a bundle may hold."""
 VERIFIED = 1000

@@ -52,10 +52,13 @@ class _Line(NamedTuple):
 def config_from_arguments(argv: Sequence[str]) -> Config:
     """The config of ``penstock draw ARGV``: a preset, then a file, then flags. Later ones win.
 
+    The options of ``penstock train`` besides the settings change no program, and are left out.
+
     Raises:
         ConfigError: see ``from_settings``; also an unknown preset, a file that cannot be read, a stray argument.
     """
-    return _config(_taken_apart(argv, field_table(RunConfig)))
+    _, line = _apart_from(TrainOptions, argv)
+    return _config(line)
 
 
 def train_from_arguments(argv: Sequence[str]) -> tuple[TrainOptions, Config, dict[str, Setting]]:

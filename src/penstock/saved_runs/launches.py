@@ -31,7 +31,7 @@ def add_launch(folder: RunFolder, checkpoint: str | None) -> None:
     line = {
         "time": datetime.now().astimezone().isoformat(timespec="seconds"),
         "command": sys.orig_argv,
-        "directory": str(Path.cwd()),
+        "directory": _directory(),
         "host": socket.gethostname(),
         "checkpoint": checkpoint,
         "versions": {"penstock": __version__, "python": platform.python_version(), **_installed()},
@@ -41,6 +41,14 @@ def add_launch(folder: RunFolder, checkpoint: str | None) -> None:
             file.write(json.dumps(line) + "\n")
     except OSError as error:
         raise RunFolderError(f"cannot write {folder.launches_path}: {error.strerror or error}") from error
+
+
+def _directory() -> str | None:
+    """The working directory; ``None`` if it was removed."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return None
 
 
 def _installed() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import shlex
+from pathlib import Path
 
 from penstock.config.whole import Config
 from penstock.errors import RunFolderError
@@ -11,7 +12,17 @@ from penstock.saved_runs.checkpoints import last_good, list_checkpoints
 from penstock.saved_runs.durable import remove_folder
 from penstock.saved_runs.run_folder import RunFolder
 
-__all__ = ["is_unbegun", "remove_if_unbegun", "run_to_resume", "write_failed_card"]
+__all__ = [
+    "is_unbegun",
+    "remove_if_unbegun",
+    "run_to_resume",
+    "take_back_where_it_goes_on",
+    "tell_where_it_goes_on",
+    "write_failed_card",
+]
+
+GOES_ON_IN = "goes_on_in"
+"""File of a run folder with which another machine goes on elsewhere: the new folder, then the machine."""
 
 
 def is_unbegun(folder: RunFolder) -> bool:
@@ -31,22 +42,70 @@ def run_to_resume(log_dir: str, name: str) -> RunFolder | None:
     """The run of this name in ``log_dir``, if it can go on. A run without a checkpoint cannot, and is removed.
 
     Raises:
-        RunFolderError: another process writes the run, or it cannot be removed.
+        RunFolderError: another process writes the run, another machine goes on with it in another folder, or it cannot
+            be read or removed.
     """
     folder = RunFolder(expanded(log_dir) / name)
-    if not folder.config_path.is_file():
-        return None
-    if list_checkpoints(folder.path):
-        return folder
-    # Claimed, so that no run is removed that has just begun and has no checkpoint yet.
-    with folder.claim():
+    try:
+        if not _is_begun(folder):
+            return None
+        _check_goes_on_nowhere(folder)
         if list_checkpoints(folder.path):
             return folder
-        try:
-            remove_folder(folder.path)
-        except OSError as error:
-            raise RunFolderError(f"cannot remove {folder.path}: {error.strerror or error}") from error
+        # Claimed, so that no run is removed that has just begun and has no checkpoint yet.
+        with folder.claim():
+            if list_checkpoints(folder.path):
+                return folder
+            if _is_begun(folder):
+                _remove(folder)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise RunFolderError(f"cannot read {folder.path}: {why}; give another --log_dir") from error
     return None
+
+
+def tell_where_it_goes_on(old: RunFolder, new: RunFolder, machine: str) -> None:
+    """Write into the folder of a run that another machine goes on with it in a new folder, so that no second one does.
+
+    Nothing is written if the old folder is not there, as where machines share no disk, or is of another run.
+    """
+    with contextlib.suppress(OSError):
+        begun = new.launches_path.read_bytes()
+        if old != new and begun and old.launches_path.read_bytes().startswith(begun):
+            (old.path / GOES_ON_IN).write_text(_where(new, machine), encoding="utf-8")
+
+
+def take_back_where_it_goes_on(old: RunFolder, new: RunFolder, machine: str) -> None:
+    """Undo `tell_where_it_goes_on`: nobody goes on in the new folder."""
+    with contextlib.suppress(OSError):
+        if (old.path / GOES_ON_IN).read_text(encoding="utf-8") == _where(new, machine):
+            (old.path / GOES_ON_IN).unlink()
+
+
+def _where(new: RunFolder, machine: str) -> str:
+    return f"{new.path}\n{machine}\n"
+
+
+def _check_goes_on_nowhere(folder: RunFolder) -> None:
+    mark = folder.path / GOES_ON_IN
+    if mark.is_file():
+        path, _, machine = mark.read_text(encoding="utf-8").strip().partition("\n")
+        raise RunFolderError(
+            f"run {folder.name} goes on in {path}, on {machine}, because its launcher's machine was lost; give "
+            f"--run_name {shlex.quote(Path(path).name)}, or to go on with {folder.name} all the same remove {mark}"
+        )
+
+
+def _is_begun(folder: RunFolder) -> bool:
+    """Whether there is a run, or what is left of one whose process was killed before it had written its config."""
+    return folder.config_path.is_file() or folder.is_half_made()
+
+
+def _remove(folder: RunFolder) -> None:
+    try:
+        remove_folder(folder.path)
+    except OSError as error:
+        raise RunFolderError(f"cannot remove {folder.path}: {error.strerror or error}") from error
 
 
 def write_failed_card(folder: RunFolder, config: Config, failure: str) -> str:

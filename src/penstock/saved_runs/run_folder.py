@@ -29,6 +29,8 @@ from penstock.saved_runs.migrations import migrated_settings
 __all__ = ["RunFolder", "list_runs"]
 
 CONFIG = "config.toml"
+LOCK = ".lock"
+"""File whose lock the process that writes the run holds."""
 NUMBER = ".number"
 """File that numbers the runs of a log directory in the order in which they were started or last resumed."""
 _NAME_LIMIT = 100
@@ -68,16 +70,19 @@ class RunFolder:
         """A free folder for a new run that has this name. It is not made yet.
 
         Raises:
-            RunFolderError: the name is taken. The text says how to go on with the run that has it.
+            RunFolderError: the name is taken, and the text says how to go on with the run that has it; or the log
+                directory cannot be read.
         """
         path = expanded(log_dir) / name
-        if (path / CONFIG).is_file():
+        with _making(log_dir):
+            is_run, is_taken = (path / CONFIG).is_file(), os.path.lexists(path)
+        if is_run:
             where = "" if str(log_dir) == RunConfig.log_dir else f" --log_dir {shlex.quote(str(log_dir))}"
             raise RunFolderError(
-                f"there is a run {name} in {log_dir}; to go on with it: penstock resume {shlex.quote(name)}{where}; or "
-                "give --resume_if_exists true, or another --run_name"
+                f"there is a run {name} in {log_dir}; to go on with it: penstock resume {shlex.quote(name)}{where}, "
+                f"or in Python penstock.resume({str(path)!r}); or give --resume_if_exists true, or another --run_name"
             )
-        if os.path.lexists(path):
+        if is_taken:
             raise RunFolderError(f"{path} exists and is no run; give another --run_name")
         return cls(path)
 
@@ -154,21 +159,27 @@ class RunFolder:
             RunFolderError: another process writes the run, or the folder cannot be written or locked.
         """
         try:
-            lock = (self.path / ".lock").open("ab")
+            lock = (self.path / LOCK).open("ab")
         except OSError as error:
             raise RunFolderError(f"run folder {self.path} cannot be written: {error.strerror or error}") from error
+        in_use = f"run {self.path} is in use by another process; wait for its end"
         # The kernel holds the lock, and frees it when the process dies.
         with lock:
             _LOCKS.add(lock)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise RunFolderError(f"run {self.path} is in use by another process; wait for its end") from error
+                # Race: 1. This process opens the file. 2. Another one, which has the lock, removes the folder and makes
+                # a new one of its name. 3. This process gets the lock of the file that was removed.
+                is_there = os.path.samestat(os.fstat(lock.fileno()), (self.path / LOCK).stat())
+            except (BlockingIOError, FileNotFoundError) as error:
+                raise RunFolderError(in_use) from error
             except OSError as error:
                 why = error.strerror or error
                 raise RunFolderError(
                     f"run {self.path} cannot be claimed: its file system locks no files: {why}; give another --log_dir"
                 ) from error
+            if not is_there:
+                raise RunFolderError(in_use)
             sweep(self.path)
             sweep(self.checkpoints)
             yield
@@ -203,6 +214,17 @@ class RunFolder:
             write_file(self.config_path, to_toml(config).encode())
         except OSError as error:
             raise RunFolderError(f"run folder {self.path} cannot be written: {error.strerror or error}") from error
+
+    def is_half_made(self) -> bool:
+        """Whether the folder has nothing but what a new run makes before its config is written.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        if not self.path.is_dir():
+            return False
+        made = {LOCK, NUMBER, CONFIG + PARTIAL, self.checkpoints.name}
+        return made.issuperset(path.name for path in self.path.iterdir()) and not any(self.checkpoints.glob("*"))
 
     @property
     def name(self) -> str:

@@ -18,6 +18,7 @@ from penstock.config.schema import RunConfig
 from penstock.config.sources import from_mapping, with_changes
 from penstock.config.values import count_of, from_value
 from penstock.config.whole import Config
+from penstock.envs.games import is_game
 from penstock.envs.given import Given, given_of, named
 from penstock.errors import BundleError, ConfigError, EnvError, NodeError, RunFolderError, UsageError
 from penstock.evaluation import Asked, Evaluation, judge, players_after, players_here
@@ -224,7 +225,8 @@ def _counted(config: Config, given: Given) -> contextlib.AbstractContextManager[
     """
     run = config.run
     counted = RUNTIMES[run.runtime].counted
-    if counted is None or run.num_workers != "auto":
+    # Games connect to the launcher: such a run is on one machine.
+    if counted is None or run.num_workers != "auto" or is_game(given.environment(run)):
         return contextlib.nullcontext()
     found: contextlib.AbstractContextManager[int | None] = load(counted)(run.address, modules_of(config, given))
     return found
@@ -418,15 +420,16 @@ def _resume(
     processes: Processes, folder: RunFolder, config: Config, given: Given, checkpoint: str | None, *, quiet: bool
 ) -> Result:
     _import_ahead(config.run)
-    with asking_for_objects(folder, config.run, given, "resume"), pointing_to_line(folder):
-        prepared = prepare(config, processes, given)
-        check_functions(prepared, processes)
-        begin = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())
-        check_fits(prepared, begin)
-        the_plan = plan(prepared, folder.path, quiet=quiet, begin=begin)
-    program = _checked_on_machine(_program_of(the_plan), prepared)
-    over = nothing_to_do(prepared.config.run, folder.path, begin.arrays)
-    with _joined(program, prepared.config.run):
+    with contextlib.ExitStack() as cluster:
+        with asking_for_objects(folder, config.run, given, "resume"), pointing_to_line(folder):
+            prepared = prepare(config, processes, given, cluster.enter_context(_counted(config, given)))
+            check_functions(prepared, processes)
+            begin = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())
+            check_fits(prepared, begin)
+            the_plan = plan(prepared, folder.path, quiet=quiet, begin=begin)
+        program = _checked_on_machine(_program_of(the_plan), prepared)
+        over = nothing_to_do(prepared.config.run, folder.path, begin.arrays)
+        cluster.enter_context(_joined(program, prepared.config.run))
         folder.become_latest()
         program, found = _begin_table(program, begin)
         if not over:

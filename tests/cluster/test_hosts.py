@@ -25,6 +25,7 @@ from tests.children import killing, newest_checkpoint, of_group
 from tests.cluster.conftest import HOST
 from tests.end_to_end.test_long_episodes import learned
 from tests.end_to_end.test_same_answer import fingerprint
+from tests.gated import GatedCartPole
 from tests.runtime.nodes import wait_until
 
 SMALL = {"env": "CartPole-v1", "num_steps": 32, "timesteps": 512, "eval_episodes": 4, "seed": 3}
@@ -79,26 +80,40 @@ def test_workers_that_are_left_out_follow_from_the_cores_of_all_machines(cluster
     assert RunFolder(result.run_folder).read_config().run.num_workers == 4
 
 
-def make_talking() -> object:
-    """CartPole that says in which process it is made: Ray's processes on a host have this variable."""
+def make_talking(gate: str) -> object:
+    """Gated CartPole that says in which process it is made: Ray's processes on a host have this variable."""
     sys.stdout.write(f"made {'on a host' if 'RAY_RAYLET_PID' in os.environ else 'at home'}\n")
     sys.stdout.flush()
-    return gymnasium.make("CartPole-v1")
+    return GatedCartPole(gate)
 
 
 # Twenty seconds. Shorter: ``test_machines.py``, without a cluster.
 @pytest.mark.nightly
 @pytest.mark.parametrize("shown", [True, False])
 def test_what_is_printed_on_hosts_is_shown_if_the_user_asks_for_it(cluster, tmp_path: Path, shown: bool) -> None:
-    settings = {**SMALL, **PPO, "env": f"{__name__}:make_talking", "num_workers": 4, "timesteps": 2048}
+    gate, told_on_hosts = tmp_path / "gate", "made on a host"
+    settings = {**SMALL, **PPO, "env": f"{__name__}:make_talking", "num_workers": 4, "timesteps": 25600}
+    settings |= {"env_args": {"gate": str(gate)}}
     told = {**settings, "log_dir": tmp_path, "runtime": "ray", "address": cluster.address}
     flags = [word for name, value in told.items() for word in (f"--{name}", as_flag(value))]
     variables = os.environ | ({"PENSTOCK_REMOTE_OUTPUT": "1"} if shown else {})
     argv = [sys.executable, "-m", "penstock", "train", *flags]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True, env=variables)
-    said = done.stdout + done.stderr
-    assert "made at home" in said
-    assert ("made on a host" in said) == shown
+    output = tmp_path / "output"
+
+    def said() -> str:
+        return output.read_text(errors="replace")
+
+    with output.open("wb") as file:
+        running = subprocess.Popen(argv, stdout=file, stderr=subprocess.STDOUT, env=variables)
+    try:
+        # Ray passes lines on a while after they were printed, and the last ones of a run may not come.
+        arrived = wait_until(lambda: told_on_hosts in said(), 150) if shown else True
+    finally:
+        gate.touch()
+    assert running.wait() == 0
+    assert arrived
+    assert "made at home" in said()
+    assert (told_on_hosts in said()) == shown
 
 
 @pytest.mark.nightly  # Six seconds each. Shorter: the run of ``test_learners.py`` has a table, too.

@@ -50,14 +50,14 @@ def test_all_machines_look_at_their_stacks_at_the_same_time(monkeypatch: pytest.
     assert len(waits) == 1
 
 
-@pytest.mark.parametrize("shown", [True, False])
+@pytest.mark.parametrize(("variable", "shown"), [(None, False), ("", False), ("0", False), ("1", True)])
 def test_what_other_machines_print_is_passed_on_if_a_variable_is_set(
-    monkeypatch: pytest.MonkeyPatch, shown: bool
+    monkeypatch: pytest.MonkeyPatch, variable: str | None, shown: bool
 ) -> None:
     asked: list[dict[str, Any]] = []
     monkeypatch.delenv(machines.REMOTE_OUTPUT, raising=False)
-    if shown:
-        monkeypatch.setenv(machines.REMOTE_OUTPUT, "1")
+    if variable is not None:
+        monkeypatch.setenv(machines.REMOTE_OUTPUT, variable)
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", lambda **settings: asked.append(settings))
     monkeypatch.setattr(ray, "shutdown", lambda: None)

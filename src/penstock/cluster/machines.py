@@ -53,7 +53,7 @@ STACKS_LIMIT_S = 5.0
 CONNECT_S = 10.0
 LOST_S = 10.0
 REMOTE_OUTPUT = "PENSTOCK_REMOTE_OUTPUT"
-"""Environment variable: if it is set, what processes on other machines print is shown by the launcher."""
+"""Environment variable: the launcher shows what processes on other machines print, unless it is empty or 0."""
 
 
 class Machine:
@@ -206,7 +206,7 @@ def _init(address: str | None, **settings: Any) -> None:  # noqa: ANN401 - as `r
         ConfigError: there is none at this address.
     """
     # Ray itself would always pass on what is printed, and mix it into the display.
-    settings |= {"log_to_driver": REMOTE_OUTPUT in os.environ, "logging_level": logging.ERROR}
+    settings |= {"log_to_driver": os.environ.get(REMOTE_OUTPUT, "") not in {"", "0"}, "logging_level": logging.ERROR}
     try:
         ray.init(address=address, **settings)
     except (ConnectionError, ValueError, RuntimeError) as error:

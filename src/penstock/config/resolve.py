@@ -9,7 +9,7 @@ import shutil
 import sys
 from dataclasses import dataclass, replace
 
-from penstock.config.schema import AUTO, COMPILED_PAYS_FROM, COMPILED_STEPS_PAY_FROM
+from penstock.config.schema import AUTO, COMPILED_PAYS_FROM, COMPILED_STEPS_PAY_FROM, RunConfig
 from penstock.config.whole import Config
 from penstock.config.workers import auto_num_workers, check_sharing, num_workers_of_cluster
 
@@ -62,7 +62,7 @@ def resolve(config: Config, demand: Demand, cluster_cores: int | None = None) ->
         workers = (
             auto_num_workers(run.num_envs, cores, lock_step=lock_step, **split)
             if cluster_cores is None
-            else num_workers_of_cluster(run.num_envs, cluster_cores, **split)
+            else num_workers_of_cluster(run.num_envs, cluster_cores, **split, asked=_cpus_asked(run))
         )
     check_sharing(workers, demand.sharing)
     backend = run.backend
@@ -76,6 +76,11 @@ def resolve(config: Config, demand: Demand, cluster_cores: int | None = None) ->
     threads = min(threads, most_threads(backend, cores))
     decided = replace(run, sync_mode=sync_mode, num_workers=workers, backend=backend, threads=threads)
     return replace(config, run=decided)
+
+
+def _cpus_asked(run: RunConfig) -> float:
+    """Cores that each environment process asks the cluster for."""
+    return 0.0 if run.resources is None else run.resources.asked.get("env", {}).get("cpu", 0.0)
 
 
 def auto_backend(timesteps: int, demand: Demand, *, compiler: bool, gpu: bool) -> str:

@@ -79,7 +79,7 @@ class RunConfig:
     num_workers: int | Literal["auto"] = _setting(
         "auto",
         "number of environment processes; auto: one for each core, but with non_blocking 2 cores fewer if there are "
-        "more than 2",
+        "more than 2; on several machines four fifths of all their cores, divided by the cpu that --resources asks for",
         min=1,
     )
     timesteps: int = _setting(

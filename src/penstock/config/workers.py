@@ -39,10 +39,13 @@ def auto_num_workers(num_envs: int, cores: int, *, lock_step: bool, sharing: int
     return _split(num_envs, wanted, sharing, agents)
 
 
-def num_workers_of_cluster(num_envs: int, cores: int, *, sharing: int = 1, agents: int = 1) -> int:
-    """As `auto_num_workers` on several machines, with four fifths of all their cores, also in lock step."""
+def num_workers_of_cluster(num_envs: int, cores: int, *, sharing: int = 1, agents: int = 1, asked: float = 1.0) -> int:
+    """As `auto_num_workers` on several machines, with four fifths of all their cores, also in lock step.
+
+    ``asked``: cores that each process asks for. One that asks for less than 1 counts as one core.
+    """
     _check_lanes(num_envs, sharing, agents)
-    return _split(num_envs, int(_CLUSTER_SHARE * cores), sharing, agents)
+    return _split(num_envs, int(_CLUSTER_SHARE * cores / max(1.0, asked)), sharing, agents)
 
 
 def _check_lanes(num_envs: int, sharing: int, agents: int) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -101,9 +102,25 @@ def test_a_run_learns_on_only_from_episodes_that_its_agent_has_seen(run: Path, t
     for folder, holds in (("kept-", "what a client has sent"), ("kept-Halved", f"what agent {HALVED} has seen")):
         with pytest.raises(ConfigError, match=re.escape(f"{folder}: episode ")) as refused:
             penstock.retrain(run, experience=tmp_path / folder)
-        assert f"holds {holds}, and the run has learned from {text}" in str(refused.value)
+        assert f"holds {holds}, and the run learns from {text}" in str(refused.value)
     for folder in (tmp_path / "kept-Scaled", RunFolder(run).episodes):
         assert penstock.retrain(run, experience=folder, epochs=0.1).newest == len(kept)
+
+
+def test_a_run_takes_only_demonstrations_that_its_agent_has_seen(run: Path, tmp_path: Path) -> None:
+    (arrays, *_) = (np.load(path) for path in list_episodes(RunFolder(run).episodes))
+    config = RunFolder(run).read_config()
+    for name, holds in (("", "what a client has sent"), (HALVED, f"what agent {HALVED} has seen"), (SCALED, None)):
+        kept = tmp_path / f"kept-{name.rpartition(':')[2]}"
+        kept.mkdir()
+        np.savez(kept / "episode-00000007.npz", **{**arrays, "seen_by": np.array(name)})
+        asked = replace(config, run=replace(config.run, demonstrations=str(kept)))
+        if holds is None:
+            penstock.draw(asked)
+            continue
+        says = f"--demonstrations {kept}: episode 7 holds {holds}, and the run learns from what its agent {SCALED} sees"
+        with pytest.raises(ConfigError, match=re.escape(says)):
+            penstock.draw(asked)
 
 
 def test_an_exported_policy_is_served_through_the_agent_that_is_typed(bundle: Path, run: Path) -> None:

@@ -244,6 +244,8 @@ def test_episodes_that_cannot_be_learned_from_are_refused_before_anything_starts
     damaged = keep(tmp_path / "damaged", episode(5))
     next(damaged.iterdir()).write_bytes(b"no archive")
     refused(damaged, "is no kept episode")
+    (tmp_path / "folder" / "episode-00000001.npz").mkdir(parents=True)
+    refused(tmp_path / "folder", r"folder: episode-00000001\.npz cannot be read: Is a directory$")
     assert not list((tmp_path / "runs").glob("CartPole*"))
 
 

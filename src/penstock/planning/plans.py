@@ -15,7 +15,7 @@ from penstock.errors import CheckpointError, ConfigError
 from penstock.memory.action_log import Position
 from penstock.nodes.contract import LaneStart
 from penstock.planning.games import game_settings
-from penstock.planning.kept_episodes import lacking
+from penstock.planning.kept_episodes import check_agent, lacking
 from penstock.planning.own_modules import modules_named
 from penstock.planning.prepared import Prepared
 from penstock.program.plan import LearningPlan, Plan
@@ -140,6 +140,8 @@ def _demonstrations(prepared: Prepared) -> Demonstrations | None:
     found = find_demonstrations(Path(run.demonstrations), prepared.profile.spaces, prepared.identity()["reward"])
     if isinstance(found, KeptEpisodes) and (lacks := lacking(prepared.spec)) is not None:
         raise ConfigError(f"--demonstrations {found.folder}: {run.algo} {lacks}; give a run folder")
+    if isinstance(found, KeptEpisodes):
+        check_agent(prepared.env, {found.newest: found.agent}, f"--demonstrations {found.folder}")
     return found
 
 

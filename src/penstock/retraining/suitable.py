@@ -7,11 +7,9 @@ from pathlib import Path
 
 from penstock.algorithm import DEMONSTRATED
 from penstock.algorithm_package import AlgorithmPackage, algorithms_that
-from penstock.envs.games import agent_class, agent_name, is_game
 from penstock.errors import ConfigError
-from penstock.games.agent import hooks_of
 from penstock.planning import Prepared
-from penstock.planning.kept_episodes import lacking
+from penstock.planning.kept_episodes import check_agent, lacking
 from penstock.policies.space_heads import kind_of
 from penstock.registry import UPDATES, load
 from penstock.retraining.kept import Kept
@@ -55,18 +53,8 @@ def check_seen(env: EnvReference, kept: Kept, place: Path) -> None:
     Raises:
         ConfigError: an episode holds what a client has sent, or what another agent has seen.
     """
-    if not is_game(env):
-        return
-    name = agent_name(env)
-    # `encode` only changes replies.
-    hooks = [hook for hook in hooks_of(agent_class(env)) if hook != "encode"]
-    for number, episode in {**kept.learned, **kept.held_out}.items() if hooks else ():
-        if episode.agent != name:
-            holds = f"what agent {episode.agent} has seen" if episode.agent else "what a client has sent"
-            raise ConfigError(
-                f"--experience {place}: episode {number} holds {holds}, and the run has learned from what its agent "
-                f"{name} sees ({', '.join(hooks)}); collect episodes with penstock serve RUN, without --agent"
-            )
+    agents = {number: episode.agent for number, episode in {**kept.learned, **kept.held_out}.items()}
+    check_agent(env, agents, f"--experience {place}")
 
 
 def _suits(package: AlgorithmPackage, spaces: Spaces) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from penstock.errors import BadDataError, ConfigError
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import TABLE, load_checkpoint
-from penstock.saved_runs.episodes import list_episodes, read_episode
+from penstock.saved_runs.episodes import episode_number, list_episodes, read_episode
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.types import Box, Discrete, Spaces
 
@@ -34,6 +34,10 @@ class KeptEpisodes:
     folder: Path
     space: Box | Discrete
     """Of their actions."""
+    newest: int
+    """Number of the newest one."""
+    agent: str
+    """Name of the agent that has seen the newest one; empty: it is as a client has sent it."""
 
 
 Demonstrations = KeptTable | KeptEpisodes
@@ -65,12 +69,15 @@ def _episodes(folder: Path, newest: Path, spaces: Spaces, reward: str | None) ->
         why = f"kept episodes hold actions of a Box or a Discrete, and those of this run are {spaces.action!r}"
         raise ConfigError(f"--demonstrations {folder}: {why}")
     try:
-        read_episode(newest, spaces)
+        episode = read_episode(newest, spaces)
     except BadDataError as error:
         raise ConfigError(f"--demonstrations {folder}: {error}") from None
     except FileNotFoundError:
         raise ConfigError(f"--demonstrations {folder}: its newest episode was removed just now; try again") from None
-    return KeptEpisodes(folder, spaces.action)
+    except OSError as error:
+        why = f"{newest.name} cannot be read: {error.strerror or error}"
+        raise ConfigError(f"--demonstrations {folder}: {why}") from error
+    return KeptEpisodes(folder, spaces.action, episode_number(newest), episode.agent)
 
 
 def _table(run: Path, spaces: Spaces, reward: str | None) -> KeptTable:

@@ -20,7 +20,7 @@ from penstock.config.values import count_of, from_value
 from penstock.config.whole import Config
 from penstock.envs.games import is_game
 from penstock.envs.given import Given, given_of, named
-from penstock.errors import BundleError, ConfigError, EnvError, NodeError, RunFolderError, UsageError
+from penstock.errors import BadDataError, BundleError, ConfigError, EnvError, NodeError, RunFolderError, UsageError
 from penstock.evaluation import Asked, Evaluation, judge, players_after, players_here
 from penstock.metrics.final import log_final
 from penstock.metrics.run_log import add_to_log
@@ -335,7 +335,13 @@ def _finish(
             evaluation = judge(processes, prepared, published, asked, folder.deaths)
         except (EnvError, NodeError) as error:
             given_up = (evaluation_given_up(error),)
+        except BadDataError as error:
+            with contextlib.suppress(RunFolderError):
+                _log_end(folder.path, steps, updates, f"the evaluation failed: {failure(error)}")
+            raise
         except KeyboardInterrupt:
+            with contextlib.suppress(RunFolderError):
+                _log_end(folder.path, steps, updates, evaluation_interrupted(folder.path))
             raise KeyboardInterrupt(evaluation_interrupted(folder.path)) from None
     if evaluation is not None:
         elapsed_s = float(record["elapsed_s"])
@@ -361,8 +367,12 @@ def _finish(
 def _logged(result: Result) -> Result:
     """Add the notes of a result to the run's log, and how the run ended. Returns the result."""
     ended = "stopped" if result.interrupted else "ended"
-    add_to_log(result.run_folder, *result.notes, f"{ended} after {result.steps:,} steps, at update {result.updates:,}")
+    _log_end(result.run_folder, result.steps, result.updates, *result.notes, ended=ended)
     return result
+
+
+def _log_end(folder: Path, steps: int, updates: int, *notes: str, ended: str = "ended") -> None:
+    add_to_log(folder, *notes, f"{ended} after {steps:,} steps, at update {updates:,}")
 
 
 def _exported(prepared: Prepared, folder: RunFolder, published: Arrays) -> tuple[str, ...]:

@@ -1,5 +1,7 @@
 """Observations and rewards that cannot be learned from: the error names them, and earlier learning is kept."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -97,6 +99,10 @@ def test_an_evaluation_does_not_swallow_what_no_policy_can_see(tmp_path, during)
         penstock.train({**settings, "eval_interval": during}, quiet=True)
     (folder,) = tmp_path.iterdir()
     assert list_checkpoints(folder) or during
+    if not during:
+        failed, ended = (folder / "run.log").read_text().splitlines()[-2:]
+        assert re.search(f"the evaluation failed: {says}", failed)
+        assert ended.endswith(" ended after 192 steps, at update 3")
     with pytest.raises(BadDataError, match=says):
         penstock.evaluate(folder, episodes=2) if list_checkpoints(folder) else penstock.train(settings, quiet=True)
 

@@ -81,6 +81,9 @@ def test_an_interrupted_evaluation_loses_neither_the_policy_nor_the_card(tmp_pat
     (folder,) = tmp_path.iterdir()
     assert (folder / "policy.onnx").exists()
     assert "not evaluated" in (folder / "README.md").read_text()
+    interrupted, ended = (folder / "run.log").read_text().splitlines()[-2:]
+    assert "the evaluation was interrupted; the run in " in interrupted
+    assert ended.endswith(" ended after 16 steps, at update 1")
 
 
 def test_the_card_says_what_the_evaluation_came_to(tmp_path: Path) -> None:

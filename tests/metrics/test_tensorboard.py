@@ -1,11 +1,13 @@
 import struct
 import subprocess
 import sys
+from typing import get_args, get_type_hints
 
 import pytest
 
+from penstock.config.schema import RunConfig
 from penstock.metrics.report import Report
-from penstock.metrics.tensorboard import TensorBoard, crc32c
+from penstock.metrics.tensorboard import AXES, TensorBoard, crc32c
 
 
 def masked(content):
@@ -103,6 +105,18 @@ def test_curves_and_what_a_resume_hides_are_on_the_axis_that_was_asked_for(tmp_p
     assert start[2] == place + 1
     assert message(start[7]) == [(1, 1)], "SessionLog.status is START"
     assert curve[2] == {"steps": 600, "updates": 8, "seconds": 43}[axis]
+
+
+def test_a_resume_within_the_first_half_second_hides_what_comes_later_too(tmp_path):
+    TensorBoard(tmp_path, "seconds", resumed=Report(2, 64, 0.4, {})).close()
+    (path,) = tmp_path.glob("events.out.tfevents.*")
+    _, start = events(path)
+    assert start[2] == 1
+    assert message(start[7]) == [(1, 1)]
+
+
+def test_the_command_line_knows_every_axis():
+    assert get_args(get_type_hints(RunConfig)["tensorboard_axis"]) == tuple(AXES)
 
 
 def test_a_run_that_was_resumed_before_its_first_update_hides_nothing(tmp_path):

@@ -84,6 +84,7 @@ def test_names_are_sorted_and_can_be_had_by_level(told: RunFolder) -> None:
         (lambda metrics: metrics.series("loss/polciy"), r"no metric 'loss/polciy'; did you mean loss/policy\?"),
         (lambda metrics: metrics.series("xyz"), r"no metric 'xyz'; penstock metrics .* lists them$"),
         (lambda metrics: metrics.query("loss/policy", "median"), r"kind is 'median'; wanted one of last, mean, "),
+        (lambda metrics: metrics.query("loss/policy", "quantil", q=0.5), r"kind is 'quantil'; .* mean quantile\?$"),
         (lambda metrics: metrics.query("loss/policy", "quantile"), r"q of a quantile is None; wanted a number from 0"),
         (lambda metrics: metrics.query("loss/policy", "quantile", q=1.5), r"q of a quantile is 1\.5; wanted"),
         (lambda metrics: metrics.query("loss/policy", "mean", q=0.5), r"leave it out for mean$"),

@@ -55,7 +55,7 @@ class TensorBoard:
         self._place = AXES[axis]
         self._file = (folder / _file_name(folder)).open("wb")
         self._event(0, _text(3, b"brain.Event:2"))
-        if resumed is not None and self._place(resumed):
+        if resumed is not None and resumed.update:
             # At a session start, TensorBoard drops all that it has read from this step on.
             self._event(self._place(resumed) + 1, _text(7, _number(1, _SESSION_START)))
         self._file.flush()

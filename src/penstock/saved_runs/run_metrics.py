@@ -127,6 +127,8 @@ class Metrics:
             ConfigError: the run has no such metric, there is no such kind, or ``q`` or ``last`` cannot be used.
         """
         values = self.series(name).values
+        if kind not in (kinds := (*KINDS, QUANTILE)):
+            raise ConfigError(f"kind is {kind!r}; wanted one of {', '.join(kinds)}{nearest(kind, kinds)}")
         if last is not None:
             if last < 1:
                 raise ConfigError(f"last is {last}; wanted a number of lines of at least 1")
@@ -137,8 +139,6 @@ class Metrics:
             return float(np.quantile(values, q))
         if q is not None:
             raise ConfigError(f"q is for the kind quantile; leave it out for {kind}")
-        if kind not in KINDS:
-            raise ConfigError(f"kind is {kind!r}; wanted one of {', '.join((*KINDS, QUANTILE))}{nearest(kind, KINDS)}")
         return KINDS[kind](values)
 
 

@@ -16,8 +16,11 @@ import penstock
 from penstock.cli import main
 from penstock.clients import AsyncGameClient, EpisodeLostError, GameClient, RefusedError
 from penstock.config.commands import ServeOptions
-from penstock.errors import ConfigError
-from penstock.saved_runs.episodes import list_episodes
+from penstock.envs.games import agent_name
+from penstock.errors import ConfigError, EnvError
+from penstock.retraining.kept import Kept
+from penstock.retraining.suitable import check_seen
+from penstock.saved_runs.episodes import KeptEpisode, list_episodes
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.serving.server.agents import agents_of
 from penstock.serving.server.source import Source
@@ -70,6 +73,11 @@ def wanted(run: Path) -> list[float]:
     return [float(session.act(obs)[0, 0]) for obs in seen]
 
 
+def dotted(agent: str) -> str:
+    """The other form of an agent's name."""
+    return agent.replace(":", ".")
+
+
 @pytest.mark.parametrize("scheme", ["tcp", "http"])
 def test_a_served_run_answers_through_its_agent_as_in_training(run: Path, scheme: str, tmp_path: Path) -> None:
     trained = [np.load(path)["obs"] for path in list_episodes(RunFolder(run).episodes)]
@@ -103,8 +111,18 @@ def test_a_run_learns_on_only_from_episodes_that_its_agent_has_seen(run: Path, t
         with pytest.raises(ConfigError, match=re.escape(f"{folder}: episode ")) as refused:
             penstock.retrain(run, experience=tmp_path / folder)
         assert f"holds {holds}, and the run learns from {text}" in str(refused.value)
+    # Nothing is learned from a client that has vanished after its first step.
+    newest = max(number for number, arrays in enumerate(kept, 1) if len(arrays["reward"]))
     for folder in (tmp_path / "kept-Scaled", RunFolder(run).episodes):
-        assert penstock.retrain(run, experience=folder, epochs=0.1).newest == len(kept)
+        assert penstock.retrain(run, experience=folder, epochs=0.1).newest == newest
+
+
+def test_both_names_of_an_agent_are_the_same_agent() -> None:
+    row = np.zeros(1, np.float32)
+    episode = KeptEpisode("g", {"obs": np.zeros((2, 2), np.float32)}, row, row, True, False, SCALED)
+    for env in (f"gamecore://{SCALED}", f"gamecore://{dotted(SCALED)}"):
+        check_seen(env, Kept({1: episode}, {}), Path("kept"))
+        assert agent_name(env) == SCALED
 
 
 def test_a_run_takes_only_demonstrations_that_its_agent_has_seen(run: Path, tmp_path: Path) -> None:
@@ -142,6 +160,17 @@ def test_a_bundle_whose_agent_changes_something_wants_it_typed(
     )
 
 
+def test_a_run_whose_agent_is_not_here_says_how_to_serve_the_policy_alone(run: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(run, tmp_path / run.name))
+    config = RunFolder(run).config_path
+    config.write_text(config.read_text().replace(SCALED, "gone.away:Agent"))
+    with pytest.raises(
+        EnvError, match=r"^agent gone\.away:Agent: no module named .*; or give --agent off to serve the"
+    ):
+        of(run)
+    assert of(run, "off") == {}
+
+
 def of(place: Path, agent: str | None = None, **more: object) -> dict[str, object]:
     """The agent for one policy."""
     checkpoint = None if (place / "manifest.json").exists() else "update-00000001"
@@ -153,7 +182,8 @@ def test_which_agent_plays_before_a_policy(bundle: Path, run: Path) -> None:
     own = of(run)["policy"]
     assert (own.env, own.arguments) == (f"gamecore://{SCALED}", {"factor": FACTOR})
     assert of(bundle, SCALED) == {"policy": own}
-    assert of(bundle, f"gamecore://{SCALED}") == {"policy": own}
+    for form in (f"gamecore://{SCALED}", dotted(SCALED), f"gamecore://{dotted(SCALED)}"):
+        assert of(bundle, form) == of(run, form) == {"policy": own}
     assert of(run, HALVED)["policy"].arguments == {}
     # It changes nothing, so the server's own bodies are those of training.
     assert of(run, PLAIN) == of(run, "off") == of(bundle, "off") == {}

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from penstock.envs.fields import one_line
-from penstock.envs.imports import attribute_of, find_callable, imported, name_of
+from penstock.envs.imports import find_callable, name_of
 from penstock.envs.masks import IN_INFO, IN_OBSERVATION, with_mask
 from penstock.envs.spaces import spaces_of
 from penstock.errors import EnvError, nearest
@@ -31,8 +31,9 @@ def is_game(env: EnvReference | EnvFactory) -> bool:
 
 
 def agent_name(env: EnvReference | EnvFactory) -> str:
-    """The part of its name that names the agent."""
-    return name_of(env.env if isinstance(env, EnvRecipe) else env).removeprefix(SCHEME)
+    """The part of its name that names the agent, in one form: ``module.Agent`` is ``module:Agent``."""
+    name = name_of(env.env if isinstance(env, EnvRecipe) else env).removeprefix(SCHEME)
+    return name if ":" in name else ":".join(name.rsplit(".", 1))
 
 
 def agent_class(env: EnvReference | EnvFactory) -> Any:
@@ -42,13 +43,9 @@ def agent_class(env: EnvReference | EnvFactory) -> Any:
         EnvError: it is not found or has no spaces; in one line, with what to type.
     """
     name = agent_name(env)
-    if ":" in name:
-        found: Any = find_callable(name, "agent")
-    else:
-        module, dot, attribute = name.rpartition(".")
-        if not dot:
-            raise EnvError(f"{SCHEME}{name} names no agent: write {SCHEME}{name or 'my_game'}:GameAgent")
-        found = attribute_of(f"agent {name}", imported(f"agent {name}", module), attribute)
+    if ":" not in name:
+        raise EnvError(f"{SCHEME}{name} names no agent: write {SCHEME}{name or 'my_game'}:GameAgent")
+    found: Any = find_callable(name, "agent")
     for part in dir(found):
         if part.startswith("on_") and part not in _HOOKS and get_close_matches(part, _HOOKS, 1, _ALIKE):
             raise EnvError(f"agent {name} has a method {part}, which nothing calls{nearest(part, _HOOKS)}")

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from penstock.config.commands import ServeOptions
 from penstock.envs.games import SCHEME, agent_class, agent_name, is_game
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, EnvError
 from penstock.registry import AGENT_HOOKS, load
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.serving.bundle import read_bundle
@@ -59,7 +59,7 @@ def _agent(source: Source, asked: str | None) -> EnvRecipe | None:
     is_bundle = source.checkpoint is None
     own = _of_bundle(Path(source.path)) if is_bundle else _of_run(Path(source.path))
     if asked is not None:
-        name = asked.removeprefix(SCHEME)
+        name = agent_name(asked)
         # Recorded arguments are for the recorded agent.
         return _changing(name, own.arguments if own is not None and own.name == name else {})
     if own is None or own.hooks == ():
@@ -71,7 +71,10 @@ def _agent(source: Source, asked: str | None) -> EnvRecipe | None:
             f"bundle {source.path} was trained with agent {own.name}, which {does} what clients send and get; type "
             f"--agent {own.name}, or --agent off to serve the policy alone"
         )
-    return _changing(own.name, own.arguments)
+    try:
+        return _changing(own.name, own.arguments)
+    except EnvError as error:
+        raise EnvError(f"{error}; or give --agent off to serve the policy alone") from error
 
 
 def _changing(name: str, arguments: Mapping[str, Any]) -> EnvRecipe | None:

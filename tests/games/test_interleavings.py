@@ -84,6 +84,7 @@ class Server:
         self.lane = WaitingLane()
         lobby = Lobby()
         lobby.bring(0, self.lane)  # type: ignore[arg-type]
+        self.expired = 0
         self.steps = GameSteps(
             loop,
             spaces=game_spaces("gamecore://tests.games.agents:Plain", (), masks=False)[0],
@@ -92,9 +93,13 @@ class Server:
             keep=lambda session: KeptRows(EpisodeFiles(folder, 0), session, "Late"),
             idle_seconds=IDLE_S,
             stopping=lambda: False,
+            expired=self._count_expired,
             failed=lambda *_: None,
             purpose="this server trains",
         )
+
+    def _count_expired(self) -> None:
+        self.expired += 1
 
     def go_on(self) -> None:
         """Let the sessions do what they can do now."""
@@ -137,9 +142,43 @@ def test_a_client_that_waited_long_for_its_reply_was_not_silent(server: Server) 
     assert tick.said == "taken"
     server.steps.sweep()
     assert server.ask("tick", TICK).said == "taken"
+    assert server.expired == 0
     server.loop.now += IDLE_S + 1.0
     server.steps.sweep()
     assert server.ask("tick", TICK).said == 404
+    assert server.expired == 1
+
+
+def test_a_session_that_is_dropped_leaves_its_name_at_once_and_may_start_again(server: Server) -> None:
+    """Its client has begun to play with another policy while the lane waits, and comes back."""
+    server.ask("start")
+    server.lane.answers.clear()
+    server.ask("tick", TICK)
+    server.steps.parted(KEY)
+    assert server.steps.has_parted(KEY)
+    server.steps.drop(KEY)
+    assert not server.steps.has(KEY)
+    again = server.ask("start")
+    assert again.said is None
+    assert server.steps.has(KEY)
+    server.lane.answers.set()
+    server.go_on()
+    assert again.said == "taken"
+    assert server.steps.has(KEY)
+    assert server.ask("tick", TICK).said == "taken"
+    assert len(server.steps) == 1
+
+
+def test_a_session_that_is_dropped_ends(server: Server) -> None:
+    server.ask("start")
+    server.ask("tick", TICK)
+    server.steps.parted(KEY)
+    server.steps.drop(KEY)
+    server.go_on()
+    assert len(server.steps) == 0
+    assert server.ask("tick", TICK).said == 404
+    assert server.ask("start").said == "taken"
+    assert server.expired == 0
 
 
 def lose_two_connections(server: Server) -> None:

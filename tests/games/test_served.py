@@ -228,6 +228,32 @@ def test_sessions_share_a_policy_and_each_tick_goes_through_the_agent() -> None:
             client.close()
 
 
+def has_begun(client: GameClient) -> bool:
+    """Whether a session begins. It does not before the server has seen that its former connection is gone."""
+    with contextlib.suppress(RefusedError):
+        client.start()
+        return True
+    return False
+
+
+def test_a_client_that_has_crashed_may_come_back_with_another_policy() -> None:
+    with serving(agent=HALVED, also={"other": "plain"}) as server:
+        obs = [0.1, 0.2, 0.3]
+        raw = policy_of("plain").session().act(np.array([obs], np.float32))[0].tolist()
+        other = server.endpoints.find("other")
+        for policy, acted, mine, theirs in (
+            ("toy", answer(obs), server.endpoint, other),
+            ("other", raw, other, server.endpoint),
+            ("toy", answer(obs), server.endpoint, other),
+        ):
+            client = GameClient(f"tcp://127.0.0.1:{server.tcp}", "g", policy=policy)
+            until(lambda client=client: has_begun(client))
+            assert client.tick(obs) == pytest.approx(acted)
+            until(lambda theirs=theirs: not len(theirs.sessions))
+            assert len(mine.sessions) == 1
+            client.close()
+
+
 def test_a_request_that_the_agent_would_not_see_is_refused() -> None:
     with serving(agent=HALVED) as server:
 
@@ -246,7 +272,7 @@ def test_a_request_that_the_agent_would_not_see_is_refused() -> None:
         assert "sessions of Gamecore only; penstock serve --agent off serves it alone" in text
 
 
-def test_an_agent_that_fails_loses_its_episode_and_no_other(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_agent_that_fails_ends_its_episode_and_no_other(caplog: pytest.LogCaptureFixture) -> None:
     with serving(agent=HALVED) as server:
         first, second = (GameClient(f"tcp://127.0.0.1:{server.tcp}", name) for name in ("a", "b"))
         first.start()
@@ -258,7 +284,7 @@ def test_an_agent_that_fails_loses_its_episode_and_no_other(caplog: pytest.LogCa
         assert first.tick([0.3, 0.2, 0.1]) == pytest.approx(answer([0.3, 0.2, 0.1]))
         first.close()
         second.close()
-    assert f"toy: agent {HALVED} has failed, and its episode is lost" in caplog.text
+    assert f"toy: agent {HALVED} has failed, and its episode has ended" in caplog.text
     assert "a mistake of the user" in caplog.text
 
 
@@ -276,12 +302,14 @@ def test_a_tick_that_does_not_fit_and_a_session_too_many_are_refused() -> None:
         late.close()
 
 
+@pytest.mark.alone
 def test_a_session_that_is_silent_for_long_ends_and_its_memory_with_it(tmp_path: Path) -> None:
-    with serving("memory", agent=HALVED, idle_seconds=0.3, collect=tmp_path) as server:
+    with serving("memory", agent=HALVED, idle_seconds=2.0, collect=tmp_path) as server:
         client = GameClient(f"tcp://127.0.0.1:{server.tcp}", "a")
         client.start()
         first = [client.tick([0.1, 0.2, 0.3], 1.0 if step else None) for step in range(3)]
         until(lambda: not len(server.endpoint.sessions))
+        assert server.endpoint.expired == 1
         client.start()
         assert [client.tick([0.1, 0.2, 0.3], 1.0 if step else None) for step in range(3)] == first
         client.close()

@@ -100,6 +100,8 @@ class GamesNode:
             keep=lambda session: KeptRows(kept, session, agent),
             idle_seconds=settings.idle_seconds,
             stopping=ports.stopping,
+            # Nothing shows their number while a run trains.
+            expired=lambda: None,
             failed=self._fail,
             purpose="this server trains",
         )

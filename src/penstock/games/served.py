@@ -192,11 +192,18 @@ class AgentSteps:
         self._of(policy).stateless(policy, body, reply)
 
     def start(self, key: SessionKey, policy: str, body: bytes, reply: StepReply) -> None:
-        """See `Steps`. The name of a session is unique among all policies."""
+        """See `Steps`. The name of a session is unique among all policies.
+
+        A session of this name at another policy that has lost its connection ends: its client has crashed and is back.
+        """
         steps = self._of(policy)
-        if any(other is not steps and other.has(key) for other in self._all):
-            text = f"session {key[1]!r} has started already, with another policy; stop it first"
-            raise Refusal(HTTPStatus.CONFLICT, text)
+        for other in self._all:
+            if other is steps or not other.has(key):
+                continue
+            if not other.has_parted(key):
+                text = f"session {key[1]!r} has started already, with another policy; stop it first"
+                raise Refusal(HTTPStatus.CONFLICT, text)
+            other.drop(key)
         steps.start(key, policy, body, reply)
 
     def tick(self, key: SessionKey, body: bytes, reply: StepReply) -> None:
@@ -240,8 +247,11 @@ def _steps_of(
     name, make = agent_name(agent), agent_maker(agent)
     _check_spaces(endpoint, agent)
 
+    def expired() -> None:
+        endpoint.expired += 1
+
     def failed(error: BaseException, owed: StepReply | None) -> None:
-        log.error("%s: agent %s has failed, and its episode is lost", endpoint.name, name, exc_info=error)
+        log.error("%s: agent %s has failed, and its episode has ended", endpoint.name, name, exc_info=error)
         if owed is not None:
             owed.refused(FAILED)
 
@@ -253,6 +263,7 @@ def _steps_of(
         keep=lambda session: _Collected(None if recorder is None else recorder.begin(session)),
         idle_seconds=idle_seconds,
         stopping=lambda: False,
+        expired=expired,
         failed=failed,
         purpose=f"policy {endpoint.name} is served with its agent {name}",
     )

@@ -38,7 +38,7 @@ _SAY_S = 10.0
 _CONTENT = "application/octet-stream"
 _LARGEST = float(np.finfo(np.float32).max)
 _VANISHED = ("vanish", "restart")
-_ENDED = Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the run has ended")
+_ENDED = Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the server has ended")
 
 
 class _Request(NamedTuple):
@@ -64,6 +64,8 @@ class _Session:
         self.used = now
         self.parted: float | None = None
         """Since when its connection is gone."""
+        self.is_dropped = False
+        """Its client is gone and has begun to play with another policy."""
         self.requests: deque[_Request] = deque()
         self.came: asyncio.Future[None] | None = None
         """Set while the session waits for a request."""
@@ -93,6 +95,7 @@ class GameSteps:
         keep: who keeps the rows of a session of this name.
         idle_seconds: a session without a request for so long has vanished.
         stopping: whether the run is to end.
+        expired: is called for each session that `sweep` ends.
         failed: is told of an error of an agent, and of the reply that the agent owes.
         purpose: what the server does, for error texts.
     """
@@ -107,6 +110,7 @@ class GameSteps:
         keep: Callable[[str], Rows],
         idle_seconds: float,
         stopping: Callable[[], bool],
+        expired: Callable[[], object],
         failed: Callable[[BaseException, StepReply | None], object],
         purpose: str,
     ) -> None:
@@ -119,6 +123,7 @@ class GameSteps:
         self._keep = keep
         self._idle_seconds = idle_seconds
         self._stopping = stopping
+        self._expired = expired
         self._failed = failed
         self._purpose = purpose
         self._cut = cutter(spaces.action, 1)
@@ -135,8 +140,20 @@ class GameSteps:
         return len(self._live)
 
     def has(self, key: SessionKey) -> bool:
-        """Whether this session lives."""
-        return key in self._live
+        """Whether this session lives and was not dropped."""
+        session = self._live.get(key)
+        return session is not None and not session.is_dropped
+
+    def has_parted(self, key: SessionKey) -> bool:
+        """Whether this session has lost its connection, and has asked nothing since."""
+        session = self._live.get(key)
+        return session is not None and session.parted is not None
+
+    def drop(self, key: SessionKey) -> None:
+        """End a session whose client is gone, once its lane answers. Until then its lane is taken, its name is not."""
+        session = self._live[key]
+        session.is_dropped = True
+        self._queue(session, _Request("vanish"))
 
     def stateless(self, policy: str, body: bytes, reply: StepReply) -> None:
         """Refused: experience belongs to a session."""
@@ -153,7 +170,7 @@ class GameSteps:
         self._check_running()
         former = self._live.get(key)
         if former is not None and former.parted is not None:
-            former.parted = None
+            former.parted, former.is_dropped = None, False
             self._queue(former, _Request("restart", reply=reply))
             return
         if former is not None:
@@ -209,6 +226,7 @@ class GameSteps:
             gone = session.parted is not None and now - session.parted > _RECONNECT_S
             if gone or now - session.used > self._idle_seconds:
                 self._queue(session, _Request("vanish"))
+                self._expired()
 
     async def close(self) -> None:
         """End all sessions without taking further rows."""
@@ -293,7 +311,7 @@ class GameSteps:
                 request.reply.refused(refusal)
                 continue
             following = self._live[session.key]
-            following.parted = session.parted
+            following.parted, following.is_dropped = session.parted, session.is_dropped
             following.requests.extend(session.requests)
             session.requests.clear()
 

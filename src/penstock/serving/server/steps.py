@@ -135,8 +135,8 @@ class PolicySteps:
     def start(self, key: SessionKey, policy: str, body: bytes, reply: StepReply) -> None:  # noqa: ARG002 - may be empty
         """Begin a session. One of this name that has lost its connection ends: its game has crashed and is back."""
         desk = self._desk(policy)
-        if key in self._parted:
-            self._at[key].endpoint.stop(key, _nothing)
+        if self.has_parted(key):
+            self.drop(key)
         if key in self._at:
             raise Refusal(HTTPStatus.CONFLICT, f"session {key[1]!r} has started already; stop it first")
         desk.endpoint.start(key)
@@ -184,6 +184,14 @@ class PolicySteps:
     def has(self, key: SessionKey) -> bool:
         """Whether this session lives."""
         return key in self._at
+
+    def has_parted(self, key: SessionKey) -> bool:
+        """Whether this session has lost its connection, and has asked nothing since."""
+        return key in self._parted
+
+    def drop(self, key: SessionKey) -> None:
+        """End a session whose client is gone. Its name is free at once."""
+        self._at[key].endpoint.stop(key, _nothing)
 
     def sweep(self) -> None:
         """See `Endpoint.sweep`."""

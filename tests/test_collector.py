@@ -232,6 +232,14 @@ def test_the_processes_split_the_lanes_evenly(sizes, workers, lanes) -> None:
     assert (run.num_workers, run.num_envs) == (workers, lanes)
 
 
+def test_each_process_has_whole_environments() -> None:
+    """6 lanes are 2 environments of 3 agents."""
+    team = ParallelEnvironmentCollector("pettingzoo:tests.team_environments:Signals", num_envs=6, env_args={"size": 3})
+    assert team._prepared.config.run.num_workers == 2
+    with team:
+        assert team.collect(4)["reward"].shape == (4, 6)
+
+
 def test_numbers_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ConfigError, match="--num_workers 8 does not divide --num_envs 2"):
         ParallelEnvironmentCollector(ClockEnv, num_workers=8, num_envs=2)

@@ -21,7 +21,7 @@ from penstock.envs.fields import one_line
 from penstock.envs.given import named
 from penstock.errors import ConfigError, NodeError, PenstockError, ResourceError
 from penstock.memory.segment import Segment
-from penstock.planning import plan, prepare
+from penstock.planning import Prepared, plan, prepare
 from penstock.processes.interrupts import Interrupts
 from penstock.processes.starts import Processes
 from penstock.processes.supervised import START_LIMIT_S
@@ -37,7 +37,7 @@ from penstock.wiring.ports import NodePorts
 __all__ = ["ParallelEnvironmentCollector"]
 
 DEFAULT_WORKERS = 8
-"""Environment processes if the caller gives no number. There are fewer where 8 does not divide the lanes."""
+"""Environment processes if the caller gives no number. There are fewer where 8 does not divide the environments."""
 TICK_S = 0.05
 LEARNER = "learner"
 """This process takes the place of this node."""
@@ -49,8 +49,8 @@ class ParallelEnvironmentCollector:
     Args:
         env_fn: a Gymnasium id, ``module:name``, or a callable that makes an environment.
         num_workers: environment processes; they split ``num_envs`` evenly. Default: 8, or the largest number below 8
-            that divides ``num_envs``.
-        num_envs: lanes; default: one for each worker.
+            that divides the number of environments.
+        num_envs: lanes; default: one for each worker. Where an environment has several agents, each is a lane.
         rollout_steps: steps of each lane in one rollout.
         settings: settings of ``penstock train`` by their names (``seed``, ``hidden_sizes``, ``env_timeout``, ...), but
             none of a cluster or of several learners. ``algo`` is one that learns from a stream of rollouts.
@@ -79,12 +79,12 @@ class ParallelEnvironmentCollector:
         values, given = named({**settings, **own})
         config = from_mapping(values)
         _check(config.run)
-        run = replace(config.run, policy_placement="env")
-        if num_workers is None:
-            run = replace(run, num_workers=largest_divisor(run.num_envs, DEFAULT_WORKERS))
-        config = replace(config, run=run)
+        config = replace(config, run=replace(config.run, policy_placement="env"))
         with Processes() as processes:
             self._prepared = prepare(config, processes, given)
+        if num_workers is None:
+            self._prepared = _with_default_workers(self._prepared)
+        run = self._prepared.config.run
         if self._prepared.profile.kind == "game":
             raise ConfigError(f"a collector steps its environments, and {run.env} is a game that connects to a run")
         if self._prepared.spec.table is not None:
@@ -280,6 +280,13 @@ def _interrupted_later() -> Iterator[None]:
     finally:
         for number in dict.fromkeys(held.taken):
             signal.raise_signal(number)
+
+
+def _with_default_workers(prepared: Prepared) -> Prepared:
+    """The same with `DEFAULT_WORKERS` processes, or the largest number below it that gives each whole environments."""
+    run = prepared.config.run
+    workers = largest_divisor(run.num_envs // prepared.profile.agents, DEFAULT_WORKERS)
+    return replace(prepared, config=replace(prepared.config, run=replace(run, num_workers=workers)))
 
 
 def _check(run: RunConfig) -> None:

@@ -128,7 +128,8 @@ def write_episode(folder: Path, number: int, episode: KeptEpisode) -> None:
         OSError: it could not be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / f"episode-{secrets.token_hex(8)}{PARTIAL}"
+    # If the process is killed meanwhile, the next attempt at this episode replaces what is left.
+    partial = folder / f"episode-{number:08d}{PARTIAL}"
     try:
         with partial.open("wb") as file:
             np.savez(file, **_arrays(episode))

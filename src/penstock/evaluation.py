@@ -48,7 +48,7 @@ class Asked(NamedTuple):
     quiet: bool
     """No display."""
     players: int
-    """Most processes that play. Their number changes no episode."""
+    """Most processes that play. Episodes depend on their number only where environments reset themselves."""
     keep: Path | None = None
     """Folder for the files of the episodes; ``None``: they are not kept."""
 

@@ -485,8 +485,9 @@ def evaluate(
         episodes: how many to play.
         checkpoint: a checkpoint of the run: its name, its update number, ``best`` or ``latest``.
         seed: seeds the episodes. ``None``: the run's seed, so the first ones are those of its final evaluation.
-        num_workers: most processes that play. Their number changes no episode. ``None``: as many as the run has
-            environment processes, but no more than one for each core of this machine.
+        num_workers: most processes that play. Episodes depend on their number only where environments reset themselves
+            (EnvPool, PettingZoo). ``None``: as many as the run has environment processes, but no more than one for each
+            core of this machine.
         env: a callable that makes an environment, if the run's environment has no name.
         wrap: the run's wrappers, if one of them has no name.
         reward: the run's own reward, if it has no name. Returns are the environment's all the same.

@@ -148,6 +148,11 @@ def test_a_mistake_is_one_line(name, kind, text):
     assert "\n" not in str(refused.value)
 
 
+def test_an_environment_of_several_agents_that_is_given_as_an_object_needs_a_name():
+    with pytest.raises(EnvError, match=r"^Signals returned .*: write pettingzoo:my_module:NAME, by the name of what "):
+        probe(Signals)
+
+
 def test_without_the_package_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(EnvError, match=r"pip install 'penstock\[pettingzoo\]'"):

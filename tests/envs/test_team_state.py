@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box
 
 import penstock
 from penstock.envs.sources import open_source, probe
 from penstock.errors import EnvError
 from penstock.types import EnvRecipe
-from tests.team_environments import Worth
+from tests.team_environments import Signals, Worth
 
 WORTH = "pettingzoo:tests.team_environments:Worth"
 
@@ -51,6 +52,18 @@ def masked():
 def test_without_a_state_it_says_what_to_leave_out():
     with pytest.raises(EnvError, match=r"has no state\(\): .*; leave with_state out"):
         probe(EnvRecipe("pettingzoo:tests.team_environments:Signals", {"with_state": True}, ()))
+
+
+def spaced():
+    class WithSpace(Signals):
+        state_space = Box(0.0, 1.0, (3,), np.float32)
+
+    return WithSpace()
+
+
+def test_a_space_of_the_state_is_no_state():
+    with pytest.raises(EnvError, match=r"has no state\(\): .*; leave with_state out"):
+        probe(EnvRecipe("pettingzoo:tests.envs.test_team_state:spaced", {"with_state": True}, ()))
 
 
 def test_a_central_critic_learns_what_only_the_state_tells(tmp_path, shared_templates):

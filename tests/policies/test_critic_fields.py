@@ -102,7 +102,7 @@ def test_an_exported_policy_acts_alike_with_zeros_in_the_field():
         (TEAM, {"critic_obs": ("stat",)}, "the policy sees no field stat; did you mean state?"),
         (TEAM, {"critic_obs": ("own", "sign", "state")}, "leaves the actor nothing to see; keep at least one of own"),
         (TEAM, {"model": "lstm", "share_memory": True}, "leave --share_memory off"),
-        (TEAM, {"model": '{"fields": {}}'}, "a table of --model names its fields itself"),
+        (TEAM, {"model": '{"fields": {}}'}, r"a description \(--model FILE.toml\) names its fields itself"),
         (TEAM, {"model": "some.module:name"}, "--model some.module:name names its fields itself"),
     ],
 )

@@ -161,8 +161,9 @@ class EvalOptions:
     )
     num_workers: int | None = _option(
         None,
-        "most processes that play, which changes no episode; left out: as many as the run has environment processes, "
-        "but no more than one for each core of this machine",
+        "most processes that play; episodes depend on it only where environments reset themselves (EnvPool, "
+        "PettingZoo); left out: as many as the run has environment processes, but no more than one for each core of "
+        "this machine",
         min=1,
     )
     json: bool = _option(False, "print the result as one JSON object")

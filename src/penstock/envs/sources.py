@@ -166,7 +166,8 @@ def _made(env: EnvReference | EnvFactory, factory: EnvFactory, given: dict[str, 
 def _check_scalar(name: str, made: list[Any]) -> None:
     env = made[-1]
     if hasattr(env, "possible_agents"):
-        raise EnvError(f"{name} returned an environment of PettingZoo, with several agents: write pettingzoo:{name}")
+        place = name if ":" in name else "my_module:NAME, by the name of what makes it"
+        raise EnvError(f"{name} returned an environment of PettingZoo, with several agents: write pettingzoo:{place}")
     if is_vector(env):
         raise EnvError(
             f"{name} returned a vector environment: give its factory a parameter num_envs, the number of lanes to make"

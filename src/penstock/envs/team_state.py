@@ -37,9 +37,11 @@ class Stateful:
         self.metadata = env.metadata
         self.render, self.close = env.render, env.close
         self._env = env
+        # Also if the space is known: it does not mean that there is a state().
+        first = self._first_state(whose)
         space = getattr(env, "state_space", None)
         if space is None:
-            space = Box(-np.inf, np.inf, self._first_state(whose).shape, np.float32)
+            space = Box(-np.inf, np.inf, first.shape, np.float32)
         self._observation_spaces = {}
         for agent in env.possible_agents:
             own = env.observation_space(agent)

@@ -41,10 +41,10 @@ def check_body(body: Body, *, own: bool) -> None:
     """Check that actor and critic can see different fields.
 
     Raises:
-        ConfigError: a table or a user's own module chooses the fields itself, or both share their layers.
+        ConfigError: a description or a user's own module chooses the fields itself, or both share their layers.
     """
     if own or body.model.startswith("{"):
-        what = f"--model {body.model}" if own else "a table of --model"
+        what = f"--model {body.model}" if own else "a description (--model FILE.toml)"
         raise ConfigError(f"--critic_obs is for models by name, such as mlp, and {what} names its fields itself")
     if body.share_memory:
         raise ConfigError("--critic_obs needs a critic with layers of its own: leave --share_memory off")

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -19,8 +18,11 @@ from onnx import TensorProto, helper
 
 from penstock.clients import GameClient
 from penstock.doubles import rehearse
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
+LIMIT_S = 300.0
+"""Seconds after which a process of a test hangs."""
 
 
 @pytest.fixture
@@ -397,9 +399,7 @@ def test_own_algorithm_that_fails_in_every_update_ends_its_run(penstock, tmp_pat
 def test_game(tmp_path):
     """The two commands of its docstring: games connect to a run and train it, and end once the run is over."""
     folder = ROOT / "examples/game"
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     train = [sys.executable, "-m", "penstock", "train", "--algo", "appo", "--env", "gamecore://cart_agent:CartAgent"]
     train += ["--tcp_port", str(port), "--timesteps", "2000", "--num_steps", "16", "--mini_batch_size", "32"]
     train += ["--log_dir", tmp_path / "logs"]
@@ -449,30 +449,34 @@ def test_duel(monkeypatch):
 def test_duel_trains_against_a_served_policy(tmp_path):
     """The commands of its docstring, shorter: one side learns, the other is the policy of the run before."""
     folder = ROOT / "examples/duel"
-    ports = []
-    for _ in range(2):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            ports.append(free.getsockname()[1])
+    ports = [free_port(), free_port()]
     urls = [f"tcp://localhost:{port}" for port in ports]
     penstock = [sys.executable, "-m", "penstock"]
     train = [*penstock, "train", "--config", "duel.toml", "--tcp_port", str(ports[0]), "--timesteps", "1024"]
-    play = [sys.executable, "duel_game.py", "--patience"]
+    started: list[subprocess.Popen] = []
     with (tmp_path / "said").open("w") as said:
-        first = subprocess.Popen([*train, "--log_dir", tmp_path / "first"], cwd=folder, stdout=said, stderr=said)
-        alone = subprocess.run([*play, "20", urls[0]], cwd=folder, capture_output=True, text=True, check=False)
-        assert first.wait() == 0, (tmp_path / "said").read_text()
-        (run,) = (tmp_path / "first").iterdir()
-        serve = [*penstock, "serve", run, "--tcp_port", str(ports[1]), "--port", "0"]
-        served = subprocess.Popen(serve, cwd=folder, stdout=said, stderr=said)
-        second = subprocess.Popen([*train, "--log_dir", tmp_path / "second"], cwd=folder, stdout=said, stderr=said)
+
+        def start(*command) -> subprocess.Popen:
+            started.append(subprocess.Popen(command, cwd=folder, stdout=said, stderr=said))
+            return started[-1]
+
+        def play(*urls: str) -> subprocess.CompletedProcess:
+            command = [sys.executable, "duel_game.py", "--patience", "20", *urls]
+            return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+
         try:
-            against = subprocess.run([*play, "20", *urls], cwd=folder, capture_output=True, text=True, check=False)
+            first = start(*train, "--log_dir", tmp_path / "first")
+            alone = play(urls[0])
+            assert first.wait(LIMIT_S) == 0, (tmp_path / "said").read_text()
+            (run,) = (tmp_path / "first").iterdir()
+            start(*penstock, "serve", run, "--tcp_port", str(ports[1]), "--port", "0")
+            second = start(*train, "--log_dir", tmp_path / "second")
+            against = play(*urls)
             assert number(r"^(\d+) duels", against.stdout) > 5, (tmp_path / "said").read_text()
-            assert second.wait() == 0, (tmp_path / "said").read_text()
+            assert second.wait(LIMIT_S) == 0, (tmp_path / "said").read_text()
         finally:
-            for process in (served, second):
-                process.terminate()
+            for process in started:
+                process.kill()
                 process.wait()
     for game in (alone, against):
         assert game.returncode == 0, game.stderr

@@ -1,30 +1,29 @@
 """The lane of one session of a game."""
 
-from types import SimpleNamespace
+from dataclasses import replace
+from typing import Any
 
-import numpy as np
+import pytest
 
-from penstock.games.lane import Lane
-
-
-class NewerEachTime:
-    """There is a newer version whenever it is asked for."""
-
-    version = 1
-
-    def refresh(self) -> None:
-        self.version += 1
-
-    def ask(self, handle: object, t: int, step: int) -> None:
-        """Nobody answers here."""
+from penstock.clients import GameClient
+from penstock.doubles import FakeGame, FakePolicy, Script, rehearse
+from penstock.nodes.env import EnvSettings
+from tests.serving.server.harness import until
 
 
-def test_a_long_rollout_goes_on_with_newer_policies() -> None:
-    versions = np.ones(6, np.int64)
-    slot = SimpleNamespace(handle=None, arrays={"policy_version": versions})
-    settings = SimpleNamespace(num_steps=6, renew_every=2)
-    lane = SimpleNamespace(_t=0, _step=0, _settings=settings, _policy=NewerEachTime(), _current=lambda: slot)
-    for t in range(6):
-        lane._t = t
-        Lane._ask(lane)  # type: ignore[arg-type]
-    assert versions.tolist() == [1, 1, 2, 2, 3, 3]
+def test_a_long_rollout_goes_on_with_newer_policies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is a newer policy whenever a lane asks for one: at the start of a rollout, and after every second step."""
+
+    def newer(policy: FakePolicy) -> None:
+        policy.version += 1
+
+    def settings(**given: Any) -> EnvSettings:
+        return replace(EnvSettings(**given), renew_every=2)
+
+    monkeypatch.setattr(FakePolicy, "refresh", newer)
+    monkeypatch.setattr("penstock.doubles.rehearsal.EnvSettings", settings)
+    with rehearse("tests.games.agents:Plain", num_steps=6, num_envs=1) as stage, GameClient(stage.tcp, "g") as client:
+        FakeGame(client).begin(Script([[float(t)] for t in range(13)], [1.0] * 12), 13)
+        until(lambda: len(stage.learner.rollouts) == 2)
+        versions = [rollout["policy_version"].reshape(-1)[:6].tolist() for rollout in stage.learner.rollouts]
+    assert versions == [[1, 1, 2, 2, 3, 3], [4, 4, 5, 5, 6, 6]]

@@ -4,8 +4,13 @@ import numpy as np
 import pytest
 
 from penstock.algorithm import Schedule
-from penstock.algorithms.appo.spec import APPOConfig, spec
+from penstock.algorithms.appo.spec import APPOConfig, init_state, spec
 from penstock.nodes.learner import BatchFollowerNode, BatchFollowerSettings
+from penstock.nodes.learner.epochs import BatchGoal
+from penstock.nodes.learner.gradient_slot import slot_specs
+from penstock.nodes.learner.handed_on_epochs import HandedOnEpochs, HandedOnEpochSettings
+from penstock.program.rollout import rollout_specs
+from penstock.topologies.learners import GRADIENTS_TEAM
 from penstock.types import Arrays
 from penstock.updates.settings import UpdaterSettings
 from tests.nodes import test_stream_follower as stream
@@ -106,6 +111,113 @@ def test_a_new_life_waits_for_the_policy_before_the_batch(monkeypatch) -> None:
     while node.ready():
         node.step()
     assert node._updater.targets_by == 1.0
+
+
+class Line(Ports):
+    """Boards and streams between `HandedOnEpochs` and one real follower, whose life may end before it finds more."""
+
+    def __init__(self, updater: UpdaterSettings, rollouts: Rollouts, first: Arrays) -> None:
+        super().__init__(rollouts, {})
+        self._updater, self._policy = updater, Board(UPDATE, **first)
+        shared = updater.spec.shared()
+        self._gradient = {part.name: np.zeros(part.shape, part.dtype) for part in slot_specs(shared)}
+        self._told, self._version, self._handed_on = Board(-1), -1, False
+        self._follower: BatchFollowerNode | None = None
+        self.deaths: list[int] = []
+        """Numbers of minibatches before which the follower dies."""
+
+    def stream_reader(self, edge: str) -> object:
+        return self._rollouts if edge == "rollouts" else self
+
+    def stream_writer(self, edge: str) -> "Line":
+        return self
+
+    def board_reader(self, edge: str) -> Board:
+        return self._policy if edge == "policy" else self._told
+
+    def board_writer(self, edge: str) -> "Line":
+        return self
+
+    def sign(self) -> list[int]:
+        return [0]
+
+    def publish(self, arrays: Arrays, version: int) -> None:
+        kept = {name: np.array(values) for name, values in arrays.items()}
+        self._told._version, self._told._arrays = version, {**kept, "progress": np.array(0.0, np.float32)}
+        if int(kept["done"]) in self.deaths:
+            self._follower = None
+
+    def written(self) -> dict[int, int]:
+        return {}
+
+    def claim(self, sequence: int) -> int:
+        return 0
+
+    def slot(self, index: int) -> Arrays:
+        return self._gradient
+
+    def push(self, index: int) -> None:
+        self._handed_on = True
+
+    def take(self) -> int | None:
+        """Let the follower find the gradient that is asked for."""
+        if self._follower is None:
+            self._follower = BatchFollowerNode(
+                BatchFollowerSettings(
+                    "penstock.updates.eager.stream:build_stream_finder",
+                    self._updater,
+                    self._updater.spec.schedule,
+                    GRADIENTS_TEAM,
+                    rollouts=1,
+                    open_limit_s=1.0,
+                )
+            )
+            self._follower.open(self)
+        while self._follower.ready() and not self._handed_on:
+            self._follower.step()
+        return 0
+
+    def release(self, index: int) -> None:
+        self._handed_on = False
+
+
+@pytest.mark.parametrize("death", [1, 2, 3])
+def test_a_death_within_a_batch_changes_no_bit_where_each_step_renews_the_target(death: int) -> None:
+    """4 gradient steps, each followed by a copy to the target network. The next life's targets are the first life's."""
+    config = APPOConfig(target_every=1, hidden_sizes=(8,), num_steps=8, mini_batch_size=8, epochs=2, lr=0.1)
+    found = spec(SPACES, config)
+    updater = UpdaterSettings("penstock.algorithms.appo.learn:build", config, found, SPACES, "cpu", 1, 0, waits=True)
+    numbers = np.random.default_rng(0)
+    rollouts = Rollouts({0: 0})
+    rollouts.arrays = {
+        part.name: np.zeros((1, *part.shape), part.dtype)
+        for part in rollout_specs(SPACES, found.row, 8, 2, same_step=False)
+    }
+    rollouts.arrays["valid"][:, :-1] = True
+    for name in ("obs", "reward", "value", "log_prob"):
+        rollouts.arrays[name][...] = numbers.uniform(-1.0, 0.0, rollouts.arrays[name].shape)
+    rollouts.slot = lambda index: {name: values[index] for name, values in rollouts.arrays.items()}  # type: ignore[method-assign]
+    first = init_state(SPACES, config, 0)
+
+    def learned(deaths: list[int]) -> Arrays:
+        line = Line(updater, rollouts, first)
+        applier = "penstock.updates.eager.stream:build_stream_applier"
+        epochs = HandedOnEpochs(
+            HandedOnEpochSettings(applier, updater, found.schedule, 1, 1.0),
+            line,
+            rollouts,  # type: ignore[arg-type]
+        )
+        line.deaths = deaths
+        epochs.updater.load({**epochs.updater.state(), **first})
+        for _ in epochs.learn(BatchGoal((0,), UPDATE, 0.0), lambda: False):
+            pass
+        return {name: values.copy() for name, values in epochs.updater.state().items()}
+
+    undisturbed, disturbed = learned([]), learned([death])
+    assert int(undisturbed["gradient_steps"]) == 4
+    assert not np.array_equal(undisturbed["actor"], first["actor"])
+    for name, values in undisturbed.items():
+        np.testing.assert_array_equal(disturbed[name], values, err_msg=name)
 
 
 def policy_board(version: int, config: APPOConfig) -> Board:

@@ -10,7 +10,7 @@ import numpy as np
 from penstock.algorithm import Schedule
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.epochs import shares_of
-from penstock.nodes.learner.gradient_slot import shared_board_specs
+from penstock.nodes.learner.gradient_slot import BEFORE, before_specs, shared_board_specs
 from penstock.nodes.learner.handed_on_epochs import NOTHING_WANTED
 from penstock.nodes.learner.passes import Passes
 from penstock.nodes.learner.work import Work, WorkingNode
@@ -48,7 +48,8 @@ class BatchFollowerNode(WorkingNode):
     """Answers each version of board ``parameters`` with one gradient.
 
     The board says which rollouts are the batch, and the number of the minibatch. Board ``policy`` has the policy before
-    the batch until the batch is committed. So the next life of this node finds the gradient that is missing.
+    the batch until the batch is committed, and board ``parameters`` the target networks before it. So the next life of
+    this node finds the gradient that is missing.
     """
 
     def __init__(self, settings: BatchFollowerSettings) -> None:
@@ -63,7 +64,8 @@ class BatchFollowerNode(WorkingNode):
         self._parameters = ports.board_reader("parameters")
         self._policy = ports.board_reader("policy")
         self._team: StreamTeam = load(settings.team)(ports, settings.updater, settings.updater.sharing)
-        specs = (*shared_board_specs((), settings.updater.sharing, settings.rollouts), PROGRESS)
+        before = before_specs(settings.updater.spec.shared())
+        specs = (*shared_board_specs((), settings.updater.sharing, settings.rollouts), *before, PROGRESS)
         self._told = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in specs if spec.name != "settled"}
         self._team.watch(self._told)
         with ports.busy("build the update", settings.open_limit_s):
@@ -107,7 +109,7 @@ class BatchFollowerNode(WorkingNode):
         self._updater.minibatches(*self._passes.minibatch(done))
 
     def _go_on(self) -> Passes:
-        """Begin a batch in whose middle an earlier life has died. Its targets are those of the policy before it.
+        """Begin a batch in whose middle an earlier life has died. Its targets are those of the networks before it.
 
         Race: this life may have joined at the beginning of the batch.
 
@@ -123,7 +125,8 @@ class BatchFollowerNode(WorkingNode):
         before = {part.name: np.zeros(part.shape, part.dtype) for part in self._settings.updater.spec.published()}
         # Race: the batch may have been committed meanwhile. Then nothing that is found on it is used.
         if self._policy.read(before) == self._told["update"]:
-            self._updater.load(before)
+            told = {name.removeprefix(BEFORE): values for name, values in self._told.items() if name.startswith(BEFORE)}
+            self._updater.load({**before, **told})
             if VALUE_STATISTICS[0] in before:
                 self._begin_batch()
                 self._updater.merge(self._told["slots"].tolist())

@@ -4,6 +4,7 @@ Sends and receives nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -12,12 +13,14 @@ from penstock.errors import PenstockError
 from penstock.types import Array, Arrays, ArraySpec
 
 __all__ = [
+    "BEFORE",
     "METRICS",
     "Decoder",
     "Filling",
     "Write",
     "batch_board_specs",
     "batch_slot_specs",
+    "before_specs",
     "board_specs",
     "gradients_in",
     "metrics_in",
@@ -32,6 +35,8 @@ NAME_BYTES = 32
 """Most bytes of the name of a phase or a metric."""
 METRICS = 16
 """Most metrics of a step."""
+BEFORE = "before."
+"""Begins the names of arrays as they were when a batch began."""
 
 Write: TypeAlias = Callable[[str, Array, float, Array], int]
 """``(key, vector, weight, into) -> bytes``: writes a vector, float32 ``[n]``, to the front of ``into``, uint8. The key
@@ -76,9 +81,19 @@ def shared_board_specs(shared: Sequence[ArraySpec], learners: int, rollouts: int
     """
     return (
         *board_specs(shared, learners),
+        *before_specs(shared),
         ArraySpec("slots", (rollouts,), "int64"),
         *(ArraySpec(name, (), "int64") for name in ("update", "done", "begun")),
     )
+
+
+def before_specs(shared: Sequence[ArraySpec]) -> tuple[ArraySpec, ...]:
+    """The target networks ``target.X`` as they were when the batch began, as ``before.target.X``.
+
+    The targets of a batch may depend on them, and a gradient step within the batch may renew them. Board ``policy`` has
+    no target networks.
+    """
+    return tuple(replace(part, name=f"{BEFORE}{part.name}") for part in shared if part.name.startswith("target."))
 
 
 def slot_specs(shared: Sequence[ArraySpec], compression: Decoder | None = None) -> tuple[ArraySpec, ...]:

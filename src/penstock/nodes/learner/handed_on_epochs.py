@@ -14,7 +14,7 @@ from penstock.algorithm import Schedule
 from penstock.metrics.report import SENT_BYTES
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.epochs import BatchGoal, shares_of
-from penstock.nodes.learner.gradient_slot import gradients_in, metrics_in
+from penstock.nodes.learner.gradient_slot import BEFORE, before_specs, gradients_in, metrics_in
 from penstock.nodes.learner.losses import refuse_bad_losses
 from penstock.nodes.learner.passes import Passes
 from penstock.nodes.learner.penalty import adapt
@@ -74,6 +74,8 @@ class HandedOnEpochs:
         self._found: dict[int, int] = {}
         """Learner -> slot with its gradient on the latest version."""
         self._sent = 0
+        self._before: Arrays = {}
+        """The target networks as they were when the batch began."""
         self.metrics: list[dict[str, float]] = []
         with ports.busy("build the update", settings.open_limit_s):
             self.updater: StreamApplier = load(settings.build)(settings.updater, rollouts.arrays)
@@ -92,6 +94,9 @@ class HandedOnEpochs:
         begun = self._version + 1
         with self._ports.span("statistics"):
             self.updater.merge(batch.slots)
+        state = self.updater.state()
+        names = [part.name for part in before_specs(self._shared)]
+        self._before = {name: state[name.removeprefix(BEFORE)].copy() for name in names}
         for number in range(passes.total):
             self._publish(batch, number, begun)
             if not (yield from self._collected(given_up)):
@@ -127,7 +132,7 @@ class HandedOnEpochs:
             **{name: np.array(value) for name, value in (("update", batch.update), ("done", done), ("begun", begun))},
         }
         with self._ports.span("publish"):
-            self._parameters.publish({**self.updater.state(), **told}, self._version)
+            self._parameters.publish({**self.updater.state(), **self._before, **told}, self._version)
 
     def _collected(self, given_up: Callable[[], bool]) -> Task:
         """Take one gradient of each follower on the latest version."""

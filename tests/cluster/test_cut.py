@@ -1,5 +1,6 @@
 """A program is cut so that a host has what its nodes need, and home finds everything as it was."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from penstock.cluster.cut import (
     watched,
     with_relay,
 )
+from penstock.nodes.learner import ReplicaSettings, StepSettings
+from penstock.nodes.learner.demonstrations import DemonstrationSettings, TableDemonstrations
 from penstock.planning import plan
 from penstock.program.graph import Board, NodeSpec, ProcessGroup, Program, Rounds, Stream, Table
 from penstock.topologies import async_off_policy, async_on_policy, off_policy, on_policy
@@ -124,6 +127,31 @@ def test_a_host_has_all_rings_of_the_table_whose_learners_hand_gradients_on() ->
     rollouts = host_program(cut).edge("rollouts")
     assert isinstance(rollouts, Table)
     assert (rollouts.readers, rollouts.shards, rollouts.file) == (("learner.1", "learner.2"), 1, None)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "settings"),
+    [
+        (off_policy, SAC),
+        (async_off_policy, {**SAC, "sync_mode": "non_blocking", "exchange": "parameter_server"}),
+    ],
+    ids=["meeting", "handing gradients on"],
+)
+def test_learners_with_demonstrations_stay_where_these_lie(pattern, settings: dict[str, object]) -> None:
+    whole = program(pattern, **settings)
+    assert movable_learners(apart(whole, "10.0.0.1")) != ()
+    kept = DemonstrationSettings(TableDemonstrations(Path("other"), ()), 0.5)
+
+    def shown(node: NodeSpec) -> NodeSpec:
+        of = node.settings
+        if isinstance(of, StepSettings):
+            return replace(node, settings=replace(of, demonstrations=kept))
+        if isinstance(of, ReplicaSettings):
+            return replace(node, settings=replace(of, steps=replace(of.steps, demonstrations=kept)))
+        return node
+
+    whole = replace(whole, nodes=tuple(map(shown, whole.nodes)))
+    assert movable_learners(apart(whole, "10.0.0.1")) == ()
 
 
 def test_learners_on_several_machines_need_the_same_bits_in_any_mode() -> None:

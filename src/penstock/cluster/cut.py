@@ -9,7 +9,7 @@ Nodes are the same on both: which machine runs one may change while the run goes
 from dataclasses import replace
 
 from penstock.errors import PenstockError
-from penstock.nodes.learner import LearnerSettings, ReplayLearnerSettings, ReplicaSettings
+from penstock.nodes.learner import LearnerSettings, ReplayLearnerSettings, ReplicaSettings, StepSettings
 from penstock.program.check import check
 from penstock.program.graph import (
     ActionLog,
@@ -91,7 +91,7 @@ def _meeting(program: Program) -> tuple[str, ...]:
 def handing_on(program: Program) -> tuple[str, ...]:
     """The learners that hand gradients on and that another machine may run: they change nothing in shared memory.
 
-    Those that rank the rows of a table change its priorities.
+    Those that rank the rows of a table change its priorities. Those that need demonstrations stay where these lie.
     """
     sharing = {member for edge in program.edges if isinstance(edge, SharedArrays) for member in edge.members}
     sharing |= {
@@ -103,7 +103,10 @@ def handing_on(program: Program) -> tuple[str, ...]:
     return tuple(
         node.name
         for node in program.nodes
-        if node.kind in _HANDING_ON and node.name not in sharing and len(program.members(node.group)) == 1
+        if node.kind in _HANDING_ON
+        and node.name not in sharing
+        and not _at_home(node)
+        and len(program.members(node.group)) == 1
     )
 
 
@@ -147,7 +150,8 @@ def _device(keeper: NodeSpec) -> str:
 
 def _at_home(node: NodeSpec) -> bool:
     """Whether a learner needs demonstrations, which lie at home."""
-    return isinstance(node.settings, ReplicaSettings) and node.settings.steps.demonstrations is not None
+    steps = node.settings.steps if isinstance(node.settings, ReplicaSettings) else node.settings
+    return isinstance(steps, StepSettings) and steps.demonstrations is not None
 
 
 def _spread(node: NodeSpec) -> NodeSpec:

@@ -12,6 +12,7 @@ from penstock.nodes.evaluation.episodes import Episode, PlaySettings, play
 from penstock.policies import Deterministic, Network, PolicyGraph
 from penstock.types import Array, BackendSpec
 from tests.environments import ClockEnv, ClockVectorEnv
+from tests.team_environments import Lives
 
 
 class ScriptedEnv(gymnasium.Env):
@@ -32,6 +33,13 @@ class ScriptedEnv(gymnasium.Env):
         self.steps += 1
         reward = np.nan if self.spoilt_at.get(self.number) == self.steps else 1.0
         return np.zeros(1, np.float32), reward, self.steps > self.number, False, {}
+
+
+class NeverLate(Lives):
+    """Its agent ``late`` never comes."""
+
+    BORN = {**Lives.BORN, "late": 99}  # noqa: RUF012
+    DIES = {**Lives.DIES, "late": 99}  # noqa: RUF012
 
 
 class FirstAction:
@@ -127,6 +135,23 @@ def test_lanes_that_one_call_steps_play_each_episode_once(mode: str) -> None:
     found = played(2, range(5), env=clocks)
     assert [episode.number for episode in found] == [0, 1, 2, 3, 4]
     assert {(episode.episode_return, episode.length) for episode in found} == {(3.0, 3), (4.0, 4)}
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_the_episode_of_an_agent_that_never_comes_is_played_by_others(count: int) -> None:
+    found = played(3, range(count), env=f"pettingzoo:{__name__}:NeverLate")
+    assert [episode.number for episode in found] == list(range(count))
+    assert {episode.length for episode in found} <= {2, 5}
+
+
+def test_an_agent_that_comes_late_plays_its_own_episodes() -> None:
+    """Lane 2 has an episode from the beginning, and plays it once it comes, though the others have none left."""
+    found = played(3, range(3), env="pettingzoo:tests.team_environments:Lives")
+    assert [(episode.number, episode.length) for episode in found] == [(0, 2), (1, 5), (2, 2)]
+    # Each lane has ended its first episode by the time the environment begins its second one.
+    found = played(3, range(6), env="pettingzoo:tests.team_environments:Lives")
+    assert [episode.number for episode in found] == list(range(6))
+    assert sorted(episode.length for episode in found) == [2, 2, 2, 2, 5, 5]
 
 
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])

@@ -1,5 +1,6 @@
 """Plays greedy episodes in the lanes of one source. The caller decides which lane plays which episode, and its seed."""
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -144,11 +145,19 @@ class _Playing:
         self._next: dict[int, int | None] = {}
         """Lane -> episode that a same-step source began in the same step in which the lane's last one ended."""
         self._returns, self._lengths = np.zeros(lanes), np.zeros(lanes, np.int64)
+        self._given_up: deque[int] = deque()
+        """Episodes of lanes to which no agent came. Other lanes play them."""
+        self._away = np.ones(lanes, np.bool_)
+        """The lane played nothing in the last step."""
+        self._ended = np.zeros(lanes, np.int64)
+        """Episodes of each lane that have ended, whether they count or not."""
+        self._waited: Array | None = None
+        """``_ended`` when the only lanes with episodes that count became absent."""
         self.first = np.ones(lanes, np.bool_)
 
     def busy(self) -> bool:
-        """True while a lane plays an episode that counts."""
-        return any(number is not None for number in self._numbers)
+        """True while a lane plays an episode that counts, or one is left to play."""
+        return bool(self._given_up) or any(number is not None for number in self._numbers)
 
     def seed(self, lane: int) -> int:
         """The seed of the lane's episode. An episode that does not count gets any seed."""
@@ -157,7 +166,7 @@ class _Playing:
 
     def next_seed(self, lane: int) -> int:
         """The seed of the lane's next episode, which begins now."""
-        number = self._next[lane] = self._next_number(lane)
+        number = self._next[lane] = self._take(lane)
         return self._seed_of(0 if number is None else number)
 
     def begun(self, obs: Arrays, lanes: Iterable[int]) -> Iterator[Episode]:
@@ -208,10 +217,36 @@ class _Playing:
                 yield Episode(number, value, length, kept=kept)
             if self._source.same_step:
                 yield from self.begun(result.obs, (lane,))
+        self._ended += ended
+        # A lane that resets in the next step is away for one step. An absent one stays away.
+        self._give_up(result.reset & self._away)
+        self._away[...] = result.reset
+
+    def _give_up(self, absent: Array) -> None:
+        """Leave the episodes of absent lanes to others, if no other lane has one and the absent agents do not come.
+
+        An agent may come with the next episode of its environment. So each lane that plays first ends two more
+        episodes, the second of which it began meanwhile.
+        """
+        if not absent.any():
+            self._waited = None
+            return
+        holders = np.array([number is not None for number in self._numbers])
+        if not holders.any() or (holders & ~absent).any():
+            self._waited = None
+        elif self._waited is None:
+            self._waited = self._ended.copy()
+        elif not absent.all() and (self._ended - self._waited)[~absent].min() > 1:
+            self._given_up.extend(number for number in self._numbers if number is not None)
+            self._numbers = [None] * len(self._numbers)
+
+    def _take(self, lane: int) -> int | None:
+        """The number of the episode that a lane begins; ``None``: one that does not count."""
+        return self._given_up.popleft() if self._given_up else self._next_number(lane)
 
     def _go_on(self, lane: int) -> None:
         """Go on to the lane's next episode."""
-        self._numbers[lane] = self._next.pop(lane) if lane in self._next else self._next_number(lane)
+        self._numbers[lane] = self._next.pop(lane) if lane in self._next else self._take(lane)
 
     def _skip(self, lane: int, obs: Arrays, reward: Array, *, ended: bool = False) -> None:
         """Give up a lane's episode. Write the first observation of its next one into ``obs``."""

@@ -86,7 +86,7 @@ class PlayerNode:
 
         Raises:
             EnvError: the environment takes too long for a step.
-        RunFolderError: an episode cannot be written.
+            RunFolderError: an episode cannot be written.
         """
         if self._ports.stopping():
             self._give_back()

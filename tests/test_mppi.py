@@ -101,6 +101,8 @@ def test_the_same_seed_plans_the_same() -> None:
         (SPACE, {"gamma": 1.5}, "gamma is 1.5; give a number from 0 to 1"),
         (SPACE, {"samples": 0}, "samples"),
         (SPACE, {"horizon": 2.5}, "horizon"),
+        (SPACE, {"seed": -1}, "seed is -1; give a whole number of at least 0"),
+        (gymnasium.spaces.Box(-2, 2, (1,), np.int64), {}, "MPPI needs a Box of floats, not of int64"),
     ],
 )
 def test_what_cannot_be_planned_is_refused(space, more, message) -> None:
@@ -114,6 +116,18 @@ def test_a_model_that_gives_nan_is_named() -> None:
 
     with pytest.raises(BadDataError, match="the model of MPPI gave a reward that is NaN or infinite, 0 steps ahead"):
         penstock.MPPI(broken, SPACE)(np.zeros(1, np.float32))
+
+
+def test_a_value_that_is_nan_is_refused_unless_the_episode_has_ended() -> None:
+    def model(obs, action):
+        return obs, np.zeros(len(obs)), np.full(len(obs), ends)
+
+    planner = penstock.MPPI(model, SPACE, horizon=2, value=lambda obs: np.full(len(obs), np.nan))
+    ends = True
+    assert np.isfinite(planner(np.zeros(1, np.float32))).all()
+    ends = False
+    with pytest.raises(BadDataError, match="value of MPPI is NaN or infinite for some plan"):
+        planner(np.zeros(1, np.float32))
 
 
 def test_the_example_models_pendulum_as_gymnasium_steps_it() -> None:

@@ -30,7 +30,7 @@ class MPPI:
 
     Args:
         model: predicts one step of many samples at once.
-        action_space: a Box whose bounds are finite.
+        action_space: a Box of floats whose bounds are finite.
         horizon: steps of a plan.
         samples: plans that are tried at each call.
         temperature: in units of returns. A plan that is worse by this much counts 1/e as much; small: the best plan
@@ -41,7 +41,7 @@ class MPPI:
         seed: of the samples. Calls with the same seed, in the same order, return the same actions.
 
     Raises:
-        ConfigError: the action space is no Box with finite bounds, or a number is out of its range.
+        ConfigError: the action space is no Box of floats with finite bounds, or a number is out of its range.
     """
 
     def __init__(
@@ -59,6 +59,12 @@ class MPPI:
     ) -> None:
         if not isinstance(action_space, gymnasium.spaces.Box) or not action_space.is_bounded():
             raise ConfigError(f"MPPI needs a Box of actions whose bounds are finite, not {action_space}")
+        if not np.issubdtype(action_space.dtype, np.floating):
+            raise ConfigError(
+                f"MPPI needs a Box of floats, not of {action_space.dtype}; give one with dtype=np.float32"
+            )
+        if seed < 0:
+            raise ConfigError(f"seed is {seed}; give a whole number of at least 0")
         for name, number in {"temperature": temperature, "deviation": deviation}.items():
             if not 0.0 < number < math.inf:
                 raise ConfigError(f"{name} is {number}; give a number above 0")
@@ -81,7 +87,7 @@ class MPPI:
         """Plan from this observation. Returns the next action, in the environment's units and dtype.
 
         Raises:
-            BadDataError: the model gave a reward that is NaN or infinite.
+            BadDataError: the model gave a reward that is NaN or infinite, or ``value`` a value.
         """
         size = self._samples * self.plan.size
         noise = normal(self._seed, np.zeros(1, np.int64), self._calls, size).reshape(self._samples, *self.plan.shape)
@@ -105,7 +111,10 @@ class MPPI:
             found += self._discounts[step] * np.where(goes_on, reward, 0.0)
             goes_on &= ~np.asarray(terminated, np.bool_)
         if self._value is not None:
-            found += self._discounts[-1] * np.where(goes_on, self._value(state), 0.0)
+            value = np.asarray(self._value(state))
+            if not np.isfinite(value[goes_on]).all():
+                raise BadDataError("value of MPPI is NaN or infinite for some plan")
+            found += self._discounts[-1] * np.where(goes_on, value, 0.0)
         return found
 
     def _in_units(self, action: Array) -> Array:

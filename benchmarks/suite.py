@@ -51,6 +51,7 @@ SUITE = (
     Entry("end_to_end_compiled", "end_to_end --backend compiled", None),
     Entry("throughput", "throughput", None),
     Entry("appo", "appo", None),
+    Entry("leaving", "leaving", "--deaths 1"),
     Entry("time_to_solve", "time_to_solve", "--seeds 0 --cases cartpole pendulum"),
     Entry("scaling", "scaling", "--workers 1 4 --batches 2"),
     Entry("cluster", "cluster", None),

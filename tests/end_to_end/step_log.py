@@ -7,7 +7,6 @@ each learner takes its part of it. So one learner and several learn from the sam
 import hashlib
 import json
 import os
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -105,7 +104,7 @@ def write(learner: int, step: int, state: Mapping[str, np.ndarray]) -> None:
     for name in sorted(state):
         whole.update(name.encode() + state[name].tobytes())
     with Path(os.environ[LOG]).open("a") as log:
-        log.write(json.dumps([learner, step, whole.hexdigest(), time.time()]) + "\n")
+        log.write(json.dumps([learner, step, whole.hexdigest()]) + "\n")
 
 
 class Step(NamedTuple):
@@ -115,8 +114,6 @@ class Step(NamedTuple):
     step: int
     state: str
     """The hash of what the learner has after it."""
-    ended_s: float
-    """When, by the clock of the machine."""
 
 
 def steps(log: Path) -> list[Step]:

@@ -1,6 +1,5 @@
 """Learners that step together, in real runs: each has the state of the others after every step, and it is one's."""
 
-import itertools
 from pathlib import Path
 
 import numpy as np
@@ -30,8 +29,6 @@ TABLE_STEPS = (6 * TURN - 100) // 8
 STREAM = {"algo": "ppo", "epochs": 4, "timesteps": 3 * TURN, "normalize_obs": True, "normalize_value": True}
 STREAM_STEPS = 3 * 4
 """The minibatch is the whole batch, so one learner and several see the same rows in it."""
-LIMIT_S = 5
-"""After the death of a learner the others take their next step within this time."""
 BACKENDS = pytest.mark.parametrize("backend", ["fused", "eager"])
 LEARNERS = pytest.mark.parametrize("learners", [2, 3])
 
@@ -85,19 +82,20 @@ def test_learners_of_a_stream_are_one_learner_with_all_rows_after_every_step(
     check(one, several, log, learners, STREAM_STEPS)
 
 
-@pytest.mark.alone  # Five seconds are short on a busy machine.
 @pytest.mark.parametrize("settings", [STREAM, TABLE], ids=["stream", "table"])
 @pytest.mark.parametrize("dead", [0, 1])
-def test_without_a_learner_that_died_the_others_soon_go_on_and_it_comes_back_with_their_state(
+def test_without_a_learner_that_died_the_others_go_on_and_it_comes_back_with_their_state(
     tmp_path, monkeypatch, settings: dict[str, object], dead: int
 ) -> None:
+    """If it is the first one, the others wait for it. ``python -m benchmarks.leaving`` measures how long."""
     settings = {**settings, "timesteps": 40 * TURN, "sync_mode": "blocking", "backend": "fused"}
     with killing([f"learner.{dead}" if dead else "learner"] * 2, tmp_path) as killed:
         _, log = train(tmp_path, monkeypatch, **settings, learners=3, num_workers=3, save_interval=1)
     assert len(killed) == 2
-    steps = step_log.steps(log)
-    for learner in {0, 1, 2} - {dead}:
-        ended = [one.ended_s for one in steps if one.learner == learner]
-        assert max(after - before for before, after in itertools.pairwise(ended)) < LIMIT_S
-    last = {learner: max(states.items()) for learner, states in step_log.states(log).items()}
+    states = step_log.states(log)
+    if dead:
+        # It has no part in the steps that the others took before it came back. Then it has their state.
+        without = (states[0].keys() & states[2].keys()) - states[dead].keys()
+        assert any(min(states[dead]) < step < max(states[dead]) for step in without)
+    last = {learner: max(of_learner.items()) for learner, of_learner in states.items()}
     assert last[0] == last[1] == last[2]

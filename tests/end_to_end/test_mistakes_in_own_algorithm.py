@@ -93,6 +93,14 @@ def test_a_spec_that_does_not_fit(altered, old: str, new: str, says: str) -> Non
     assert "\n" not in said
 
 
+def test_a_weight_that_no_metric_adapts(altered) -> None:
+    text = (EXAMPLE / "spec.py").read_text()
+    old = text[text.index(PROGRESS) : text.index("config.mini_batch_size)")]
+    new = old.replace(PROGRESS, f'{PROGRESS}, ArraySpec("kl_coef", (), "float32")')
+    said = altered("spec.py", old, new.replace("Schedule(1, ", "Schedule(1, kl_target=0.1, mini_batch_size="))
+    assert said.endswith("build in theirs.learn has no phase with the metric 'kl', by which kl_coef is adapted")
+
+
 @pytest.mark.parametrize(
     ("file", "old", "new", "says"),
     [

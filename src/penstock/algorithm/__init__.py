@@ -10,6 +10,8 @@ from penstock.algorithm.functions import Algorithm, Gradients, Phase, Tensors
 from penstock.algorithm.fused import Fused, FusedReplay, FusedReplayUpdate, FusedUpdate, StreamShape
 from penstock.algorithm.spec import (
     DEMONSTRATED,
+    KL,
+    KL_COEF,
     AlgorithmSpec,
     Priorities,
     ReplaySchedule,
@@ -20,6 +22,8 @@ from penstock.algorithm.spec import (
 
 __all__ = [
     "DEMONSTRATED",
+    "KL",
+    "KL_COEF",
     "Algorithm",
     "AlgorithmSpec",
     "Fused",

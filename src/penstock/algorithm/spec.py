@@ -9,10 +9,22 @@ from penstock.policies import PolicyGraph
 from penstock.policies.exploration import IN_FULL, Explore
 from penstock.types import ArraySpec, Spaces
 
-__all__ = ["DEMONSTRATED", "AlgorithmSpec", "Priorities", "ReplaySchedule", "Schedule", "Sequences", "TableSpec"]
+__all__ = [
+    "DEMONSTRATED",
+    "KL",
+    "KL_COEF",
+    "AlgorithmSpec",
+    "Priorities",
+    "ReplaySchedule",
+    "Schedule",
+    "Sequences",
+    "TableSpec",
+]
 
 DEMONSTRATED = "demonstrated"
 """The field of a minibatch that tells demonstrations (1) from the run's own rows (0)."""
+KL, KL_COEF = "kl", "kl_coef"
+"""With ``kl_target``: the metric of a phase, and the array of the state that is adapted by it."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any, get_args
 
-from penstock.algorithm import AlgorithmSpec, ReplaySchedule, Schedule, TableSpec
+from penstock.algorithm import KL_COEF, AlgorithmSpec, ReplaySchedule, Schedule, TableSpec
 from penstock.algorithm_package import AlgorithmPackage
 from penstock.errors import ConfigError, either, nearest
 from penstock.nodes.learner import record_specs
@@ -129,7 +129,7 @@ def _state(spec: AlgorithmSpec, spaces: Spaces) -> Iterator[str]:
     needed = {part.name: (part, "which the policy publishes") for part in spec.published()}
     needed["progress"] = ArraySpec("progress", (), "float64"), "the share of the run that is over"
     if isinstance(spec.schedule, Schedule) and spec.schedule.kl_target is not None:
-        needed["kl_coef"] = ArraySpec("kl_coef", (), "float32"), "which is adapted to kl_target of the schedule"
+        needed[KL_COEF] = ArraySpec(KL_COEF, (), "float32"), "which is adapted to kl_target of the schedule"
     steps = ArraySpec("gradient_steps", (), "int64")
     if spec.table is not None or steps.name in has:
         needed[steps.name] = steps, "which the updater counts"

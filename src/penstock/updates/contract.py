@@ -14,6 +14,7 @@ from penstock.types import Array, Arrays
 
 __all__ = [
     "Applier",
+    "Holder",
     "ReplayUpdater",
     "SamplingUpdater",
     "Stateful",
@@ -62,8 +63,8 @@ class Updater(Protocol):
         ...
 
 
-class Stateful(Protocol):
-    """Any updater, as a `Team` sees it."""
+class Holder(Protocol):
+    """Any updater or applier: it holds a state."""
 
     def load(self, state: Mapping[str, Array]) -> None:
         """Take a whole state, or some of its arrays."""
@@ -72,6 +73,10 @@ class Stateful(Protocol):
     def state(self) -> Arrays:
         """The state's named arrays on the CPU; valid until the next call."""
         ...
+
+
+class Stateful(Holder, Protocol):
+    """Any updater, as a `Team` sees it."""
 
     def metrics(self) -> dict[str, float]:
         """Means over the gradient steps since the last call."""

@@ -24,7 +24,10 @@ def check(device: str) -> None:
 
 
 def keep_to(index: int) -> None:
-    """Let ``cuda`` be this GPU of the machine, modulo their number, in all of this process. No effect without a GPU."""
+    """Let ``cuda`` be this GPU of the machine, modulo their number, in this thread. No effect without a GPU.
+
+    The thread is the one that runs the nodes of this process. torch has a present GPU for each thread.
+    """
     count = torch.cuda.device_count()
     if count:
         torch.cuda.set_device(index % count)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from penstock.algorithm import Algorithm, AlgorithmSpec, Gradients, Phase
+from penstock.algorithm import KL, KL_COEF, Algorithm, AlgorithmSpec, Gradients, Phase, Schedule
 from penstock.ops.losses import mean_by
 from penstock.registry import load
 from penstock.types import Arrays, ArraySpec
@@ -129,14 +129,19 @@ class _DryRun:
             lambda: PhaseClock([one.every for one in phases], [one.noise for one in phases], 0, counted=counted)
         )
         per_row: set[str] = set()
+        metrics: set[str] = set()
         for number, phase in enumerate(phases):
-            per_row |= self._phase(phase, rows, clock.noise(number, 0, len(rows["weight"])))
-        table = self._spec.table
+            found_by = self._phase(phase, rows, clock.noise(number, 0, len(rows["weight"])))
+            per_row |= found_by.per_row.keys()
+            metrics |= found_by.metrics.keys()
+        schedule, table = self._spec.schedule, self._spec.table
+        if isinstance(schedule, Schedule) and schedule.kl_target is not None and KL not in metrics:
+            raise self._function("build").wrong(f"has no phase with the metric {KL!r}, by which {KL_COEF} is adapted")
         if table is not None and table.priorities is not None and "priority" not in per_row:
             raise self._function("build").wrong("has no phase with per_row 'priority', by which rows are sampled")
 
-    def _phase(self, phase: Phase, rows: Mapping[str, Tensor], noise: Arrays) -> set[str]:
-        """Step by one phase; the names of what it gives for each row."""
+    def _phase(self, phase: Phase, rows: Mapping[str, Tensor], noise: Arrays) -> Gradients:
+        """Step by one phase; what its gradients give."""
         users = self._function(f"gradients of phase {phase.name!r}")
         given = Named(_tensors(noise), "the phase's noise", "add it to Phase(noise=...) in learn.py")
         found = users.call(phase.gradients, self._given_state(), _of_minibatch(rows), given)
@@ -154,7 +159,7 @@ class _DryRun:
             if name not in changed:
                 raise users.wrong(f"does not give {name}, which has gradients; return the changed arrays of the state")
         self._state |= changed
-        return set(found.per_row)
+        return found
 
     def statistics(self, rollout: Arrays) -> None:
         """Merge the statistics of a rollout with its targets."""

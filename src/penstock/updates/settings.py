@@ -22,7 +22,7 @@ class UpdaterSettings:
     spaces: Spaces
     """The spaces of one lane."""
     device: str
-    """Device of the state: ``cpu`` or ``cuda:n``."""
+    """Device of the state: ``cpu``, ``cuda:n``, or ``cuda`` for the present GPU of the thread that runs the node."""
     threads: int
     """Number of threads of the update, in this process."""
     seed: int

@@ -21,12 +21,11 @@ from typing import TypeAlias, TypeVar
 import torch
 from torch import Tensor
 
-from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
+from penstock.algorithm import KL, KL_COEF, Algorithm, Gradients, Phase, Tensors
 from penstock.algorithms.optimizer.learn import counted, descended
 from penstock.algorithms.optimizer.spec import layout_of
 from penstock.algorithms.ppo.rollouts import statistics, targets
 from penstock.algorithms.ppo.spec import (
-    KL_COEF,
     LOSS_SCALE,
     LOSS_SCALE_STEPS,
     ActorCriticConfig,
@@ -159,8 +158,8 @@ def kl_penalty(config: PPOConfig, state: Tensors, minibatch: Tensors, log_prob: 
     weight = share * minibatch["importance"] if "importance" in minibatch else share
     kl = divergence(log_prob, minibatch["log_prob"], weight)
     if KL_COEF in state:
-        return state[KL_COEF] * kl, {"kl": kl, KL_COEF: state[KL_COEF]}
-    return config.kl_coef * kl, {"kl": kl}
+        return state[KL_COEF] * kl, {KL: kl, KL_COEF: state[KL_COEF]}
+    return config.kl_coef * kl, {KL: kl}
 
 
 def actor_critic_loss(

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from penstock.algorithm import AlgorithmSpec, Schedule
+from penstock.algorithm import KL_COEF, AlgorithmSpec, Schedule
 from penstock.algorithms.optimizer.spec import (
     STEPS,
     OptimizerConfig,
@@ -27,7 +27,6 @@ from penstock.policies.trunk import INIT_TEXT, MODEL_FORM, MODELS_WITH_MEMORY
 from penstock.types import Arrays, ArraySpec, Spaces
 
 __all__ = [
-    "KL_COEF",
     "LOSS_SCALE",
     "LOSS_SCALE_STEPS",
     "MASKS",
@@ -45,8 +44,6 @@ __all__ = [
 LOSS_SCALE, LOSS_SCALE_STEPS = "loss_scale", "loss_scale_steps"
 """Arrays of the state with ``precision`` float16."""
 FIRST_LOSS_SCALE = 65536.0
-KL_COEF = "kl_coef"
-"""Array of the state with ``kl_target``: the present weight of the penalty."""
 
 MASKS = True
 

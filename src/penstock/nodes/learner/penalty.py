@@ -3,35 +3,21 @@
     kl > 1.5 target:  weight <- 2 weight        kl < target / 1.5:  weight <- weight / 2
 
 Source: Schulman et al. 2017, section 4, https://arxiv.org/abs/1707.06347. There the divergence is measured after the
-update; here it is the mean over the minibatches of the batch's last epoch, as for ``target_kl``. The weight stays
-within ``LEAST`` and ``MOST``, so that it comes back within a few batches, and never becomes 0 or infinite.
+update; here it is the mean over the minibatches of the batch's last epoch, as for ``target_kl``. For learners that do
+not wait for each other, it is the mean over all gradients since the last batch that ended. The weight stays within
+``LEAST`` and ``MOST``, so that it comes back within a few batches, and never becomes 0 or infinite.
 """
 
 from collections.abc import Mapping
-from typing import Protocol
 
 import numpy as np
 
-from penstock.algorithm import Schedule
-from penstock.types import Array, Arrays
+from penstock.algorithm import KL, KL_COEF, Schedule
+from penstock.updates.contract import Holder
 
-__all__ = ["LEAST", "MOST", "Holder", "adapt", "adapted"]
+__all__ = ["LEAST", "MOST", "adapt", "adapted"]
 
-KL, KL_COEF = "kl", "kl_coef"
-"""The metric, and the array of the state."""
 LEAST, MOST = 1e-4, 1e4
-
-
-class Holder(Protocol):
-    """Any updater or applier."""
-
-    def load(self, state: Mapping[str, Array]) -> None:
-        """Take some arrays of the state."""
-        ...
-
-    def state(self) -> Arrays:
-        """The state's named arrays."""
-        ...
 
 
 def adapt(holder: Holder, schedule: Schedule, metrics: Mapping[str, float]) -> None:

@@ -47,6 +47,10 @@ class SharedParameterNode(WorkingNode):
 
     def __init__(self, settings: SharedParameterSettings) -> None:
         self._settings = settings
+        schedule = settings.updater.spec.schedule
+        if not isinstance(schedule, Schedule):
+            raise PenstockError("a stream of rollouts is learned from in epochs")
+        self._schedule = schedule
         self._waiting: dict[int, int] = {}
         """Sequence of each rollout that was taken -> its slot."""
 
@@ -117,7 +121,7 @@ class SharedParameterNode(WorkingNode):
 
     def _end_batch(self, learner: int, new: Arrays) -> None:
         """Commit a learner's batch and free its rollouts. If none of its gradients was applied, it counts as stale."""
-        keeper, rollouts, schedule = self._keeper, self._rollouts, self._settings.updater.spec.schedule
+        keeper, rollouts = self._keeper, self._rollouts
         slots = self._slots_of([sequence for sequence in new["batch"][learner].tolist() if sequence >= 0])
         applied = int(new["batch_applied"][learner])
         new["batch"][learner] = -1
@@ -128,8 +132,7 @@ class SharedParameterNode(WorkingNode):
             if applied:
                 self._applier.merge(slots, learned=True)
                 self._applier.finish()
-                if isinstance(schedule, Schedule):
-                    adapt(self._applier, schedule, self._settling.means())
+                adapt(self._applier, self._schedule, self._settling.means())
                 count_learned(new, rollouts, slots)
                 keeper.commit(new, self._applier.state())
             else:

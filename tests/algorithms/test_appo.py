@@ -217,6 +217,9 @@ def test_a_target_network_gives_ratios_weights_and_values_by_hand():
     # The critic says 1/4, and is to say 1.25 and 0.25.
     assert float(metrics["value_loss"]) == pytest.approx((1.0 + 0.0) / 2)
     assert "kl" not in metrics
+    # Rows count by their weights in the measures, too. The first ratio is below the interval.
+    assert float(metrics["approx_kl"]) == pytest.approx(1.5 * (np.log(2.0) - 0.5) / 2)
+    assert float(metrics["clip_fraction"]) == pytest.approx(1.5 / 2)
 
 
 @pytest.mark.parametrize("settings", [{"kl_coef": 2.0}, {"kl_coef": 7.0, "kl_target": 0.1}])

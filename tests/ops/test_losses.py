@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from penstock.ops.losses import clipped_surrogate, divergence, mean_by, normalised, share_of, squared_error
+from penstock.ops.losses import clipped_surrogate, estimated_divergence, mean_by, normalised, share_of, squared_error
 
 
 def vector(*values):
@@ -19,7 +19,7 @@ def logs(*ratios):
 def surrogate(ratios, advantage, weight=None):
     new = vector(*logs(*ratios))
     share = share_of(torch.ones(len(ratios), dtype=torch.float64) if weight is None else vector(*weight).detach())
-    return new, clipped_surrogate(new, torch.zeros_like(new), vector(*advantage).detach(), share, 0.2)
+    return new, clipped_surrogate(new, torch.zeros_like(new), vector(*advantage).detach(), share, 0.2, measured=share)
 
 
 def test_surrogate_by_hand():
@@ -36,7 +36,7 @@ def test_surrogate_is_the_formula_of_the_paper():
     ratio = log_ratio.exp()
     paper = torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage).mean()
     share = torch.full((1000,), 1e-3, dtype=torch.float64)
-    result = clipped_surrogate(log_ratio, torch.zeros_like(log_ratio), advantage, share, 0.2)
+    result = clipped_surrogate(log_ratio, torch.zeros_like(log_ratio), advantage, share, 0.2, measured=share)
     assert result.loss.item() == pytest.approx(-paper.item())
     assert result.clip_fraction.item() == pytest.approx(((ratio - 1.0).abs() > 0.2).double().mean().item())
 
@@ -54,11 +54,20 @@ def test_approx_kl_by_hand():
     assert result.approx_kl.item() == pytest.approx(0.25)
 
 
+def test_measures_have_shares_of_their_own_by_hand():
+    # Ratios 2 and exp(60), of which the second row is measured by 0: 3/2 (1 - log 2), and 3/2 of the rows are outside.
+    new, share = vector(math.log(2.0), 60.0), vector(0.5, 0.5).detach()
+    measured = vector(1.5, 0.0).detach()
+    result = clipped_surrogate(new, torch.zeros_like(new), 0.0 * share, share, 0.2, measured=measured)
+    assert result.approx_kl.item() == pytest.approx(1.5 * (1.0 - math.log(2.0)))
+    assert result.clip_fraction.item() == 1.5
+
+
 def test_divergence_by_hand():
     # (r - 1) - log r over r = 2 and 1/2: 1 - log 2 with share 3/4, log 2 - 1/2 with 1/4.
     # d/d log r = r - 1: 1 and -1/2.
     new, share = vector(*logs(2.0, 0.5)), share_of(vector(3.0, 1.0).detach())
-    found = divergence(new, torch.zeros_like(new), share)
+    found = estimated_divergence(new, torch.zeros_like(new), share)
     assert found.item() == pytest.approx(0.75 * (1.0 - math.log(2.0)) + 0.25 * (math.log(2.0) - 0.5))
     (gradient,) = torch.autograd.grad(found, new)
     assert gradient.tolist() == pytest.approx([0.75, -0.125])
@@ -70,7 +79,7 @@ def test_the_gradient_of_the_divergence_is_on_average_that_of_the_exact_one():
     logits = vector(0.3, -0.2, 0.4)
     new = torch.log_softmax(logits, 0)
     exact = (old * (old.log() - new)).sum()
-    estimate = divergence(new, old.log(), old)
+    estimate = estimated_divergence(new, old.log(), old)
     assert estimate.item() == pytest.approx(exact.item())
     (expected,) = torch.autograd.grad(exact, logits, retain_graph=True)
     (found,) = torch.autograd.grad(estimate, logits)
@@ -107,6 +116,8 @@ def test_a_single_row_is_normalised_to_zero():
 
 def test_shapes_and_types_are_checked():
     with pytest.raises(TypeError, match=r"log_prob must be a float vector, not torch.float32 of shape \(2, 1\)"):
-        clipped_surrogate(torch.zeros(2, 1), torch.zeros(2), torch.zeros(2), torch.ones(2) / 2, 0.2)
+        clipped_surrogate(
+            torch.zeros(2, 1), torch.zeros(2), torch.zeros(2), torch.ones(2) / 2, 0.2, measured=torch.ones(2) / 2
+        )
     with pytest.raises(TypeError, match=r"weight must be a float vector, not torch\.int64"):
         share_of(torch.ones(2, dtype=torch.int64))

@@ -13,7 +13,7 @@ __all__ = [
     "Mean",
     "Surrogate",
     "clipped_surrogate",
-    "divergence",
+    "estimated_divergence",
     "huber",
     "mean_by",
     "normalised",
@@ -40,7 +40,7 @@ def share_of(weight: Tensor) -> Tensor:
 
 
 def clipped_surrogate(
-    log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor, share: Tensor, eps: float
+    log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor, share: Tensor, eps: float, *, measured: Tensor
 ) -> Surrogate:
     """Clipped surrogate objective, negated: ``-E[min(r A, clip(r, 1 - eps, 1 + eps) A)]``, ``r = pi / pi_old``.
 
@@ -48,6 +48,9 @@ def clipped_surrogate(
 
     ``approx_kl`` is ``E[(r - 1) - log r]``, which is never negative (Schulman, http://joschu.net/blog/kl-approx.html);
     ``clip_fraction`` is the share of rows whose ratio left the interval.
+
+    ``measured`` has the shares for these two measures. They are ``share``; or if another policy than pi_old chose the
+    actions, each row's share times ``pi_old`` over that policy.
 
     Source: Schulman et al. 2017, equation 7, https://arxiv.org/abs/1707.06347.
     """
@@ -61,12 +64,12 @@ def clipped_surrogate(
     loss = -torch.dot(share, torch.where(gain < limit, gain, limit))
     with torch.no_grad():
         change = ratio - 1.0
-        approx_kl = torch.dot(share, change - log_ratio)
-        clip_fraction = torch.dot(share, (change.abs() > eps).to(share.dtype))
+        approx_kl = torch.dot(measured, change - log_ratio)
+        clip_fraction = torch.dot(measured, (change.abs() > eps).to(share.dtype))
     return Surrogate(loss, approx_kl, clip_fraction)
 
 
-def divergence(log_prob: Tensor, old_log_prob: Tensor, share: Tensor) -> Tensor:
+def estimated_divergence(log_prob: Tensor, old_log_prob: Tensor, share: Tensor) -> Tensor:
     """An estimate of ``KL(pi_old || pi)`` from actions of pi_old: ``E[(r - 1) - log r]``, ``r = pi / pi_old``.
 
     No row's part is negative, and the gradient is that of the divergence on average. If another policy chose the

@@ -64,6 +64,7 @@ def build(spaces: Spaces, config: APPOConfig) -> Algorithm:
 def with_targets(policy: Policy, config: APPOConfig, learned: Algorithm) -> Algorithm:
     """The algorithm with pi_prox from the target networks, which are copies of the published record."""
     names = [part.name for part in policy.graph.published()]
+    (phase,) = learned.phases
 
     def recomputed(state: Tensors, rollout: Tensors) -> dict[str, Tensor]:
         return recompute(policy, of_targets(names, state), rollout)
@@ -71,8 +72,16 @@ def with_targets(policy: Policy, config: APPOConfig, learned: Algorithm) -> Algo
     return learned._replace(
         recompute=recomputed,
         targets=partial(within_range, learned.targets),
-        phases=(*learned.phases, copies(names, config.target_every)),
+        phases=(phase._replace(gradients=partial(measured, phase)), copies(names, config.target_every)),
     )
+
+
+def measured(phase: Phase, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
+    """The gradients of ``phase``. Rows count in the measures of the divergence as they do in the loss.
+
+    One row that the target network would never choose has a weight of 0, and a ratio of up to ``exp(FAR)``.
+    """
+    return phase.gradients(state, {**minibatch, ppo.MEASURED: minibatch["importance"]}, noise)
 
 
 def within_range(

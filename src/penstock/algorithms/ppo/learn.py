@@ -33,7 +33,7 @@ from penstock.algorithms.ppo.spec import (
     policy_graph,
 )
 from penstock.ops.loss_scaling import LossScale, finite, finite_or_zero
-from penstock.ops.losses import Mean, clipped_surrogate, divergence, normalised, share_of, squared_error
+from penstock.ops.losses import Mean, clipped_surrogate, estimated_divergence, normalised, share_of, squared_error
 from penstock.ops.optimizers import clip_scale, global_norm
 from penstock.policies import PolicyGraph
 from penstock.torch_networks.gradients import gradients_of
@@ -41,6 +41,7 @@ from penstock.torch_networks.policy import Policy, normalised_target
 from penstock.types import NoiseSpec, Spaces
 
 __all__ = [
+    "MEASURED",
     "Loss",
     "across_minibatch",
     "act",
@@ -57,6 +58,8 @@ __all__ = [
 Loss: TypeAlias = tuple[Tensor, dict[str, Tensor]]
 """A loss, a scalar, and what it is made of: name -> scalar."""
 Settings = TypeVar("Settings", bound=ActorCriticConfig)
+MEASURED = "measured"
+"""Field of a minibatch, if it has one: how much each row counts in ``approx_kl`` and ``clip_fraction``."""
 
 
 def build(spaces: Spaces, config: PPOConfig) -> Algorithm:
@@ -135,7 +138,10 @@ def loss(policy: Policy, config: PPOConfig, state: Tensors, minibatch: Tensors) 
     """``-L(theta)`` of equation 9 over the rows of a minibatch, and what it is made of."""
 
     def policy_loss(log_prob: Tensor, advantage: Tensor, share: Tensor) -> Loss:
-        surrogate = clipped_surrogate(log_prob, minibatch["log_prob"], advantage, share, config.clip_param)
+        measured = share * minibatch[MEASURED] if MEASURED in minibatch else share
+        surrogate = clipped_surrogate(
+            log_prob, minibatch["log_prob"], advantage, share, config.clip_param, measured=measured
+        )
         metrics = {"approx_kl": surrogate.approx_kl, "clip_fraction": surrogate.clip_fraction}
         if not config.kl_coef:
             return surrogate.loss, metrics
@@ -156,7 +162,7 @@ def kl_penalty(config: PPOConfig, state: Tensors, minibatch: Tensors, log_prob: 
         share: of each row, ``[m]``.
     """
     weight = share * minibatch["importance"] if "importance" in minibatch else share
-    kl = divergence(log_prob, minibatch["log_prob"], weight)
+    kl = estimated_divergence(log_prob, minibatch["log_prob"], weight)
     if KL_COEF in state:
         return state[KL_COEF] * kl, {KL: kl, KL_COEF: state[KL_COEF]}
     return config.kl_coef * kl, {KL: kl}
@@ -200,7 +206,7 @@ def learned_rows(minibatch: Tensors) -> dict[str, Tensor]:
     """
     steps = minibatch["weight"].shape[1]
     lanes = {name: values[:, :steps] for name, values in minibatch.items() if not name.startswith("carry.")}
-    names = ("action", "log_prob", "advantage", "importance", "target", "weight")
+    names = ("action", "log_prob", "advantage", "importance", MEASURED, "target", "weight")
     rows = {name: lanes[name].flatten(0, 1) for name in names if name in lanes}
     return {**minibatch, **lanes, **rows}
 

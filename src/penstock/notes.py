@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from penstock.algorithm import AlgorithmSpec
+from penstock.algorithm import KL_COEF, AlgorithmSpec
 from penstock.config.schema import RunConfig
+from penstock.config.whole import Config
 from penstock.errors import EnvError, NodeError, PenstockError
 from penstock.metrics.report import RETURN_WINDOW
 from penstock.nodes.learner import why_done
@@ -34,6 +35,7 @@ __all__ = [
     "table_differences",
     "table_in_file",
     "table_in_memory",
+    "without_effect",
 ]
 
 _STACKS = re.compile(r"^(?:Current thread|Thread) 0x", re.MULTILINE)
@@ -127,6 +129,19 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str,
         names.remove("threads")
     changed = [f"{name} {before.get(name)} -> {now[name]}" for name in names if before.get(name) != now[name]]
     return (f"not bit-exact: {', '.join(changed)}; all else continued",) if changed else ()
+
+
+def without_effect(before: Config, now: Config) -> tuple[str, ...]:
+    """One line if a resume was given a setting that changes nothing; else empty.
+
+    Args:
+        before: config of the run.
+        now: config of this resume.
+    """
+    given, target = getattr(now.algorithm, KL_COEF, None), getattr(now.algorithm, "kl_target", 0.0)
+    if not target or given == getattr(before.algorithm, KL_COEF, None):
+        return ()
+    return (f"--kl_coef {given:g} changes nothing: the checkpoint holds the weight that --kl_target {target:g} adapts",)
 
 
 def table_differences(spec: AlgorithmSpec, manifest: Mapping[str, Any], found: Found | None) -> tuple[str, ...]:

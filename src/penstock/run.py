@@ -6,6 +6,7 @@ come `resume`, and what evaluates, loads or draws a run.
 
 import contextlib
 import inspect
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,6 +38,7 @@ from penstock.notes import (
     table_differences,
     table_in_file,
     table_in_memory,
+    without_effect,
 )
 from penstock.paths import expanded
 from penstock.planning import Prepared, check_fits, check_functions, check_ports, check_sequences, plan, prepare
@@ -441,6 +443,7 @@ def _resume(
         over = nothing_to_do(prepared.config.run, folder.path, begin.arrays)
         cluster.enter_context(_joined(program, prepared.config.run))
         folder.become_latest()
+        unused = without_effect(folder.read_config(), prepared.config)
         program, found = _begin_table(program, begin)
         if not over:
             folder.write_config(prepared.config)
@@ -452,7 +455,7 @@ def _resume(
     result = _finish(processes, prepared, folder, outcome, begun_anew, had_ended=bool(over), quiet=quiet)
     changed = differences(begin.manifest, prepared.manifest())
     of_table = table_differences(prepared.spec, begin.manifest, found)
-    return _logged(replace(result, notes=(*(over or (*changed, *of_table)), *result.notes)))
+    return _logged(replace(result, notes=(*(over or (*changed, *of_table, *unused)), *result.notes)))
 
 
 def _not_taken(call: Callable[..., Any], name: str) -> ConfigError:
@@ -505,8 +508,8 @@ def evaluate(
     players = None if num_workers is None else count_of(num_workers, "num_workers of evaluate")
     given, folder = given_of(env, wrap, reward), RunFolder.open(Path(run))
     kept = None if keep is None else expanded(keep).resolve()
-    if kept is not None and list_episodes(kept):
-        raise RunFolderError(f"{kept} holds episodes already; give a folder for new ones")
+    if kept is not None:
+        _make_for_episodes(kept)
     with _opened(processes, folder.read_config().run) as opened:
         trained = open_trained(opened, folder, checkpoint, given, "evaluate")
         trained_run = trained.prepared.config.run
@@ -520,6 +523,23 @@ def evaluate(
         )
         found = judge(opened, trained.prepared, trained.published, asked, folder.deaths)
     return replace(found, checkpoint=trained.checkpoint.name)
+
+
+def _make_for_episodes(folder: Path) -> None:
+    """Make the folder before the first episode is played.
+
+    Raises:
+        RunFolderError: it holds episodes already, or cannot be written.
+    """
+    if list_episodes(folder):
+        raise RunFolderError(f"--keep {folder} holds episodes already; give a folder for new ones")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        why = error.strerror or error
+        raise RunFolderError(f"--keep {folder} cannot be written: {why}; give another folder") from None
 
 
 def load_policy(

@@ -354,11 +354,13 @@ def test_kept_episodes_are_those_that_were_played_and_another_run_learns_from_th
     assert penstock.train({**settings, **more}, quiet=True).steps >= 100
 
 
-def test_episodes_are_not_put_among_others(tmp_path) -> None:
+def test_episodes_are_not_put_among_others(tmp_path, monkeypatch) -> None:
     run = train(tmp_path, "NumberedEnv", eval_episodes=0).run_folder
     penstock.evaluate(run, episodes=1, keep=tmp_path / "kept")
-    with pytest.raises(penstock.UsageError, match=r"kept holds episodes already; give a folder for new ones"):
+    with pytest.raises(penstock.UsageError, match=r"--keep .*kept holds episodes already; give a folder for new ones"):
         penstock.evaluate(run, episodes=1, keep=tmp_path / "kept")
     (tmp_path / "file").touch()
-    with pytest.raises(penstock.UsageError, match=r"file cannot be written"):
+    # It is known before anything is played.
+    monkeypatch.setattr("penstock.run.judge", None)
+    with pytest.raises(penstock.UsageError, match=r"--keep .*file cannot be written: File exists; give another folder"):
         penstock.evaluate(run, episodes=1, keep=tmp_path / "file")

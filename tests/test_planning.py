@@ -202,6 +202,10 @@ FREE = {"sync_mode": "non_blocking"}
     [
         ({"max_policy_lag": 4}, "--max_policy_lag 4 changes nothing: in lock step no experience is old"),
         ({"renew_every": 8}, "--renew_every 8 changes nothing: in lock step no newer policy comes within a rollout"),
+        (
+            {**FREE, "num_steps": 32, "renew_every": 32},
+            "--renew_every 32 changes nothing: a rollout has --num_steps 32, and begins with the latest policy",
+        ),
         ({"env": "CartPole-v1", "log_std_init": -1.0}, "--log_std_init -1 changes nothing: the actions are choices"),
         ({"mini_batch_size": 20_000}, "--mini_batch_size 20,000 is more than a batch, which has 16,384 rows: an epoch"),
         ({**DQN, "priority_alpha": 0.9}, "--priority_alpha changes nothing without --prioritised true"),

@@ -1,5 +1,6 @@
 """Learning from another run's rows, or from kept episodes, beside a run's own."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import safetensors.numpy
 
 import penstock
+from penstock.algorithms.ppo.spec import PPOConfig
 from penstock.errors import BadDataError, CheckpointError, ConfigError
 from penstock.memory.segment import Segment
 from penstock.memory.table import Table
@@ -16,12 +18,14 @@ from penstock.nodes.learner.demonstrations import (
     TableDemonstrations,
     WithDemonstrations,
 )
+from penstock.planning import plans
 from penstock.program.rollout import table_specs
 from penstock.replay.sampler import Sampler
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import TABLE, load_table
 from penstock.saved_runs.episodes import EpisodeFiles, KeptEpisode
 from penstock.types import Box, Discrete, Spaces
+from tests.planned import prepared
 
 pytestmark = pytest.mark.usefixtures("shared_templates")
 
@@ -258,6 +262,13 @@ def test_a_policy_that_shall_keep_to_demonstrations_needs_some_and_no_memory(tmp
         penstock.train(told, quiet=True)
     with pytest.raises(ConfigError, match="--imitation is for policies without a memory"):
         penstock.train({**told, "model": "lstm", "demonstrations": "nowhere"}, quiet=True)
+
+
+def test_an_algorithm_without_the_flag_is_not_told_of_it():
+    found = prepared(algo="sac", env="Pendulum-v1", imitation=0.4)
+    own = replace(found, config=replace(found.config, algorithm=PPOConfig()))
+    with pytest.raises(ConfigError, match="sac keeps to demonstrations, and there are none; give --demonstrations"):
+        plans._demonstrations(own)
 
 
 @pytest.mark.parametrize("algo", ["sac", "td3", "ddpg", "dsac", "dsact"])

@@ -134,7 +134,8 @@ def _demonstrations(prepared: Prepared) -> Demonstrations | None:
     run = prepared.config.run
     if run.demonstrations is None:
         if DEMONSTRATED in prepared.spec.minibatch:
-            why = "keeps to demonstrations (--imitation), and there are none; give --demonstrations as well"
+            flag = " (--imitation)" if hasattr(prepared.config.algorithm, "imitation") else ""
+            why = f"keeps to demonstrations{flag}, and there are none; give --demonstrations as well"
             raise ConfigError(f"{run.algo} {why}")
         return None
     found = find_demonstrations(Path(run.demonstrations), prepared.profile.spaces, prepared.identity()["reward"])

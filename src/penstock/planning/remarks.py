@@ -37,8 +37,13 @@ def remarks(
     )
 
 
-def _not_in_lock_step(run: RunConfig) -> Iterator[str]:
-    """One line for each setting that the user has given and that changes nothing in lock step."""
+def _of_versions(run: RunConfig, num_steps: int) -> Iterator[str]:
+    """One line for each setting of old and newer policies that the user has given and that changes nothing."""
+    if run.sync_mode != "blocking":
+        if run.renew_every != RunConfig.renew_every and run.renew_every >= num_steps:
+            why = f"a rollout has --num_steps {num_steps}, and begins with the latest policy"
+            yield f"--renew_every {run.renew_every} changes nothing: {why}"
+        return
     if run.max_policy_lag != RunConfig.max_policy_lag:
         yield f"--max_policy_lag {run.max_policy_lag} changes nothing: in lock step no experience is old"
     if run.renew_every != RunConfig.renew_every:
@@ -48,8 +53,7 @@ def _not_in_lock_step(run: RunConfig) -> Iterator[str]:
 def _without_effect(config: Config, spec: AlgorithmSpec, profile: EnvProfile) -> Iterator[str]:
     """One line for each setting that the user has given and that changes nothing."""
     run, settings = config.run, config.algorithm
-    if run.sync_mode == "blocking":
-        yield from _not_in_lock_step(run)
+    yield from _of_versions(run, settings.num_steps)
     together = run.learners == 1 or run.pace == "sync"
     if run.sync_mode != "blocking" and spec.table and together and run.max_policy_lag != RunConfig.max_policy_lag:
         yield f"--max_policy_lag {run.max_policy_lag} changes nothing: a table keeps rows of any age"

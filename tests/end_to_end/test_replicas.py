@@ -84,18 +84,14 @@ def test_learners_of_a_stream_are_one_learner_with_all_rows_after_every_step(
 
 @pytest.mark.parametrize("settings", [STREAM, TABLE], ids=["stream", "table"])
 @pytest.mark.parametrize("dead", [0, 1])
-def test_without_a_learner_that_died_the_others_go_on_and_it_comes_back_with_their_state(
+def test_a_learner_that_died_comes_back_with_the_state_of_the_others(
     tmp_path, monkeypatch, settings: dict[str, object], dead: int
 ) -> None:
-    """If it is the first one, the others wait for it. ``python -m benchmarks.leaving`` measures how long."""
+    """How long the others stand still meanwhile is measured by ``python -m benchmarks.leaving``."""
     settings = {**settings, "timesteps": 40 * TURN, "sync_mode": "blocking", "backend": "fused"}
     with killing([f"learner.{dead}" if dead else "learner"] * 2, tmp_path) as killed:
         _, log = train(tmp_path, monkeypatch, **settings, learners=3, num_workers=3, save_interval=1)
     assert len(killed) == 2
     states = step_log.states(log)
-    if dead:
-        # It has no part in the steps that the others took before it came back. Then it has their state.
-        without = (states[0].keys() & states[2].keys()) - states[dead].keys()
-        assert any(min(states[dead]) < step < max(states[dead]) for step in without)
     last = {learner: max(of_learner.items()) for learner, of_learner in states.items()}
     assert last[0] == last[1] == last[2]

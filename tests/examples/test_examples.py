@@ -442,7 +442,7 @@ def test_duel(monkeypatch):
         asyncio.run(game.play([first.tcp, second.tcp], number=0, patience=5.0, duels=2, totals=totals))
         asyncio.run(game.play([first.tcp], number=1, patience=5.0, duels=1, totals=totals))
     assert len(totals) == 3
-    assert min(totals) > 3
+    assert min(totals) > 0
 
 
 @pytest.mark.nightly  # Half a minute. Shorter: ``test_duel``.

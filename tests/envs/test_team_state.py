@@ -66,6 +66,28 @@ def test_a_space_of_the_state_is_no_state():
         probe(EnvRecipe("pettingzoo:tests.envs.test_team_state:spaced", {"with_state": True}, ()))
 
 
+def an_array():
+    class WithArray(Signals):
+        state = np.zeros(3)
+
+    return WithArray()
+
+
+def broken():
+    class Broken(Signals):
+        def state(self):
+            return self.not_there
+
+    return Broken()
+
+
+def test_a_state_that_cannot_be_called_is_none_and_a_mistake_within_it_is_told_as_it_is():
+    with pytest.raises(EnvError, match=r"has no state\(\); leave with_state out"):
+        probe(EnvRecipe("pettingzoo:tests.envs.test_team_state:an_array", {"with_state": True}, ()))
+    with pytest.raises(EnvError, match=r"AttributeError: .*not_there"):
+        probe(EnvRecipe("pettingzoo:tests.envs.test_team_state:broken", {"with_state": True}, ()))
+
+
 def test_a_central_critic_learns_what_only_the_state_tells(tmp_path, shared_templates):
     """What a step is worth is 5 times the state, and 1 for the right sign. No agent sees the state."""
     settings = {"env": WORTH, "env_args": {"with_state": True}, "critic_obs": ("state",), "gamma": 0.0, "lr": 0.01}

@@ -21,7 +21,7 @@ from penstock.envs.fields import one_line
 from penstock.envs.imports import attribute_of, imported
 from penstock.envs.masks import KEY, lane_of
 from penstock.envs.rows import as_number
-from penstock.envs.team_state import Stateful
+from penstock.envs.team_state import ShownState
 from penstock.errors import BadDataError, EnvError, SpaceError
 from penstock.seeding import episode_seed
 from penstock.types import Array, EnvFactory
@@ -55,7 +55,7 @@ def agents_of(name: str) -> EnvFactory:
     def make_lanes(num_envs: int, *, with_state: bool = False, **arguments: Any) -> _Agents:
         def make_parallel() -> Any:
             env = _parallel(whose, make_one(**arguments))
-            return Stateful(whose, env) if with_state else env
+            return ShownState(whose, env) if with_state else env
 
         return _Agents(whose, num_envs, make_parallel)
 

@@ -8,7 +8,7 @@ import numpy as np
 from penstock.envs.fields import one_line
 from penstock.errors import EnvError
 
-__all__ = ["OBSERVATION", "STATE", "Stateful"]
+__all__ = ["OBSERVATION", "STATE", "ShownState"]
 
 STATE = "state"
 """The field of the state."""
@@ -16,7 +16,7 @@ OBSERVATION = "observation"
 """The field of an agent's own observation, if that is no Dict."""
 
 
-class Stateful:
+class ShownState:
     """A ``ParallelEnv`` whose observations are Dicts with `STATE`: what ``state()`` gives.
 
     A Dict of an agent keeps its fields; another observation becomes `OBSERVATION`. The space of the state is
@@ -81,8 +81,11 @@ class Stateful:
         }
 
     def _first_state(self, whose: str) -> Any:
+        if not callable(getattr(self._env, "state", None)):
+            raise EnvError(f"{whose} has no state(); leave with_state out")
         self._env.reset()
         try:
             return np.asarray(self._env.state())
-        except (AttributeError, NotImplementedError) as error:
+        except NotImplementedError as error:
+            # PettingZoo's own class has the method, and raises this where a subclass does not.
             raise EnvError(f"{whose} has no state(): {one_line(error)}; leave with_state out") from error

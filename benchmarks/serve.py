@@ -17,7 +17,7 @@ from typing import NamedTuple
 from benchmarks.arguments import positive_float
 from benchmarks.record import command_of, destination, write
 from benchmarks.served import Served, serving, trained
-from penstock.serving.server.bench import Load, measure
+from penstock.serving.bench.gamecore import Load, measure
 
 
 class Case(NamedTuple):

@@ -28,7 +28,7 @@ from benchmarks.arguments import positive_float, positive_int
 from benchmarks.bars import Bar
 from benchmarks.record import command_of, destination, write
 from benchmarks.served import Served, serving, trained
-from penstock.serving.server.bench import Load, measure
+from penstock.serving.bench.gamecore import Load, measure
 
 POLICIES = {"two layers of 64": (64, 64), "two layers of 512": (512, 512)}
 ALONE, TOGETHER = "every tick alone", "what arrived together"

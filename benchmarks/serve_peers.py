@@ -41,8 +41,8 @@ from benchmarks.arguments import positive_float, positive_int
 from benchmarks.bars import Bar
 from benchmarks.peers.install import python_of, requirements_of
 from benchmarks.record import ROOT, command_of, destination, write
-from penstock.serving.server.bench import Load, http_reply, measure
-from penstock.serving.server.load import Conversation, Measured, converse
+from penstock.serving.bench.gamecore import Load, http_reply, measure
+from penstock.serving.bench.load import Conversation, Measured, converse
 
 HOST = "127.0.0.1"
 MANY = 64

@@ -21,9 +21,9 @@ from penstock.serving.server.source import Source
 from penstock.serving.server.tokens import Tokens
 
 if TYPE_CHECKING:
+    from penstock.serving.bench.gamecore import Load
+    from penstock.serving.bench.load import Measured
     from penstock.serving.server.assembly import Assembly
-    from penstock.serving.server.bench import Load
-    from penstock.serving.server.load import Measured
 
 __all__ = ["bench", "is_loopback", "named", "serve"]
 
@@ -104,9 +104,9 @@ def bench(options: BenchServeOptions) -> tuple[str, bool]:
     """
     _check_installed(_PACKAGES)
     token = "" if options.token_file is None else Tokens.read(options.token_file, "--token_file").first
-    load_type: type[Load] = load("penstock.serving.server.bench:Load")
+    load_type: type[Load] = load("penstock.serving.bench.gamecore:Load")
     tls = trust(Address.read(options.url), options.ca_file)
-    found: Measured = load("penstock.serving.server.bench:measure")(
+    found: Measured = load("penstock.serving.bench.gamecore:measure")(
         load_type(
             options.url, options.policy, options.clients, options.seconds, options.tcp_port, options.codec, token, tls
         )

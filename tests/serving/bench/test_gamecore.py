@@ -13,8 +13,8 @@ from penstock.cli import main
 from penstock.clients.session import trust
 from penstock.clients.wire import Address
 from penstock.errors import ConfigError, ResourceError
-from penstock.serving.server.bench import Load, measure
-from penstock.serving.server.load import Measured
+from penstock.serving.bench.gamecore import Load, measure
+from penstock.serving.bench.load import Measured
 from penstock.serving.server.server import Certificate
 from tests.serving.server.harness import Running, serving
 

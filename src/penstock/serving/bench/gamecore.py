@@ -17,7 +17,7 @@ import numpy as np
 import orjson
 
 from penstock.errors import ConfigError, ResourceError
-from penstock.serving.server.load import Conversation, Measured, converse
+from penstock.serving.bench.load import Conversation, Measured, converse
 from penstock.types import Array
 
 __all__ = ["Load", "http_reply", "measure"]

@@ -14,7 +14,7 @@ from penstock.games.lobby import Lobby
 from penstock.games.sessions import _RECONNECT_S as RECONNECT_S
 from penstock.games.sessions import GameSteps
 from penstock.saved_runs.episodes import EpisodeFiles
-from penstock.serving.server.refusal import Refusal
+from penstock.serving.server.admission.refusal import Refusal
 from tests.games.agents import Plain
 
 KEY = ("gamecore", "g")

@@ -20,19 +20,19 @@ from penstock.nodes.env import EnvSettings
 from penstock.registry import load
 from penstock.saved_runs.episodes import EpisodeFiles
 from penstock.serving.server import metrics
+from penstock.serving.server.admission.limits import Limits
+from penstock.serving.server.admission.refusal import Refusal
+from penstock.serving.server.admission.tokens import Tokens
 from penstock.serving.server.connection import Connection
 from penstock.serving.server.http import HttpConnection, HttpReply, HttpRequest, Route
 from penstock.serving.server.inference import Models
-from penstock.serving.server.limits import Limits
 from penstock.serving.server.listening import cannot_listen
 from penstock.serving.server.metrics import Metrics
 from penstock.serving.server.protocols.gamecore_http import PATH, GamecoreHttp
 from penstock.serving.server.protocols.gamecore_tcp import GamecoreConnection
 from penstock.serving.server.protocols.inference_http import HEALTH, InferenceHttp
-from penstock.serving.server.refusal import Refusal
 from penstock.serving.server.service import Service
 from penstock.serving.server.steps import StepReply
-from penstock.serving.server.tokens import Tokens
 
 __all__ = ["GameLaneNode", "GamesNode"]
 

@@ -22,7 +22,7 @@ from penstock.games.contract import FreeLanes, Rows, SessionLane
 from penstock.games.lane import RunEndedError
 from penstock.games.roster import Roster
 from penstock.serving.observations import FieldReader, flat_row
-from penstock.serving.server.refusal import Refusal
+from penstock.serving.server.admission.refusal import Refusal
 from penstock.serving.server.sessions import MOST_WAITING, SessionKey, no_session
 from penstock.serving.server.steps import StepReply
 from penstock.types import Array, Arrays, Discrete, Spaces

@@ -13,9 +13,9 @@ from penstock.games.settings import PORT_FLAGS, GamesSettings
 from penstock.paths import expanded
 from penstock.registry import TOPOLOGIES
 from penstock.saved_runs.run_folder import RunFolder
+from penstock.serving.server.admission.tokens import Tokens
 from penstock.serving.server.command import is_loopback
 from penstock.serving.server.listening import check_free
-from penstock.serving.server.tokens import Tokens
 from penstock.types import EnvReference
 
 __all__ = ["check_ports", "game_settings", "with_games"]

@@ -91,18 +91,18 @@ class Front:
     """A server without sockets, whose requests are answered between two looks of the event loop."""
 
     def __init__(self) -> None:
+        from penstock.serving.server.admission.limits import Limits
+        from penstock.serving.server.admission.tokens import Tokens
         from penstock.serving.server.codecs import CODECS
         from penstock.serving.server.endpoint import Endpoint
         from penstock.serving.server.endpoints import Endpoints
         from penstock.serving.server.engines import OwnProcess
         from penstock.serving.server.grpc_calls import Calls
         from penstock.serving.server.inference import Models
-        from penstock.serving.server.limits import Limits
         from penstock.serving.server.metrics import Metrics
         from penstock.serving.server.server import Ports, Server
         from penstock.serving.server.service import Service
         from penstock.serving.server.steps import PolicySteps
-        from penstock.serving.server.tokens import Tokens
         from tests.serving.server.harness import policy_of
 
         self.loop = asyncio.new_event_loop()
@@ -156,9 +156,9 @@ class Front:
 def targets() -> Mapping[str, Callable[[bytes], None]]:
     """What is fuzzed, by name."""
     from penstock.gamecore.delta import DeltaError, decode, encode
+    from penstock.serving.server.admission.refusal import Refusal
     from penstock.serving.server.http import HttpConnection
     from penstock.serving.server.protocols.gamecore_tcp import GamecoreConnection
-    from penstock.serving.server.refusal import Refusal
 
     front = Front()
 

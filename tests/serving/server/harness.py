@@ -24,20 +24,20 @@ from penstock.games.served import AgentSteps
 from penstock.inference import native, onnx
 from penstock.serving.policy import Policy
 from penstock.serving.run_policy import RunPolicy
+from penstock.serving.server.admission.limits import Limits
+from penstock.serving.server.admission.tokens import Tokens
 from penstock.serving.server.assembly import open_endpoint, start_engine
 from penstock.serving.server.codecs import CODECS
 from penstock.serving.server.endpoint import Endpoint
 from penstock.serving.server.endpoints import Endpoints
 from penstock.serving.server.engines import StartEngine
 from penstock.serving.server.follow import Follower
-from penstock.serving.server.limits import Limits
 from penstock.serving.server.metrics import Metrics
 from penstock.serving.server.recording import Recorder
 from penstock.serving.server.server import Certificate, Ports, Server
 from penstock.serving.server.service import Service
 from penstock.serving.server.source import Source
 from penstock.serving.server.steps import PolicySteps, Steps
-from penstock.serving.server.tokens import Tokens
 from penstock.types import Array, Box, Composite, Discrete, EnvRecipe, Spaces
 
 FIRST = "update-00000007"

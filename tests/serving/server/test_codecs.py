@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from penstock.serving.server.admission.limits import Limits
+from penstock.serving.server.admission.refusal import Refusal
 from penstock.serving.server.codecs import JsonCodec
-from penstock.serving.server.limits import Limits
-from penstock.serving.server.refusal import Refusal
 from tests.serving.server.fuzz_frames import Front
 from tests.serving.server.harness import policy_of
 

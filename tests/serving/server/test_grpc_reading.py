@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.serving.server import grpc_numbers, grpc_reading
+from penstock.serving.server.admission.refusal import Refusal
 from penstock.serving.server.grpc_messages import FIELDS, message
 from penstock.serving.server.grpc_numbers import Numbers
 from penstock.serving.server.grpc_reading import MOST_FIELDS, MOST_TEXT, Reader
-from penstock.serving.server.refusal import Refusal
 from tests.serving.server.fuzz_frames import Front
 from tests.serving.server.fuzz_seeds import CALLS, seeds
 from tests.serving.server.grpc_requests import REQUESTS, hostile, sized

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from penstock.serving.server.admission.refusal import FAILED
 from penstock.serving.server.grpc_messages import SERVICE, message
-from penstock.serving.server.refusal import FAILED
 from tests.serving.server.fuzz_seeds import CALLS, seeds
 from tests.serving.server.grpc_requests import REQUESTS, ROW, TENSOR, hostile, request
 from tests.serving.server.harness import Running, halted, resume, serving, until

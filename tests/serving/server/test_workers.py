@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from penstock.errors import ResourceError
+from penstock.serving.server.admission.limits import Limits
 from penstock.serving.server.assembly import open_endpoint, start_engine
-from penstock.serving.server.limits import Limits
 from tests.serving.server.harness import (
     Game,
     Running,

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from penstock.errors import PenstockError
 from penstock.gamecore.frames import Encoding
 from penstock.registry import load
+from penstock.serving.server.admission.refusal import Refusal
 from penstock.serving.server.framing import Request
-from penstock.serving.server.refusal import Refusal
 
 __all__ = ["Bases"]
 

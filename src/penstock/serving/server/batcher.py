@@ -7,8 +7,8 @@ from http import HTTPStatus
 from typing import Protocol
 
 from penstock.policies.batching import BatchRule
-from penstock.serving.server.limits import Limits
-from penstock.serving.server.refusal import Refusal
+from penstock.serving.server.admission.limits import Limits
+from penstock.serving.server.admission.refusal import Refusal
 from penstock.serving.server.sessions import ClientSession
 from penstock.types import Array, Arrays
 

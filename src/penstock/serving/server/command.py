@@ -16,9 +16,9 @@ from penstock.registry import load
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.serving.bundle import is_bundle, read_bundle
+from penstock.serving.server.admission.tokens import Tokens
 from penstock.serving.server.agents import agents_of
 from penstock.serving.server.source import Source
-from penstock.serving.server.tokens import Tokens
 
 if TYPE_CHECKING:
     from penstock.serving.bench.gamecore import Load

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 
+from penstock.serving.server.admission.refusal import Refusal
 from penstock.serving.server.endpoint import Endpoint
-from penstock.serving.server.refusal import Refusal
 
 __all__ = ["Endpoints"]
 

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Protocol, TypeAlias
 
+from penstock.serving.server.admission.refusal import Refusal
 from penstock.serving.server.answering import Answer, Answerer, Questions, ServedPolicy
 from penstock.serving.server.batcher import Ask
-from penstock.serving.server.refusal import Refusal
 from penstock.serving.server.source import Source
 
 __all__ = ["Batch", "Engine", "OwnProcess", "Returns", "StartEngine"]

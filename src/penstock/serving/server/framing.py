@@ -19,7 +19,7 @@ from penstock.gamecore.frames import (
     WELCOME,
     Encoding,
 )
-from penstock.serving.server.refusal import Refusal
+from penstock.serving.server.admission.refusal import Refusal
 
 __all__ = [
     "Buffer",

@@ -10,8 +10,8 @@ from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from penstock.messages import Fields
+from penstock.serving.server.admission.refusal import Refusal
 from penstock.serving.server.grpc_numbers import FLOATS, WHOLE, Numbers, varint, whole
-from penstock.serving.server.refusal import Refusal
 
 __all__ = ["MOST_FIELDS", "MOST_TEXT", "Reader"]
 

@@ -14,9 +14,9 @@ from time import perf_counter
 import httptools
 import orjson
 
+from penstock.serving.server.admission.refusal import FAILED, Refusal
 from penstock.serving.server.connection import Connection, Reply
 from penstock.serving.server.heads import Head, RepeatedHeads
-from penstock.serving.server.refusal import FAILED, Refusal
 from penstock.serving.server.service import Service
 
 __all__ = ["JSON", "HttpConnection", "HttpReply", "HttpRequest", "Route"]

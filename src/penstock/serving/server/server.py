@@ -14,6 +14,8 @@ from penstock.clients.wire import bracketed
 from penstock.errors import ConfigError
 from penstock.registry import load
 from penstock.serving.server import metrics
+from penstock.serving.server.admission.refusal import Refusal
+from penstock.serving.server.admission.tokens import Tokens
 from penstock.serving.server.connection import Connection
 from penstock.serving.server.endpoint import Endpoint
 from penstock.serving.server.endpoints import Endpoints
@@ -25,9 +27,7 @@ from penstock.serving.server.protocols.administration import Administration
 from penstock.serving.server.protocols.gamecore_http import GamecoreHttp
 from penstock.serving.server.protocols.gamecore_tcp import GamecoreConnection
 from penstock.serving.server.protocols.inference_http import InferenceHttp
-from penstock.serving.server.refusal import Refusal
 from penstock.serving.server.service import Service
-from penstock.serving.server.tokens import Tokens
 
 if TYPE_CHECKING:
     from penstock.serving.server.protocols.inference_grpc import InferenceGrpc

@@ -7,13 +7,13 @@ from http import HTTPStatus
 from time import perf_counter
 
 from penstock.serving.server.access_log import AccessLog
+from penstock.serving.server.admission.limits import Limits
+from penstock.serving.server.admission.refusal import Refusal
+from penstock.serving.server.admission.tokens import Tokens
 from penstock.serving.server.connections import Connections
-from penstock.serving.server.limits import Limits
 from penstock.serving.server.metrics import Metrics
-from penstock.serving.server.refusal import Refusal
 from penstock.serving.server.sessions import SessionKey
 from penstock.serving.server.steps import Steps
-from penstock.serving.server.tokens import Tokens
 
 __all__ = ["Service"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from penstock.serving.server.refusal import Refusal
+from penstock.serving.server.admission.refusal import Refusal
 from penstock.types import Array, Arrays
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from penstock.serving.server.admission.limits import Limits
+from penstock.serving.server.admission.refusal import FAILED, Refusal
 from penstock.serving.server.answering import Answer, Questions, ServedPolicy
 from penstock.serving.server.batcher import Ask, Asker, Batcher
 from penstock.serving.server.engines import Batch, Engine
 from penstock.serving.server.histogram import ROWS, SECONDS, Histogram
-from penstock.serving.server.limits import Limits
-from penstock.serving.server.refusal import FAILED, Refusal
 from penstock.serving.server.sessions import ClientSession, Sessions
 from penstock.types import Array, Arrays
 

@@ -8,11 +8,11 @@ POST /admin/policies/NAME/rollback     the stable version answers for the canary
 from http import HTTPStatus
 from typing import Any
 
+from penstock.serving.server.admission.refusal import Refusal
+from penstock.serving.server.admission.tokens import Tokens
 from penstock.serving.server.endpoint import Endpoint
 from penstock.serving.server.endpoints import Endpoints
 from penstock.serving.server.http import HttpReply, HttpRequest
-from penstock.serving.server.refusal import Refusal
-from penstock.serving.server.tokens import Tokens
 
 __all__ = ["PATH", "Administration"]
 

@@ -9,6 +9,7 @@ from http import HTTPStatus
 from time import perf_counter
 
 from penstock.gamecore.frames import KINDS, Encoding
+from penstock.serving.server.admission.refusal import FAILED, Refusal
 from penstock.serving.server.bases import Bases
 from penstock.serving.server.connection import Connection, Reply
 from penstock.serving.server.framing import (
@@ -21,7 +22,6 @@ from penstock.serving.server.framing import (
     read_greeting,
     welcome,
 )
-from penstock.serving.server.refusal import FAILED, Refusal
 from penstock.serving.server.service import Service
 from penstock.serving.server.sessions import SessionKey, gamecore_key
 

@@ -6,8 +6,8 @@ import numpy as np
 import orjson
 import pytest
 
-from penstock.serving.server.json_reading import most_values, read_json
-from penstock.serving.server.refusal import Refusal
+from penstock.serving.server.admission.json_reading import most_values, read_json
+from penstock.serving.server.admission.refusal import Refusal
 from penstock.types import Box, Discrete, Spaces
 from tests.serving.server.harness import SPACES
 

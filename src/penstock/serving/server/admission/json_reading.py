@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from penstock.serving.server.refusal import Refusal
+from penstock.serving.server.admission.refusal import Refusal
 from penstock.types import Spaces
 
 __all__ = ["most_values", "read_json"]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from penstock.config.commands import ServeOptions
-from penstock.serving.server.refusal import Refusal
+from penstock.serving.server.admission.refusal import Refusal
 from penstock.serving.verification import QUANTIZED
 from penstock.serving.verification import Limits as AnswerLimits
 

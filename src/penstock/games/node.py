@@ -19,7 +19,6 @@ from penstock.nodes.contract import Ports
 from penstock.nodes.env import EnvSettings
 from penstock.registry import load
 from penstock.saved_runs.episodes import EpisodeFiles
-from penstock.serving.server import metrics
 from penstock.serving.server.admission.limits import Limits
 from penstock.serving.server.admission.refusal import Refusal
 from penstock.serving.server.admission.tokens import Tokens
@@ -27,7 +26,8 @@ from penstock.serving.server.connection import Connection
 from penstock.serving.server.http import HttpConnection, HttpReply, HttpRequest, Route
 from penstock.serving.server.inference import Models
 from penstock.serving.server.listening import cannot_listen
-from penstock.serving.server.metrics import Metrics
+from penstock.serving.server.metrics import prometheus
+from penstock.serving.server.metrics.prometheus import Metrics
 from penstock.serving.server.protocols.gamecore_http import PATH, GamecoreHttp
 from penstock.serving.server.protocols.gamecore_tcp import GamecoreConnection
 from penstock.serving.server.protocols.inference_http import HEALTH, InferenceHttp
@@ -194,11 +194,11 @@ def _route(service: Service) -> Route:
             games.route(request, reply)
         elif path.startswith(f"{HEALTH}/"):
             health.route(request, reply)
-        elif path == metrics.PATH:
+        elif path == prometheus.PATH:
             page, content_type = service.page(request.headers)
             reply.send(HTTPStatus.OK, content_type, page)
         else:
-            there = f"a run that trains has {PATH}, {metrics.PATH} and {HEALTH} only"
+            there = f"a run that trains has {PATH}, {prometheus.PATH} and {HEALTH} only"
             raise Refusal(HTTPStatus.NOT_FOUND, f"there is nothing at {path[:120]}; {there}")
 
     return route

@@ -99,7 +99,7 @@ class Front:
         from penstock.serving.server.engines import OwnProcess
         from penstock.serving.server.grpc_calls import Calls
         from penstock.serving.server.inference import Models
-        from penstock.serving.server.metrics import Metrics
+        from penstock.serving.server.metrics.prometheus import Metrics
         from penstock.serving.server.server import Ports, Server
         from penstock.serving.server.service import Service
         from penstock.serving.server.steps import PolicySteps

@@ -32,7 +32,7 @@ from penstock.serving.server.endpoint import Endpoint
 from penstock.serving.server.endpoints import Endpoints
 from penstock.serving.server.engines import StartEngine
 from penstock.serving.server.follow import Follower
-from penstock.serving.server.metrics import Metrics
+from penstock.serving.server.metrics.prometheus import Metrics
 from penstock.serving.server.recording import Recorder
 from penstock.serving.server.server import Certificate, Ports, Server
 from penstock.serving.server.service import Service

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from benchmarks.soak.traffic import Traffic
-from penstock.serving.server.metrics import Metrics
+from penstock.serving.server.metrics.prometheus import Metrics
 from tests.serving.server.harness import Running, make_idle, serving
 
 REQUESTS = 600

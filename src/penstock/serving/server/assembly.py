@@ -24,7 +24,6 @@ from penstock.registry import AGENT_STEPS, load
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.scratch import scratch_folder
 from penstock.serving.server.acceptance import accepted
-from penstock.serving.server.access_log import AccessLog
 from penstock.serving.server.admission.limits import Limits
 from penstock.serving.server.admission.tokens import Tokens
 from penstock.serving.server.answering import ServedPolicy
@@ -35,7 +34,8 @@ from penstock.serving.server.endpoint import Endpoint
 from penstock.serving.server.endpoints import Endpoints
 from penstock.serving.server.engines import Engine, OwnProcess, Returns, StartEngine
 from penstock.serving.server.follow import Follower
-from penstock.serving.server.metrics import Metrics
+from penstock.serving.server.metrics.access_log import AccessLog
+from penstock.serving.server.metrics.prometheus import Metrics
 from penstock.serving.server.recording import Recorder
 from penstock.serving.server.server import Certificate, Ports, Server
 from penstock.serving.server.service import Service

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from penstock.clients.wire import bracketed
 from penstock.errors import ConfigError
 from penstock.registry import load
-from penstock.serving.server import metrics
 from penstock.serving.server.admission.refusal import Refusal
 from penstock.serving.server.admission.tokens import Tokens
 from penstock.serving.server.connection import Connection
@@ -22,6 +21,7 @@ from penstock.serving.server.endpoints import Endpoints
 from penstock.serving.server.http import HttpConnection, HttpReply, HttpRequest, Route
 from penstock.serving.server.inference import Models
 from penstock.serving.server.listening import cannot_listen, check_free
+from penstock.serving.server.metrics import prometheus
 from penstock.serving.server.protocols import administration, gamecore_http, inference_http
 from penstock.serving.server.protocols.administration import Administration
 from penstock.serving.server.protocols.gamecore_http import GamecoreHttp
@@ -176,7 +176,7 @@ class Server:
                 models(request, reply)
             elif path.startswith(f"{administration.PATH}/"):
                 administer(request, reply)
-            elif path == metrics.PATH:
+            elif path == prometheus.PATH:
                 page, content_type = service.page(request.headers)
                 reply.send(HTTPStatus.OK, content_type, page)
             else:

@@ -1,6 +1,6 @@
 """The access log on a disk that is full."""
 
-from penstock.serving.server.access_log import AccessLog
+from penstock.serving.server.metrics.access_log import AccessLog
 
 
 def test_a_full_disk_ends_nothing() -> None:

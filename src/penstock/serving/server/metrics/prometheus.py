@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from penstock.serving.server.histogram import SECONDS, Histogram
+from penstock.serving.server.metrics.histogram import SECONDS, Histogram
 
 if TYPE_CHECKING:
     from penstock.serving.server.endpoint import Endpoint

@@ -22,8 +22,8 @@ from penstock.retraining.kept import Kept
 from penstock.retraining.suitable import check_seen
 from penstock.saved_runs.episodes import KeptEpisode, list_episodes
 from penstock.saved_runs.run_folder import RunFolder
-from penstock.serving.server.agents import agents_of
-from penstock.serving.server.source import Source
+from penstock.serving.server.policy.agents import agents_of
+from penstock.serving.server.policy.source import Source
 from tests.games.test_training import playing, settings
 from tests.serving.server.harness import policy_of, serving, until
 from tests.serving.server.test_command import served

@@ -23,7 +23,7 @@ from penstock.saved_runs.best import prune_checkpoints
 from penstock.saved_runs.checkpoints import load_checkpoint, load_table, save_checkpoint
 from penstock.saved_runs.episodes import list_episodes
 from penstock.saved_runs.run_folder import RunFolder
-from penstock.serving.server.acceptance import fault_of
+from penstock.serving.server.policy.acceptance import fault_of
 from penstock.trained import Trained, open_trained, policy_of
 from penstock.types import Arrays, Box, Discrete, EnvFactory
 

@@ -33,10 +33,10 @@ from penstock.serving.server.endpoints import Endpoints
 from penstock.serving.server.engines import StartEngine
 from penstock.serving.server.follow import Follower
 from penstock.serving.server.metrics.prometheus import Metrics
+from penstock.serving.server.policy.source import Source
 from penstock.serving.server.recording import Recorder
 from penstock.serving.server.server import Certificate, Ports, Server
 from penstock.serving.server.service import Service
-from penstock.serving.server.source import Source
 from penstock.serving.server.steps import PolicySteps, Steps
 from penstock.types import Array, Box, Composite, Discrete, EnvRecipe, Spaces
 

@@ -8,7 +8,7 @@ import pytest
 from penstock.errors import CheckpointError
 from penstock.serving.server import assembly
 from penstock.serving.server.assembly import Origin, first_endpoint
-from penstock.serving.server.source import Source
+from penstock.serving.server.policy.source import Source
 
 
 def opened(monkeypatch: pytest.MonkeyPatch, there: int, newest: list[int], *, is_newest: bool = True) -> list[int]:

@@ -14,7 +14,7 @@ import pytest
 
 from penstock.errors import CheckpointError
 from penstock.serving.server.follow import Follower
-from penstock.serving.server.source import Source
+from penstock.serving.server.policy.source import Source
 from tests.serving.server.harness import (
     DEADLY,
     TRAP,

@@ -11,11 +11,11 @@ import pytest
 
 from penstock.errors import ResourceError
 from penstock.serving.server.admission.limits import Limits
-from penstock.serving.server.answering import Questions
 from penstock.serving.server.balance import Shortest
 from penstock.serving.server.batcher import Ask
 from penstock.serving.server.engines import Batch
 from penstock.serving.server.frames import HEAD
+from penstock.serving.server.policy.answering import Questions
 from penstock.serving.server.workers import Workers
 from tests.serving.server.harness import observations, policy_of, source_of
 

@@ -17,8 +17,8 @@ from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.serving.bundle import is_bundle, read_bundle
 from penstock.serving.server.admission.tokens import Tokens
-from penstock.serving.server.agents import agents_of
-from penstock.serving.server.source import Source
+from penstock.serving.server.policy.agents import agents_of
+from penstock.serving.server.policy.source import Source
 
 if TYPE_CHECKING:
     from penstock.serving.bench.gamecore import Load

@@ -6,9 +6,9 @@ from http import HTTPStatus
 from typing import Protocol, TypeAlias
 
 from penstock.serving.server.admission.refusal import Refusal
-from penstock.serving.server.answering import Answer, Answerer, Questions, ServedPolicy
 from penstock.serving.server.batcher import Ask
-from penstock.serving.server.source import Source
+from penstock.serving.server.policy.answering import Answer, Answerer, Questions, ServedPolicy
+from penstock.serving.server.policy.source import Source
 
 __all__ = ["Batch", "Engine", "OwnProcess", "Returns", "StartEngine"]
 

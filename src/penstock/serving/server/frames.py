@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.serving.server.answering import ServedPolicy
+from penstock.serving.server.policy.answering import ServedPolicy
 from penstock.types import Array, Arrays, ArraySpec
 
 __all__ = ["HEAD", "Layout", "packed", "size_of", "unpacked"]

@@ -14,10 +14,10 @@ import numpy as np
 
 from penstock.serving.server.admission.limits import Limits
 from penstock.serving.server.admission.refusal import FAILED, Refusal
-from penstock.serving.server.answering import Answer, Questions, ServedPolicy
 from penstock.serving.server.batcher import Ask, Asker, Batcher
 from penstock.serving.server.engines import Batch, Engine
 from penstock.serving.server.metrics.histogram import ROWS, SECONDS, Histogram
+from penstock.serving.server.policy.answering import Answer, Questions, ServedPolicy
 from penstock.serving.server.sessions import ClientSession, Sessions
 from penstock.types import Array, Arrays
 

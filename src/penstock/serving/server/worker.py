@@ -11,9 +11,9 @@ import sys
 from socket import MSG_WAITALL, socket
 
 from penstock.errors import PenstockError
-from penstock.serving.server.answering import Answerer, Questions
 from penstock.serving.server.frames import HEAD, Layout, packed, size_of, unpacked
-from penstock.serving.server.source import Source
+from penstock.serving.server.policy.answering import Answerer, Questions
+from penstock.serving.server.policy.source import Source
 
 __all__ = ["main"]
 

@@ -18,12 +18,12 @@ from typing import cast
 from penstock.errors import ResourceError
 from penstock.serving.server.admission.limits import Limits
 from penstock.serving.server.admission.refusal import Refusal
-from penstock.serving.server.answering import Answer, ServedPolicy
 from penstock.serving.server.balance import Balance
 from penstock.serving.server.batcher import Ask
 from penstock.serving.server.engines import Batch, Returns
 from penstock.serving.server.frames import HEAD, Layout, packed, size_of, unpacked
-from penstock.serving.server.source import Source
+from penstock.serving.server.policy.answering import Answer, ServedPolicy
+from penstock.serving.server.policy.source import Source
 
 __all__ = ["Workers"]
 

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from penstock.registry import load
-from penstock.serving.server.answering import ServedPolicy
+from penstock.serving.server.policy.answering import ServedPolicy
 
 __all__ = ["Source"]
 

@@ -10,10 +10,10 @@ import penstock
 from penstock.config.commands import ServeOptions
 from penstock.errors import BundleError, UsageError
 from penstock.serving.bundle import SAMPLE, pack_sample, read_bundle, write_bundle
-from penstock.serving.server.acceptance import accepted
 from penstock.serving.server.assembly import Assembly, limits_of
-from penstock.serving.server.copies import BundleCopies
-from penstock.serving.server.source import Source
+from penstock.serving.server.policy.acceptance import accepted
+from penstock.serving.server.policy.copies import BundleCopies
+from penstock.serving.server.policy.source import Source
 
 LOADER = "penstock.run:load_policy"
 

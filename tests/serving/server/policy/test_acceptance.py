@@ -5,8 +5,8 @@ import pytest
 
 from penstock.errors import UsageError
 from penstock.serving.policy import PolicySession
-from penstock.serving.server.acceptance import accepted
-from penstock.serving.server.source import Source
+from penstock.serving.server.policy.acceptance import accepted
+from penstock.serving.server.policy.source import Source
 from tests.serving.server.harness import SPACES, source_of
 
 

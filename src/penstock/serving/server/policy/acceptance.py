@@ -13,8 +13,8 @@ import numpy as np
 from penstock.errors import PenstockError, UsageError
 from penstock.serving.bundle import BundlePolicy, read_bundle
 from penstock.serving.run_policy import RunPolicy
-from penstock.serving.server.answering import ServedPolicy, ServedSession
-from penstock.serving.server.source import Source
+from penstock.serving.server.policy.answering import ServedPolicy, ServedSession
+from penstock.serving.server.policy.source import Source
 from penstock.serving.verification import EXACT, QUANTIZED, Limits, compared
 from penstock.types import Array, Arrays, Discrete, Space, Spaces
 

@@ -10,7 +10,7 @@ from penstock.errors import ConfigError, EnvError
 from penstock.registry import AGENT_HOOKS, load
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.serving.bundle import read_bundle
-from penstock.serving.server.source import Source
+from penstock.serving.server.policy.source import Source
 from penstock.types import EnvRecipe
 
 __all__ = ["agents_of"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from penstock.errors import BundleError
 from penstock.saved_runs.manifest import MANIFEST
 from penstock.serving.bundle import read_bundle, write_bundle
-from penstock.serving.server.source import Source
+from penstock.serving.server.policy.source import Source
 
 __all__ = ["BundleCopies"]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.serving.server.answering import Answerer, Questions
+from penstock.serving.server.policy.answering import Answerer, Questions
 from tests.serving.server.harness import source_of
 
 

@@ -96,7 +96,7 @@ class Front:
         from penstock.serving.server.codecs import CODECS
         from penstock.serving.server.endpoint import Endpoint
         from penstock.serving.server.endpoints import Endpoints
-        from penstock.serving.server.engines import OwnProcess
+        from penstock.serving.server.engines.own_process import OwnProcess
         from penstock.serving.server.grpc_calls import Calls
         from penstock.serving.server.inference import Models
         from penstock.serving.server.metrics.prometheus import Metrics

@@ -30,7 +30,7 @@ from penstock.serving.server.assembly import open_endpoint, start_engine
 from penstock.serving.server.codecs import CODECS
 from penstock.serving.server.endpoint import Endpoint
 from penstock.serving.server.endpoints import Endpoints
-from penstock.serving.server.engines import StartEngine
+from penstock.serving.server.engines.contract import StartEngine
 from penstock.serving.server.follow import Follower
 from penstock.serving.server.metrics.prometheus import Metrics
 from penstock.serving.server.policy.source import Source

@@ -9,7 +9,7 @@ from typing import Any
 from penstock.errors import BadDataError, UsageError
 from penstock.serving.server.admission.limits import Limits
 from penstock.serving.server.admission.refusal import Refusal
-from penstock.serving.server.batcher import Asker
+from penstock.serving.server.engines.batcher import Asker
 from penstock.serving.server.policy.answering import ServedPolicy
 from penstock.serving.server.sessions import MOST_WAITING, ClientSession, SessionKey, Sessions
 from penstock.serving.server.share import Share

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from penstock.errors import PenstockError
 from penstock.serving.server.endpoint import Endpoint
-from penstock.serving.server.engines import StartEngine
+from penstock.serving.server.engines.contract import StartEngine
 from penstock.serving.server.policy.acceptance import accepted
 from penstock.serving.server.policy.source import Source
 from penstock.serving.server.versions import Version

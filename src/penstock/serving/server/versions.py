@@ -14,8 +14,8 @@ import numpy as np
 
 from penstock.serving.server.admission.limits import Limits
 from penstock.serving.server.admission.refusal import FAILED, Refusal
-from penstock.serving.server.batcher import Ask, Asker, Batcher
-from penstock.serving.server.engines import Batch, Engine
+from penstock.serving.server.engines.batcher import Ask, Asker, Batcher
+from penstock.serving.server.engines.contract import Batch, Engine
 from penstock.serving.server.metrics.histogram import ROWS, SECONDS, Histogram
 from penstock.serving.server.policy.answering import Answer, Questions, ServedPolicy
 from penstock.serving.server.sessions import ClientSession, Sessions

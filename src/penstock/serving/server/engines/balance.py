@@ -5,7 +5,7 @@ from itertools import count
 from typing import Protocol, TypeVar
 from zlib import crc32
 
-from penstock.serving.server.batcher import Ask
+from penstock.serving.server.engines.batcher import Ask
 
 __all__ = ["BALANCES", "Balance", "Candidate", "RoundRobin", "Shortest", "Sticky"]
 

@@ -1,18 +1,14 @@
-"""What answers batches: the contract, and the engine that answers in the server's own process."""
+"""What answers batches, as a contract: batches, the engine that takes them, where they come back. Answers nothing."""
 
-import logging
 from collections.abc import Awaitable, Callable
-from http import HTTPStatus
 from typing import Protocol, TypeAlias
 
 from penstock.serving.server.admission.refusal import Refusal
-from penstock.serving.server.batcher import Ask
-from penstock.serving.server.policy.answering import Answer, Answerer, Questions, ServedPolicy
+from penstock.serving.server.engines.batcher import Ask
+from penstock.serving.server.policy.answering import Answer, Questions, ServedPolicy
 from penstock.serving.server.policy.source import Source
 
-__all__ = ["Batch", "Engine", "OwnProcess", "Returns", "StartEngine"]
-
-log = logging.getLogger("penstock.serve")
+__all__ = ["Batch", "Engine", "Returns", "StartEngine"]
 
 
 class Batch:
@@ -80,49 +76,3 @@ class Engine(Protocol):
 StartEngine: TypeAlias = Callable[[Source, ServedPolicy, Returns], Awaitable[Engine]]
 """Starts an engine: where its policy comes from, the same policy loaded, and what gets the answers. May raise
 `penstock.errors.PenstockError`."""
-
-
-class OwnProcess:
-    """Answers each batch at once, in the process that owns the sockets: the fastest way for a small policy.
-
-    Args:
-        policy: answers.
-        max_batch: rows of the largest batch.
-        returns: gets the answers.
-    """
-
-    restarts = 0
-
-    def __init__(self, policy: ServedPolicy, max_batch: int, returns: Returns) -> None:
-        answerer = Answerer(policy, max_batch)
-        answerer.warm_up()
-        self._answer: Callable[[Questions], Answer] = answerer.answer
-        self._returns = returns
-
-    def is_free(self) -> bool:
-        """True: it answers at once."""
-        return True
-
-    def is_ready(self) -> bool:
-        """True."""
-        return True
-
-    def parts(self, asks: list[Ask]) -> list[list[Ask]]:
-        """All of them together."""
-        return [asks]
-
-    def take(self, batch: Batch) -> None:
-        """Answer a batch now."""
-        try:
-            answer = self._answer(batch.questions)
-        except Exception:  # a policy may hold a user's own module, which may raise anything
-            log.exception("the policy failed for a batch of %d rows", len(batch.questions.first))
-            self._returns.refused(batch, Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "the policy failed"))
-        else:
-            self._returns.answered(batch, answer)
-
-    def check(self, now: float) -> None:
-        """Nothing of it hangs by itself."""
-
-    async def close(self) -> None:
-        """It has started nothing."""

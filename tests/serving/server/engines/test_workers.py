@@ -173,7 +173,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch, *numbers: int) -> None:
             raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         return await start(*words, **settings)
 
-    monkeypatch.setattr("penstock.serving.server.workers.asyncio.create_subprocess_exec", refused)
+    monkeypatch.setattr("penstock.serving.server.engines.workers.asyncio.create_subprocess_exec", refused)
 
 
 def test_a_worker_whose_start_the_system_refuses_is_started_a_little_later(monkeypatch, caplog) -> None:

@@ -11,8 +11,8 @@ import pytest
 from penstock.config.commands import ServeOptions
 from penstock.config.flags import options_from_arguments
 from penstock.errors import ConfigError
-from penstock.serving.server.balance import RoundRobin, Shortest, Sticky
 from penstock.serving.server.command import serve
+from penstock.serving.server.engines.balance import RoundRobin, Shortest, Sticky
 from tests.serving.server.harness import Game, Running, observations, policy_of, serving
 
 

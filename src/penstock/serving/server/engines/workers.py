@@ -18,10 +18,10 @@ from typing import cast
 from penstock.errors import ResourceError
 from penstock.serving.server.admission.limits import Limits
 from penstock.serving.server.admission.refusal import Refusal
-from penstock.serving.server.balance import Balance
-from penstock.serving.server.batcher import Ask
-from penstock.serving.server.engines import Batch, Returns
-from penstock.serving.server.frames import HEAD, Layout, packed, size_of, unpacked
+from penstock.serving.server.engines.balance import Balance
+from penstock.serving.server.engines.batcher import Ask
+from penstock.serving.server.engines.contract import Batch, Returns
+from penstock.serving.server.engines.frames import HEAD, Layout, packed, size_of, unpacked
 from penstock.serving.server.policy.answering import Answer, ServedPolicy
 from penstock.serving.server.policy.source import Source
 
@@ -246,7 +246,7 @@ class Workers:
                 with theirs:
                     worker.process = await asyncio.create_subprocess_exec(
                         sys.executable,
-                        *("-m", "penstock.serving.server.worker", *arguments),
+                        *("-m", "penstock.serving.server.engines.worker", *arguments),
                         pass_fds=(theirs.fileno(),),
                         stdin=asyncio.subprocess.DEVNULL,
                         stdout=sys.stderr,

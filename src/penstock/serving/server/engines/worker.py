@@ -1,6 +1,7 @@
 """A worker process: answers the batches that come over its socket, one after the other. It keeps nothing between them.
 
-Run as ``python -m penstock.serving.server.worker FD MAX_BATCH SOURCE``, with SOURCE as JSON. It ends with its socket.
+Run as ``python -m penstock.serving.server.engines.worker FD MAX_BATCH SOURCE``, with SOURCE as JSON. It ends with its
+socket.
 """
 
 import contextlib
@@ -11,7 +12,7 @@ import sys
 from socket import MSG_WAITALL, socket
 
 from penstock.errors import PenstockError
-from penstock.serving.server.frames import HEAD, Layout, packed, size_of, unpacked
+from penstock.serving.server.engines.frames import HEAD, Layout, packed, size_of, unpacked
 from penstock.serving.server.policy.answering import Answerer, Questions
 from penstock.serving.server.policy.source import Source
 

@@ -11,12 +11,12 @@ import pytest
 
 from penstock.errors import ResourceError
 from penstock.serving.server.admission.limits import Limits
-from penstock.serving.server.balance import Shortest
-from penstock.serving.server.batcher import Ask
-from penstock.serving.server.engines import Batch
-from penstock.serving.server.frames import HEAD
+from penstock.serving.server.engines.balance import Shortest
+from penstock.serving.server.engines.batcher import Ask
+from penstock.serving.server.engines.contract import Batch
+from penstock.serving.server.engines.frames import HEAD
+from penstock.serving.server.engines.workers import Workers
 from penstock.serving.server.policy.answering import Questions
-from penstock.serving.server.workers import Workers
 from tests.serving.server.harness import observations, policy_of, source_of
 
 READY = HEAD.pack(0, 0)
@@ -57,7 +57,7 @@ class Stage:
         self.returns = Returns()
         policy = policy_of("plain")
         self.engine = Workers(source_of("plain"), policy, count, Shortest(count), Limits(), self.returns)  # type: ignore[arg-type]
-        monkeypatch.setattr("penstock.serving.server.workers.asyncio.create_subprocess_exec", self._begun)
+        monkeypatch.setattr("penstock.serving.server.engines.workers.asyncio.create_subprocess_exec", self._begun)
 
     async def _begun(self, *words: str, **_: Any) -> Process:
         self.held.append(socket(fileno=os.dup(int(words[3]))))
@@ -108,7 +108,7 @@ def test_a_worker_that_hangs_while_it_loads_ends_the_start(monkeypatch: pytest.M
         finally:
             await stage.end()
 
-    monkeypatch.setattr("penstock.serving.server.workers._LOAD_SECONDS", 0.01)
+    monkeypatch.setattr("penstock.serving.server.engines.workers._LOAD_SECONDS", 0.01)
     with pytest.raises(ResourceError, match=r"^worker 1 has not loaded the policy within 0\.01 s; give --workers 0"):
         asyncio.run(play())
 

@@ -18,9 +18,9 @@ from penstock.games.kept_rows import copied
 from penstock.games.sessions import GameSteps
 from penstock.serving.bundle.difference import difference
 from penstock.serving.server.admission.refusal import FAILED, Refusal
-from penstock.serving.server.endpoint import Endpoint
-from penstock.serving.server.endpoints import Endpoints
-from penstock.serving.server.recording import OpenEpisode, Recorder
+from penstock.serving.server.endpoints.by_name import Endpoints
+from penstock.serving.server.endpoints.endpoint import Endpoint
+from penstock.serving.server.endpoints.recording import OpenEpisode, Recorder
 from penstock.serving.server.sessions import SessionKey
 from penstock.serving.server.steps import PolicySteps, StepReply
 from penstock.types import Array, Arrays, EnvRecipe

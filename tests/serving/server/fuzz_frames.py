@@ -94,8 +94,8 @@ class Front:
         from penstock.serving.server.admission.limits import Limits
         from penstock.serving.server.admission.tokens import Tokens
         from penstock.serving.server.codecs import CODECS
-        from penstock.serving.server.endpoint import Endpoint
-        from penstock.serving.server.endpoints import Endpoints
+        from penstock.serving.server.endpoints.by_name import Endpoints
+        from penstock.serving.server.endpoints.endpoint import Endpoint
         from penstock.serving.server.engines.own_process import OwnProcess
         from penstock.serving.server.grpc_calls import Calls
         from penstock.serving.server.inference import Models

@@ -8,7 +8,7 @@ from penstock.config.commands import ServeOptions
 from penstock.errors import ConfigError
 from penstock.serving.server import assembly
 from penstock.serving.server.assembly import Assembly
-from penstock.serving.server.endpoint import Endpoint
+from penstock.serving.server.endpoints.endpoint import Endpoint
 from tests.serving.server.harness import source_of
 
 

@@ -26,24 +26,24 @@ from penstock.saved_runs.scratch import scratch_folder
 from penstock.serving.server.admission.limits import Limits
 from penstock.serving.server.admission.tokens import Tokens
 from penstock.serving.server.codecs import CODECS
-from penstock.serving.server.endpoint import Endpoint
-from penstock.serving.server.endpoints import Endpoints
+from penstock.serving.server.endpoints.by_name import Endpoints
+from penstock.serving.server.endpoints.endpoint import Endpoint
+from penstock.serving.server.endpoints.follow import Follower
+from penstock.serving.server.endpoints.recording import Recorder
+from penstock.serving.server.endpoints.version import Version
 from penstock.serving.server.engines.balance import BALANCES
 from penstock.serving.server.engines.contract import Engine, Returns, StartEngine
 from penstock.serving.server.engines.own_process import OwnProcess
 from penstock.serving.server.engines.workers import Workers
-from penstock.serving.server.follow import Follower
 from penstock.serving.server.metrics.access_log import AccessLog
 from penstock.serving.server.metrics.prometheus import Metrics
 from penstock.serving.server.policy.acceptance import accepted
 from penstock.serving.server.policy.answering import ServedPolicy
 from penstock.serving.server.policy.copies import BundleCopies
 from penstock.serving.server.policy.source import Source
-from penstock.serving.server.recording import Recorder
 from penstock.serving.server.server import Certificate, Ports, Server
 from penstock.serving.server.service import Service
 from penstock.serving.server.steps import PolicySteps, Steps
-from penstock.serving.server.versions import Version
 from penstock.serving.verification import Limits as AnswerLimits
 from penstock.types import EnvRecipe
 

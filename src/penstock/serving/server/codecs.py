@@ -11,7 +11,7 @@ from penstock.gamecore.rows import read_row
 from penstock.serving.observations import flat_row
 from penstock.serving.server.admission.json_reading import most_values, read_json
 from penstock.serving.server.admission.refusal import Refusal
-from penstock.serving.server.endpoint import Endpoint
+from penstock.serving.server.endpoints.endpoint import Endpoint
 from penstock.types import Array, Arrays, Composite
 
 __all__ = ["CODECS", "Codec", "Heard", "JsonCodec", "RawCodec", "plain", "tuples_in", "with_tuples"]

@@ -15,7 +15,7 @@ from penstock.envs.given_arrays import array_given
 from penstock.serving.server.admission.json_reading import most_values
 from penstock.serving.server.admission.refusal import Refusal
 from penstock.serving.server.codecs import by_name
-from penstock.serving.server.endpoint import Endpoint
+from penstock.serving.server.endpoints.endpoint import Endpoint
 from penstock.types import Array, Arrays, Composite, Discrete
 
 __all__ = ["DATATYPES", "Inference", "Model", "Models", "Outcome", "Tensor", "server_metadata"]

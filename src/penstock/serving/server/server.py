@@ -16,8 +16,8 @@ from penstock.registry import load
 from penstock.serving.server.admission.refusal import Refusal
 from penstock.serving.server.admission.tokens import Tokens
 from penstock.serving.server.connection import Connection
-from penstock.serving.server.endpoint import Endpoint
-from penstock.serving.server.endpoints import Endpoints
+from penstock.serving.server.endpoints.by_name import Endpoints
+from penstock.serving.server.endpoints.endpoint import Endpoint
 from penstock.serving.server.http import HttpConnection, HttpReply, HttpRequest, Route
 from penstock.serving.server.inference import Models
 from penstock.serving.server.listening import cannot_listen, check_free

@@ -15,7 +15,7 @@ from penstock.serving.server.admission.refusal import Refusal
 from penstock.types import Array, Arrays
 
 if TYPE_CHECKING:
-    from penstock.serving.server.versions import Version
+    from penstock.serving.server.endpoints.version import Version
 
 __all__ = ["MOST_WAITING", "ClientSession", "SessionKey", "Sessions", "gamecore_key", "no_session"]
 

@@ -10,10 +10,10 @@ from typing import NamedTuple, Protocol
 
 from penstock.serving.server.admission.refusal import Refusal
 from penstock.serving.server.codecs import Codec, Heard
-from penstock.serving.server.endpoint import Endpoint
-from penstock.serving.server.endpoints import Endpoints
+from penstock.serving.server.endpoints.by_name import Endpoints
+from penstock.serving.server.endpoints.endpoint import Endpoint
+from penstock.serving.server.endpoints.recording import OpenEpisode, Recorder
 from penstock.serving.server.engines.batcher import Asker
-from penstock.serving.server.recording import OpenEpisode, Recorder
 from penstock.serving.server.sessions import SessionKey, no_session
 from penstock.types import Array
 

@@ -12,8 +12,8 @@ from prometheus_client.registry import Collector
 from penstock.serving.server.metrics.histogram import SECONDS, Histogram
 
 if TYPE_CHECKING:
-    from penstock.serving.server.endpoint import Endpoint
-    from penstock.serving.server.recording import Recorder
+    from penstock.serving.server.endpoints.endpoint import Endpoint
+    from penstock.serving.server.endpoints.recording import Recorder
 
 __all__ = ["PATH", "Metrics"]
 

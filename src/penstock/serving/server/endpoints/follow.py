@@ -5,11 +5,11 @@ import logging
 from collections.abc import Callable
 
 from penstock.errors import PenstockError
-from penstock.serving.server.endpoint import Endpoint
+from penstock.serving.server.endpoints.endpoint import Endpoint
+from penstock.serving.server.endpoints.version import Version
 from penstock.serving.server.engines.contract import StartEngine
 from penstock.serving.server.policy.acceptance import accepted
 from penstock.serving.server.policy.source import Source
-from penstock.serving.server.versions import Version
 
 __all__ = ["Follower"]
 

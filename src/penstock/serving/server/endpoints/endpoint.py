@@ -9,11 +9,11 @@ from typing import Any
 from penstock.errors import BadDataError, UsageError
 from penstock.serving.server.admission.limits import Limits
 from penstock.serving.server.admission.refusal import Refusal
+from penstock.serving.server.endpoints.share import Share
+from penstock.serving.server.endpoints.version import Version
 from penstock.serving.server.engines.batcher import Asker
 from penstock.serving.server.policy.answering import ServedPolicy
 from penstock.serving.server.sessions import MOST_WAITING, ClientSession, SessionKey, Sessions
-from penstock.serving.server.share import Share
-from penstock.serving.server.versions import Version
 from penstock.types import Arrays
 
 __all__ = ["Endpoint"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.serving.server.share import Share
+from penstock.serving.server.endpoints.share import Share
 
 
 @pytest.mark.parametrize(("share", "taken"), [(0.0, []), (0.25, [3, 7]), (0.5, [1, 3, 5, 7]), (1.0, list(range(8)))])

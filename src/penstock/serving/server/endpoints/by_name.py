@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 
 from penstock.serving.server.admission.refusal import Refusal
-from penstock.serving.server.endpoint import Endpoint
+from penstock.serving.server.endpoints.endpoint import Endpoint
 
 __all__ = ["Endpoints"]
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from penstock.errors import CheckpointError
-from penstock.serving.server.follow import Follower
+from penstock.serving.server.endpoints.follow import Follower
 from penstock.serving.server.policy.source import Source
 from tests.serving.server.harness import (
     DEADLY,

@@ -17,9 +17,9 @@ from penstock.config.flags import options_from_arguments
 from penstock.doubles import FakeGame, Script
 from penstock.errors import BadDataError, ConfigError
 from penstock.saved_runs.episodes import EpisodeFiles, KeptEpisode, list_episodes, read_episode
-from penstock.serving.server import recording
 from penstock.serving.server.command import serve
-from penstock.serving.server.recording import Recorder
+from penstock.serving.server.endpoints import recording
+from penstock.serving.server.endpoints.recording import Recorder
 from tests.serving.server.harness import SPACES, Game, make_idle, observations, policy_of, serving, until
 
 PLAIN = SPACES["plain"]

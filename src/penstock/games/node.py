@@ -22,16 +22,16 @@ from penstock.saved_runs.episodes import EpisodeFiles
 from penstock.serving.server.admission.limits import Limits
 from penstock.serving.server.admission.refusal import Refusal
 from penstock.serving.server.admission.tokens import Tokens
-from penstock.serving.server.connection import Connection
-from penstock.serving.server.http import HttpConnection, HttpReply, HttpRequest, Route
+from penstock.serving.server.connections.connection import Connection
+from penstock.serving.server.connections.http import HttpConnection, HttpReply, HttpRequest, Route
+from penstock.serving.server.connections.listening import cannot_listen
+from penstock.serving.server.connections.service import Service
 from penstock.serving.server.inference import Models
-from penstock.serving.server.listening import cannot_listen
 from penstock.serving.server.metrics import prometheus
 from penstock.serving.server.metrics.prometheus import Metrics
 from penstock.serving.server.protocols.gamecore_http import PATH, GamecoreHttp
 from penstock.serving.server.protocols.gamecore_tcp import GamecoreConnection
 from penstock.serving.server.protocols.inference_http import HEALTH, InferenceHttp
-from penstock.serving.server.service import Service
 from penstock.serving.server.steps import StepReply
 
 __all__ = ["GameLaneNode", "GamesNode"]

@@ -15,7 +15,7 @@ from penstock.registry import TOPOLOGIES
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.serving.server.admission.tokens import Tokens
 from penstock.serving.server.command import is_loopback
-from penstock.serving.server.listening import check_free
+from penstock.serving.server.connections.listening import check_free
 from penstock.types import EnvReference
 
 __all__ = ["check_ports", "game_settings", "with_games"]

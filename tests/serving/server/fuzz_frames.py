@@ -94,6 +94,7 @@ class Front:
         from penstock.serving.server.admission.limits import Limits
         from penstock.serving.server.admission.tokens import Tokens
         from penstock.serving.server.codecs import CODECS
+        from penstock.serving.server.connections.service import Service
         from penstock.serving.server.endpoints.by_name import Endpoints
         from penstock.serving.server.endpoints.endpoint import Endpoint
         from penstock.serving.server.engines.own_process import OwnProcess
@@ -101,7 +102,6 @@ class Front:
         from penstock.serving.server.inference import Models
         from penstock.serving.server.metrics.prometheus import Metrics
         from penstock.serving.server.server import Ports, Server
-        from penstock.serving.server.service import Service
         from penstock.serving.server.steps import PolicySteps
         from tests.serving.server.harness import policy_of
 
@@ -157,7 +157,7 @@ def targets() -> Mapping[str, Callable[[bytes], None]]:
     """What is fuzzed, by name."""
     from penstock.gamecore.delta import DeltaError, decode, encode
     from penstock.serving.server.admission.refusal import Refusal
-    from penstock.serving.server.http import HttpConnection
+    from penstock.serving.server.connections.http import HttpConnection
     from penstock.serving.server.protocols.gamecore_tcp import GamecoreConnection
 
     front = Front()

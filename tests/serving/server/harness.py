@@ -28,6 +28,7 @@ from penstock.serving.server.admission.limits import Limits
 from penstock.serving.server.admission.tokens import Tokens
 from penstock.serving.server.assembly import open_endpoint, start_engine
 from penstock.serving.server.codecs import CODECS
+from penstock.serving.server.connections.service import Service
 from penstock.serving.server.endpoints.by_name import Endpoints
 from penstock.serving.server.endpoints.endpoint import Endpoint
 from penstock.serving.server.endpoints.follow import Follower
@@ -36,7 +37,6 @@ from penstock.serving.server.engines.contract import StartEngine
 from penstock.serving.server.metrics.prometheus import Metrics
 from penstock.serving.server.policy.source import Source
 from penstock.serving.server.server import Certificate, Ports, Server
-from penstock.serving.server.service import Service
 from penstock.serving.server.steps import PolicySteps, Steps
 from penstock.types import Array, Box, Composite, Discrete, EnvRecipe, Spaces
 

@@ -33,7 +33,7 @@ def test_good_and_altered_inputs_find_nothing(targets, name: str) -> None:
 def test_the_seeds_are_answered() -> None:
     """Otherwise the fuzzing would begin at refusals, and hardly come further."""
     front = Front()
-    from penstock.serving.server.http import HttpConnection
+    from penstock.serving.server.connections.http import HttpConnection
     from penstock.serving.server.protocols.gamecore_tcp import GamecoreConnection
 
     both = [front.exchange(GamecoreConnection(front.service), data) for data in seeds()["tcp"][:2]]

@@ -26,6 +26,7 @@ from penstock.saved_runs.scratch import scratch_folder
 from penstock.serving.server.admission.limits import Limits
 from penstock.serving.server.admission.tokens import Tokens
 from penstock.serving.server.codecs import CODECS
+from penstock.serving.server.connections.service import Service
 from penstock.serving.server.endpoints.by_name import Endpoints
 from penstock.serving.server.endpoints.endpoint import Endpoint
 from penstock.serving.server.endpoints.follow import Follower
@@ -42,7 +43,6 @@ from penstock.serving.server.policy.answering import ServedPolicy
 from penstock.serving.server.policy.copies import BundleCopies
 from penstock.serving.server.policy.source import Source
 from penstock.serving.server.server import Certificate, Ports, Server
-from penstock.serving.server.service import Service
 from penstock.serving.server.steps import PolicySteps, Steps
 from penstock.serving.verification import Limits as AnswerLimits
 from penstock.types import EnvRecipe

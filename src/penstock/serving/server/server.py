@@ -15,19 +15,19 @@ from penstock.errors import ConfigError
 from penstock.registry import load
 from penstock.serving.server.admission.refusal import Refusal
 from penstock.serving.server.admission.tokens import Tokens
-from penstock.serving.server.connection import Connection
+from penstock.serving.server.connections.connection import Connection
+from penstock.serving.server.connections.http import HttpConnection, HttpReply, HttpRequest, Route
+from penstock.serving.server.connections.listening import cannot_listen, check_free
+from penstock.serving.server.connections.service import Service
 from penstock.serving.server.endpoints.by_name import Endpoints
 from penstock.serving.server.endpoints.endpoint import Endpoint
-from penstock.serving.server.http import HttpConnection, HttpReply, HttpRequest, Route
 from penstock.serving.server.inference import Models
-from penstock.serving.server.listening import cannot_listen, check_free
 from penstock.serving.server.metrics import prometheus
 from penstock.serving.server.protocols import administration, gamecore_http, inference_http
 from penstock.serving.server.protocols.administration import Administration
 from penstock.serving.server.protocols.gamecore_http import GamecoreHttp
 from penstock.serving.server.protocols.gamecore_tcp import GamecoreConnection
 from penstock.serving.server.protocols.inference_http import InferenceHttp
-from penstock.serving.server.service import Service
 
 if TYPE_CHECKING:
     from penstock.serving.server.protocols.inference_grpc import InferenceGrpc

@@ -10,9 +10,9 @@ from typing import Any
 
 from penstock.serving.server.admission.refusal import Refusal
 from penstock.serving.server.admission.tokens import Tokens
+from penstock.serving.server.connections.http import HttpReply, HttpRequest
 from penstock.serving.server.endpoints.by_name import Endpoints
 from penstock.serving.server.endpoints.endpoint import Endpoint
-from penstock.serving.server.http import HttpReply, HttpRequest
 
 __all__ = ["PATH", "Administration"]
 

@@ -4,8 +4,8 @@ from http import HTTPStatus
 
 from penstock.gamecore.frames import MAX_SESSION
 from penstock.serving.server.admission.refusal import Refusal
-from penstock.serving.server.http import HttpReply, HttpRequest
-from penstock.serving.server.service import Service
+from penstock.serving.server.connections.http import HttpReply, HttpRequest
+from penstock.serving.server.connections.service import Service
 from penstock.serving.server.sessions import SessionKey, gamecore_key
 
 __all__ = ["PATH", "GamecoreHttp"]

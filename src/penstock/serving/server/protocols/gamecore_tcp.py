@@ -11,7 +11,8 @@ from time import perf_counter
 from penstock.gamecore.frames import KINDS, Encoding
 from penstock.serving.server.admission.refusal import FAILED, Refusal
 from penstock.serving.server.bases import Bases
-from penstock.serving.server.connection import Connection, Reply
+from penstock.serving.server.connections.connection import Connection, Reply
+from penstock.serving.server.connections.service import Service
 from penstock.serving.server.framing import (
     Buffer,
     FirstFraming,
@@ -22,7 +23,6 @@ from penstock.serving.server.framing import (
     read_greeting,
     welcome,
 )
-from penstock.serving.server.service import Service
 from penstock.serving.server.sessions import SessionKey, gamecore_key
 
 __all__ = ["GamecoreConnection"]

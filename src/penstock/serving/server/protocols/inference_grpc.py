@@ -12,10 +12,10 @@ import grpc
 from penstock.clients.wire import bracketed
 from penstock.errors import ResourceError
 from penstock.serving.server.admission.refusal import FAILED, Refusal
+from penstock.serving.server.connections.service import Service
 from penstock.serving.server.grpc_calls import Calls
 from penstock.serving.server.grpc_messages import SERVICE, message
 from penstock.serving.server.inference import Models
-from penstock.serving.server.service import Service
 
 __all__ = ["InferenceGrpc"]
 

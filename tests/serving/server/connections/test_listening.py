@@ -2,7 +2,7 @@
 
 import errno
 
-from penstock.serving.server.listening import cannot_listen
+from penstock.serving.server.connections.listening import cannot_listen
 
 
 def test_an_address_of_ipv6_is_in_brackets() -> None:

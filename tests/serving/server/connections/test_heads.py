@@ -5,8 +5,8 @@ import tracemalloc
 
 import pytest
 
-from penstock.serving.server.heads import Head, RepeatedHeads
-from penstock.serving.server.http import HttpConnection
+from penstock.serving.server.connections.heads import Head, RepeatedHeads
+from penstock.serving.server.connections.http import HttpConnection
 from tests.serving.server.fuzz_frames import Front, Wire
 from tests.serving.server.fuzz_seeds import BODY, request
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from penstock.serving.server.connection import Connection
+    from penstock.serving.server.connections.connection import Connection
 
 __all__ = ["Connections"]
 

@@ -9,7 +9,7 @@ from time import perf_counter
 from penstock.serving.server.admission.limits import Limits
 from penstock.serving.server.admission.refusal import Refusal
 from penstock.serving.server.admission.tokens import Tokens
-from penstock.serving.server.connections import Connections
+from penstock.serving.server.connections.open import Connections
 from penstock.serving.server.metrics.access_log import AccessLog
 from penstock.serving.server.metrics.prometheus import Metrics
 from penstock.serving.server.sessions import SessionKey

@@ -15,9 +15,9 @@ import httptools
 import orjson
 
 from penstock.serving.server.admission.refusal import FAILED, Refusal
-from penstock.serving.server.connection import Connection, Reply
-from penstock.serving.server.heads import Head, RepeatedHeads
-from penstock.serving.server.service import Service
+from penstock.serving.server.connections.connection import Connection, Reply
+from penstock.serving.server.connections.heads import Head, RepeatedHeads
+from penstock.serving.server.connections.service import Service
 
 __all__ = ["JSON", "HttpConnection", "HttpReply", "HttpRequest", "Route"]
 

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from typing import cast
 
-from penstock.serving.server.service import Service
+from penstock.serving.server.connections.service import Service
 
 __all__ = ["PIPELINED", "Connection", "Reply"]
 

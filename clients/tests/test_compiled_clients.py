@@ -18,7 +18,7 @@ import pytest
 import penstock
 from penstock.clients import GameClient
 from penstock.gamecore import delta
-from penstock.serving.server.bases import Bases
+from penstock.serving.server.protocols.gamecore.bases import Bases
 from tests.clients.test_clients import Answering
 from tests.serving.server.harness import call, make_idle, policy_of, serving, until
 from tests.serving.server.test_command import SMALL, served

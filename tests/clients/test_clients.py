@@ -19,7 +19,7 @@ from penstock.clients import AgentsClient, AsyncGameClient, EpisodeLostError, Ga
 from penstock.clients.session import pause_after, untrusted
 from penstock.clients.wire import Address, HttpWire
 from penstock.errors import ConfigError
-from penstock.serving.server.bases import Bases
+from penstock.serving.server.protocols.gamecore.bases import Bases
 from penstock.serving.server.server import Certificate
 from tests.serving.server.harness import serving
 

@@ -40,7 +40,7 @@ VIOLATIONS = [
     (
         "two protocols",
         PROTOCOLS,
-        {"serving/server/protocols/planted.py": "import penstock.serving.server.protocols.gamecore_http"},
+        {"serving/server/protocols/planted.py": "import penstock.serving.server.protocols.gamecore.http"},
     ),
     (
         "two algorithms",

@@ -29,8 +29,8 @@ from penstock.serving.server.connections.service import Service
 from penstock.serving.server.inference import Models
 from penstock.serving.server.metrics import prometheus
 from penstock.serving.server.metrics.prometheus import Metrics
-from penstock.serving.server.protocols.gamecore_http import PATH, GamecoreHttp
-from penstock.serving.server.protocols.gamecore_tcp import GamecoreConnection
+from penstock.serving.server.protocols.gamecore.http import PATH, GamecoreHttp
+from penstock.serving.server.protocols.gamecore.tcp import GamecoreConnection
 from penstock.serving.server.protocols.inference_http import HEALTH, InferenceHttp
 from penstock.serving.server.steps import StepReply
 

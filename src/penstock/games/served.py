@@ -21,8 +21,9 @@ from penstock.serving.server.admission.refusal import FAILED, Refusal
 from penstock.serving.server.endpoints.by_name import Endpoints
 from penstock.serving.server.endpoints.endpoint import Endpoint
 from penstock.serving.server.endpoints.recording import OpenEpisode, Recorder
+from penstock.serving.server.protocols.gamecore.policy_steps import PolicySteps
 from penstock.serving.server.sessions import SessionKey
-from penstock.serving.server.steps import PolicySteps, StepReply
+from penstock.serving.server.steps import StepReply
 from penstock.types import Array, Arrays, EnvRecipe
 
 __all__ = ["AgentSteps", "ServedLane"]

@@ -15,7 +15,7 @@ from penstock.envs.masks import IN_INFO, mask_rows
 from penstock.errors import BadDataError
 from penstock.types import ActionSpace, Array, Arrays, ArraySpec, Box, Composite, Discrete, Space, Spaces
 
-__all__ = ["FieldReader", "array_of", "flat_row", "formed"]
+__all__ = ["FieldReader", "array_of", "flat_row", "formed", "observation_of"]
 
 _DOUBLE = np.dtype("float64")
 _MODERATE = 1e38
@@ -25,6 +25,11 @@ _MODERATE = 1e38
 def formed(space: ActionSpace, action: Array) -> Any:  # noqa: ANN401 - whatever the space holds
     """Actions ``[n, ...]`` in the form of their space: an array, or a dict or tuple of arrays."""
     return batched(space, action) if isinstance(space, Composite) else action
+
+
+def observation_of(fields: Mapping[str, Any]) -> Any:  # noqa: ANN401 - an observation
+    """The observation whose fields have these names."""
+    return fields["obs"] if "obs" in fields else {name.removeprefix("obs."): part for name, part in fields.items()}
 
 
 def flat_row(spaces: Spaces) -> int | None:

@@ -93,7 +93,6 @@ class Front:
     def __init__(self) -> None:
         from penstock.serving.server.admission.limits import Limits
         from penstock.serving.server.admission.tokens import Tokens
-        from penstock.serving.server.codecs import CODECS
         from penstock.serving.server.connections.service import Service
         from penstock.serving.server.endpoints.by_name import Endpoints
         from penstock.serving.server.endpoints.endpoint import Endpoint
@@ -101,8 +100,9 @@ class Front:
         from penstock.serving.server.grpc_calls import Calls
         from penstock.serving.server.inference import Models
         from penstock.serving.server.metrics.prometheus import Metrics
+        from penstock.serving.server.protocols.gamecore.codecs import CODECS
+        from penstock.serving.server.protocols.gamecore.policy_steps import PolicySteps
         from penstock.serving.server.server import Ports, Server
-        from penstock.serving.server.steps import PolicySteps
         from tests.serving.server.harness import policy_of
 
         self.loop = asyncio.new_event_loop()
@@ -158,7 +158,7 @@ def targets() -> Mapping[str, Callable[[bytes], None]]:
     from penstock.gamecore.delta import DeltaError, decode, encode
     from penstock.serving.server.admission.refusal import Refusal
     from penstock.serving.server.connections.http import HttpConnection
-    from penstock.serving.server.protocols.gamecore_tcp import GamecoreConnection
+    from penstock.serving.server.protocols.gamecore.tcp import GamecoreConnection
 
     front = Front()
 

@@ -27,7 +27,6 @@ from penstock.serving.run_policy import RunPolicy
 from penstock.serving.server.admission.limits import Limits
 from penstock.serving.server.admission.tokens import Tokens
 from penstock.serving.server.assembly import open_endpoint, start_engine
-from penstock.serving.server.codecs import CODECS
 from penstock.serving.server.connections.service import Service
 from penstock.serving.server.endpoints.by_name import Endpoints
 from penstock.serving.server.endpoints.endpoint import Endpoint
@@ -36,8 +35,10 @@ from penstock.serving.server.endpoints.recording import Recorder
 from penstock.serving.server.engines.contract import StartEngine
 from penstock.serving.server.metrics.prometheus import Metrics
 from penstock.serving.server.policy.source import Source
+from penstock.serving.server.protocols.gamecore.codecs import CODECS
+from penstock.serving.server.protocols.gamecore.policy_steps import PolicySteps
 from penstock.serving.server.server import Certificate, Ports, Server
-from penstock.serving.server.steps import PolicySteps, Steps
+from penstock.serving.server.steps import Steps
 from penstock.types import Array, Box, Composite, Discrete, EnvRecipe, Spaces
 
 FIRST = "update-00000007"

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from penstock.serving.server.framing import SecondFraming
 from penstock.serving.server.inference import Model
+from penstock.serving.server.protocols.gamecore.framing import SecondFraming
 from tests.envs import fuzz_dm_env_rpc, fuzz_mlagents
 from tests.serving.server import fuzz_frames
 from tests.serving.server.fuzz_frames import Front
@@ -34,7 +34,7 @@ def test_the_seeds_are_answered() -> None:
     """Otherwise the fuzzing would begin at refusals, and hardly come further."""
     front = Front()
     from penstock.serving.server.connections.http import HttpConnection
-    from penstock.serving.server.protocols.gamecore_tcp import GamecoreConnection
+    from penstock.serving.server.protocols.gamecore.tcp import GamecoreConnection
 
     both = [front.exchange(GamecoreConnection(front.service), data) for data in seeds()["tcp"][:2]]
     # Version 1: an answer to each of start, tick, stop and a request without a session. Version 2: two ticks.

@@ -25,7 +25,6 @@ from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.scratch import scratch_folder
 from penstock.serving.server.admission.limits import Limits
 from penstock.serving.server.admission.tokens import Tokens
-from penstock.serving.server.codecs import CODECS
 from penstock.serving.server.connections.service import Service
 from penstock.serving.server.endpoints.by_name import Endpoints
 from penstock.serving.server.endpoints.endpoint import Endpoint
@@ -42,8 +41,10 @@ from penstock.serving.server.policy.acceptance import accepted
 from penstock.serving.server.policy.answering import ServedPolicy
 from penstock.serving.server.policy.copies import BundleCopies
 from penstock.serving.server.policy.source import Source
+from penstock.serving.server.protocols.gamecore.codecs import CODECS
+from penstock.serving.server.protocols.gamecore.policy_steps import PolicySteps
 from penstock.serving.server.server import Certificate, Ports, Server
-from penstock.serving.server.steps import PolicySteps, Steps
+from penstock.serving.server.steps import Steps
 from penstock.serving.verification import Limits as AnswerLimits
 from penstock.types import EnvRecipe
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from penstock import __version__
 from penstock.envs.given_arrays import array_given
+from penstock.serving.observations import observation_of
 from penstock.serving.server.admission.json_reading import most_values
 from penstock.serving.server.admission.refusal import Refusal
-from penstock.serving.server.codecs import by_name
 from penstock.serving.server.endpoints.endpoint import Endpoint
 from penstock.types import Array, Arrays, Composite, Discrete
 
@@ -212,7 +212,7 @@ class Model:
             raise _bad(f"input {missing[0]} is missing")
         seen = {name: values for name, values in inference.inputs.items() if name != _MASK or self._mask is None}
         mask = inference.inputs.get(_MASK) if self._mask is not None else None
-        fields, _ = self.endpoint.check(by_name(seen), mask)
+        fields, _ = self.endpoint.check(observation_of(seen), mask)
         asker = _Asker(self, inference, answered, refused)
         sequence = inference.parameters.get("sequence_id", 0)
         if not isinstance(sequence, int | str) or isinstance(sequence, bool):

@@ -23,10 +23,11 @@ from penstock.serving.server.endpoints.by_name import Endpoints
 from penstock.serving.server.endpoints.endpoint import Endpoint
 from penstock.serving.server.inference import Models
 from penstock.serving.server.metrics import prometheus
-from penstock.serving.server.protocols import administration, gamecore_http, inference_http
+from penstock.serving.server.protocols import administration, inference_http
 from penstock.serving.server.protocols.administration import Administration
-from penstock.serving.server.protocols.gamecore_http import GamecoreHttp
-from penstock.serving.server.protocols.gamecore_tcp import GamecoreConnection
+from penstock.serving.server.protocols.gamecore import http as gamecore_http
+from penstock.serving.server.protocols.gamecore.http import GamecoreHttp
+from penstock.serving.server.protocols.gamecore.tcp import GamecoreConnection
 from penstock.serving.server.protocols.inference_http import InferenceHttp
 
 if TYPE_CHECKING:

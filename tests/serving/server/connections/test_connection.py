@@ -1,6 +1,6 @@
 """Connections whose clients do not read: what they ask meanwhile waits, and is answered once they read again."""
 
-from penstock.serving.server.protocols.gamecore_tcp import GamecoreConnection
+from penstock.serving.server.protocols.gamecore.tcp import GamecoreConnection
 from tests.serving.server.fuzz_frames import Front, Wire
 from tests.serving.server.fuzz_seeds import BODY
 from tests.serving.server.harness import frame

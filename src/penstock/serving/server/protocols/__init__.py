@@ -1,4 +1,4 @@
-"""What clients speak. Each file translates one protocol to calls of `Steps`, `Model` or `Endpoint`, and knows no other.
+"""What clients speak. Each folder translates one protocol to calls of `Steps` or `Endpoint`, and knows no other.
 
-The file of administration is for operators instead of clients.
+`administration.py` is for operators instead of clients.
 """

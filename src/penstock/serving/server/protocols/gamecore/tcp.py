@@ -10,10 +10,10 @@ from time import perf_counter
 
 from penstock.gamecore.frames import KINDS, Encoding
 from penstock.serving.server.admission.refusal import FAILED, Refusal
-from penstock.serving.server.bases import Bases
 from penstock.serving.server.connections.connection import Connection, Reply
 from penstock.serving.server.connections.service import Service
-from penstock.serving.server.framing import (
+from penstock.serving.server.protocols.gamecore.bases import Bases
+from penstock.serving.server.protocols.gamecore.framing import (
     Buffer,
     FirstFraming,
     Framing,

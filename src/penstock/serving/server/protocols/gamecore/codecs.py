@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 
 from penstock.gamecore.rows import read_row
-from penstock.serving.observations import flat_row
+from penstock.serving.observations import flat_row, observation_of
 from penstock.serving.server.admission.json_reading import most_values, read_json
 from penstock.serving.server.admission.refusal import Refusal
 from penstock.serving.server.endpoints.endpoint import Endpoint
@@ -126,7 +126,7 @@ class RawCodec:
             fields[spec.name] = values[start : start + size].reshape(spec.shape)
             start += size
         mask = None if self._mask is None else fields.pop(self._mask)
-        return Heard(*self._endpoint.check(by_name(fields), mask))
+        return Heard(*self._endpoint.check(observation_of(fields), mask))
 
     def decode_end(self, body: bytes) -> Heard:
         """See `Codec`."""
@@ -138,11 +138,6 @@ class RawCodec:
 
 
 CODECS: Mapping[str, type[JsonCodec] | type[RawCodec]] = {"json": JsonCodec, "raw": RawCodec}
-
-
-def by_name(fields: Mapping[str, Any]) -> Any:  # noqa: ANN401 - an observation
-    """The observation whose fields have these names."""
-    return fields["obs"] if "obs" in fields else {name.removeprefix("obs."): part for name, part in fields.items()}
 
 
 def plain(actions: Any, row: int | None) -> Any:  # noqa: ANN401 - as the action space is

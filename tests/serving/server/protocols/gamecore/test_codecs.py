@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.serving.server.admission.limits import Limits
 from penstock.serving.server.admission.refusal import Refusal
-from penstock.serving.server.codecs import JsonCodec
+from penstock.serving.server.protocols.gamecore.codecs import JsonCodec
 from tests.serving.server.fuzz_frames import Front
 from tests.serving.server.harness import policy_of
 
@@ -42,7 +42,9 @@ def test_both_ways_of_reading_give_the_same(numbers: list[str], more: str) -> No
 
 
 def test_the_usual_body_goes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.serving.server.codecs.read_json", lambda *_: pytest.fail("read as JSON"))
+    monkeypatch.setattr(
+        "penstock.serving.server.protocols.gamecore.codecs.read_json", lambda *_: pytest.fail("read as JSON")
+    )
     found = JsonCodec(FRONT.endpoint).decode(b'{"obs": [0.1, -2, 3e-1]}')
     np.testing.assert_array_equal(found.fields["obs"], np.array([[0.1, -2, 0.3]], np.float32))
 

@@ -11,7 +11,7 @@ from penstock.errors import PenstockError
 from penstock.gamecore.frames import Encoding
 from penstock.registry import load
 from penstock.serving.server.admission.refusal import Refusal
-from penstock.serving.server.framing import Request
+from penstock.serving.server.protocols.gamecore.framing import Request
 
 __all__ = ["Bases"]
 

@@ -26,12 +26,12 @@ from penstock.serving.server.connections.connection import Connection
 from penstock.serving.server.connections.http import HttpConnection, HttpReply, HttpRequest, Route
 from penstock.serving.server.connections.listening import cannot_listen
 from penstock.serving.server.connections.service import Service
-from penstock.serving.server.inference import Models
 from penstock.serving.server.metrics import prometheus
 from penstock.serving.server.metrics.prometheus import Metrics
 from penstock.serving.server.protocols.gamecore.http import PATH, GamecoreHttp
 from penstock.serving.server.protocols.gamecore.tcp import GamecoreConnection
-from penstock.serving.server.protocols.inference_http import HEALTH, InferenceHttp
+from penstock.serving.server.protocols.open_inference.http import HEALTH, InferenceHttp
+from penstock.serving.server.protocols.open_inference.models import Models
 from penstock.serving.server.steps import StepReply
 
 __all__ = ["GameLaneNode", "GamesNode"]

@@ -97,11 +97,11 @@ class Front:
         from penstock.serving.server.endpoints.by_name import Endpoints
         from penstock.serving.server.endpoints.endpoint import Endpoint
         from penstock.serving.server.engines.own_process import OwnProcess
-        from penstock.serving.server.grpc_calls import Calls
-        from penstock.serving.server.inference import Models
         from penstock.serving.server.metrics.prometheus import Metrics
         from penstock.serving.server.protocols.gamecore.codecs import CODECS
         from penstock.serving.server.protocols.gamecore.policy_steps import PolicySteps
+        from penstock.serving.server.protocols.open_inference.grpc.calls import Calls
+        from penstock.serving.server.protocols.open_inference.models import Models
         from penstock.serving.server.server import Ports, Server
         from tests.serving.server.harness import policy_of
 

@@ -71,7 +71,7 @@ def _http() -> list[bytes]:
 
 
 def _grpc() -> list[bytes]:
-    from penstock.serving.server.grpc_messages import message
+    from penstock.serving.server.protocols.open_inference.grpc.messages import message
 
     named = {"name": "toy", "version": "7"}
     infer, about = {"model_name": "toy", "id": "one"}, {"model_name": "toy", "model_version": "7"}

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from penstock.serving.server.inference import Model
 from penstock.serving.server.protocols.gamecore.framing import SecondFraming
+from penstock.serving.server.protocols.open_inference.models import Model
 from tests.envs import fuzz_dm_env_rpc, fuzz_mlagents
 from tests.serving.server import fuzz_frames
 from tests.serving.server.fuzz_frames import Front

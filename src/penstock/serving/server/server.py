@@ -21,17 +21,18 @@ from penstock.serving.server.connections.listening import cannot_listen, check_f
 from penstock.serving.server.connections.service import Service
 from penstock.serving.server.endpoints.by_name import Endpoints
 from penstock.serving.server.endpoints.endpoint import Endpoint
-from penstock.serving.server.inference import Models
 from penstock.serving.server.metrics import prometheus
-from penstock.serving.server.protocols import administration, inference_http
+from penstock.serving.server.protocols import administration
 from penstock.serving.server.protocols.administration import Administration
 from penstock.serving.server.protocols.gamecore import http as gamecore_http
 from penstock.serving.server.protocols.gamecore.http import GamecoreHttp
 from penstock.serving.server.protocols.gamecore.tcp import GamecoreConnection
-from penstock.serving.server.protocols.inference_http import InferenceHttp
+from penstock.serving.server.protocols.open_inference import http as inference_http
+from penstock.serving.server.protocols.open_inference.http import InferenceHttp
+from penstock.serving.server.protocols.open_inference.models import Models
 
 if TYPE_CHECKING:
-    from penstock.serving.server.protocols.inference_grpc import InferenceGrpc
+    from penstock.serving.server.protocols.open_inference.grpc.transport import InferenceGrpc
 
 __all__ = ["Certificate", "Ports", "Server"]
 
@@ -142,7 +143,9 @@ class Server:
                 # a line of its own for each worker that is started again.
                 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
                 # Imported on use: it takes 0.1 s, and most servers have no gRPC.
-                grpc = load("penstock.serving.server.protocols.inference_grpc:InferenceGrpc")(service, self._models)
+                grpc = load("penstock.serving.server.protocols.open_inference.grpc.transport:InferenceGrpc")(
+                    service, self._models
+                )
                 opened["grpc"] = await grpc.start(ports.host, ports.grpc, self._pem())
             secure = "s" if context is not None else ""
             host = bracketed(ports.host)

@@ -12,7 +12,7 @@ import tritonclient.grpc.service_pb2 as triton_messages
 import tritonclient.http as triton_http
 from tritonclient.utils import InferenceServerException
 
-from penstock.serving.server.grpc_messages import FIELDS, SERVICE, message
+from penstock.serving.server.protocols.open_inference.grpc.messages import FIELDS, SERVICE, message
 from tests.serving.server.harness import Running, observations, policy_of, serving
 
 

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from penstock.serving.server.admission.refusal import FAILED
-from penstock.serving.server.grpc_messages import SERVICE, message
+from penstock.serving.server.protocols.open_inference.grpc.messages import SERVICE, message
 from tests.serving.server.fuzz_seeds import CALLS, seeds
-from tests.serving.server.grpc_requests import REQUESTS, ROW, TENSOR, hostile, request
 from tests.serving.server.harness import Running, halted, resume, serving, until
+from tests.serving.server.protocols.open_inference.grpc.requests import REQUESTS, ROW, TENSOR, hostile, request
 
 BAD, UNKNOWN_NAME = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND
 FULL = grpc.StatusCode.RESOURCE_EXHAUSTED

@@ -7,10 +7,17 @@ from typing import Any
 
 from penstock.serving.server.admission.refusal import Refusal
 from penstock.serving.server.connections.service import Service
-from penstock.serving.server.grpc_messages import FIELDS, message
-from penstock.serving.server.grpc_numbers import Numbers
-from penstock.serving.server.grpc_reading import Reader
-from penstock.serving.server.inference import DATATYPES, Inference, Model, Models, Outcome, server_metadata
+from penstock.serving.server.protocols.open_inference.grpc.messages import FIELDS, message
+from penstock.serving.server.protocols.open_inference.grpc.numbers import Numbers
+from penstock.serving.server.protocols.open_inference.grpc.reading import Reader
+from penstock.serving.server.protocols.open_inference.models import (
+    DATATYPES,
+    Inference,
+    Model,
+    Models,
+    Outcome,
+    server_metadata,
+)
 from penstock.types import Array
 
 __all__ = ["Calls"]

@@ -13,9 +13,9 @@ from penstock.clients.wire import bracketed
 from penstock.errors import ResourceError
 from penstock.serving.server.admission.refusal import FAILED, Refusal
 from penstock.serving.server.connections.service import Service
-from penstock.serving.server.grpc_calls import Calls
-from penstock.serving.server.grpc_messages import SERVICE, message
-from penstock.serving.server.inference import Models
+from penstock.serving.server.protocols.open_inference.grpc.calls import Calls
+from penstock.serving.server.protocols.open_inference.grpc.messages import SERVICE, message
+from penstock.serving.server.protocols.open_inference.models import Models
 
 __all__ = ["InferenceGrpc"]
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from penstock.messages import Fields
 from penstock.serving.server.admission.refusal import Refusal
-from penstock.serving.server.grpc_numbers import FLOATS, WHOLE, Numbers, varint, whole
+from penstock.serving.server.protocols.open_inference.grpc.numbers import FLOATS, WHOLE, Numbers, varint, whole
 
 __all__ = ["MOST_FIELDS", "MOST_TEXT", "Reader"]
 

@@ -11,7 +11,14 @@ from penstock.serving.server.admission.json_reading import read_json
 from penstock.serving.server.admission.refusal import Refusal
 from penstock.serving.server.connections.http import JSON, HttpReply, HttpRequest
 from penstock.serving.server.connections.service import Service
-from penstock.serving.server.inference import DATATYPES, Inference, Model, Models, Outcome, server_metadata
+from penstock.serving.server.protocols.open_inference.models import (
+    DATATYPES,
+    Inference,
+    Model,
+    Models,
+    Outcome,
+    server_metadata,
+)
 from penstock.types import Array
 
 __all__ = ["HEALTH", "PATH", "InferenceHttp"]

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.serving.server import grpc_numbers
-from penstock.serving.server.grpc_numbers import Numbers
-from tests.serving.server.grpc_requests import VALUES_OF, packed
+from penstock.serving.server.protocols.open_inference.grpc import numbers as grpc_numbers
+from penstock.serving.server.protocols.open_inference.grpc.numbers import Numbers
+from tests.serving.server.protocols.open_inference.grpc.requests import VALUES_OF, packed
 
 KINDS = {"bool": np.bool_, "int32": np.int32, "int64": np.int64, "uint32": np.uint32, "uint64": np.uint64}
 FLOATS = {"float": np.float32, "double": np.float64}

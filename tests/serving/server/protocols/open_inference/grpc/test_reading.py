@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.serving.server import grpc_numbers, grpc_reading
 from penstock.serving.server.admission.refusal import Refusal
-from penstock.serving.server.grpc_messages import FIELDS, message
-from penstock.serving.server.grpc_numbers import Numbers
-from penstock.serving.server.grpc_reading import MOST_FIELDS, MOST_TEXT, Reader
+from penstock.serving.server.protocols.open_inference.grpc import numbers as grpc_numbers
+from penstock.serving.server.protocols.open_inference.grpc import reading as grpc_reading
+from penstock.serving.server.protocols.open_inference.grpc.messages import FIELDS, message
+from penstock.serving.server.protocols.open_inference.grpc.numbers import Numbers
+from penstock.serving.server.protocols.open_inference.grpc.reading import MOST_FIELDS, MOST_TEXT, Reader
 from tests.serving.server.fuzz_frames import Front
 from tests.serving.server.fuzz_seeds import CALLS, seeds
-from tests.serving.server.grpc_requests import REQUESTS, hostile, sized
+from tests.serving.server.protocols.open_inference.grpc.requests import REQUESTS, hostile, sized
 
 READER = Reader(FIELDS)
 SIZE = 4 << 20

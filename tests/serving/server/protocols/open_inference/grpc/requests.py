@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from hypothesis import strategies as st
 
-from penstock.serving.server.grpc_messages import message
+from penstock.serving.server.protocols.open_inference.grpc.messages import message
 
 VALUES_OF = {
     "bool": st.booleans(),

@@ -14,7 +14,9 @@ TORCH = "No torch where processes must start fast"
 NATIVE = "Native code only through its room"
 RAY = "Ray only in cluster and tune"
 BACKENDS = "Backends of the update are independent"
+SERVER = "Imports within the server point down only"
 PROTOCOLS = "Protocols of the server are independent"
+TRANSPORTS = "Transports of one protocol are independent"
 ALGORITHMS = "Algorithms are independent, save a variant of the algorithm it varies"
 
 VIOLATIONS = [
@@ -42,6 +44,17 @@ VIOLATIONS = [
         PROTOCOLS,
         {"serving/server/protocols/planted.py": "import penstock.serving.server.protocols.gamecore.http"},
     ),
+    (
+        "two transports of a protocol",
+        TRANSPORTS,
+        {"serving/server/protocols/gamecore/http.py": "import penstock.serving.server.protocols.gamecore.tcp"},
+    ),
+    (
+        "a lower part of the server imports a higher one",
+        SERVER,
+        {"serving/server/admission/planted.py": "import penstock.serving.server.endpoints.endpoint"},
+    ),
+    ("a part of the server that no layer names", SERVER, {"serving/server/drawer/__init__.py": ""}),
     (
         "two algorithms",
         ALGORITHMS,

@@ -1,5 +1,6 @@
 """The server of ``penstock serve``: answers requests over sockets with a trained policy.
 
-Protocols translate frames to calls. An `Endpoint` for each policy keeps the sessions and puts requests together into
-batches. Nothing that comes over a socket is unpickled, and every size is checked before memory is taken for it.
+A connection brings a request, a protocol reads it, an endpoint decides which version answers, and an engine answers.
+Nothing that comes over a socket is unpickled, and every size is checked before memory is taken for it. Games that train
+come in by the same protocols; what happens to them then is in `penstock.games`.
 """

@@ -28,7 +28,7 @@ from penstock.inference import native, onnx
 from penstock.inference import torch as eager
 from penstock.kernels.noise import generate
 from penstock.policies import LSTM, Activation, Categorical, Encoding, Linear, Network, PolicyGraph
-from penstock.policies.session import no_carry
+from penstock.policies.acting_session import no_carry
 from penstock.serving.run_policy import RunPolicy
 from penstock.types import Array, Arrays, PolicyBackend
 

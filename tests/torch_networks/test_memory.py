@@ -10,7 +10,7 @@ import torch
 from penstock.inference.onnx import export
 from penstock.inference.onnx.session import build as build_onnx
 from penstock.policies import GRU, LSTM, Activation, Categorical, Encoding, Gaussian, Linear, Network, PolicyGraph
-from penstock.policies.session import Session, no_carry
+from penstock.policies.acting_session import ActingSession, no_carry
 from penstock.torch_networks.policy import Policy
 from penstock.types import Box, Discrete, Spaces
 
@@ -196,7 +196,7 @@ def test_the_exported_policy_equals_the_trained_one_over_a_thousand_steps(cell, 
 
     model = onnxruntime.InferenceSession(export(graph, spaces, record))
     carry = no_carry(graph, lanes)
-    acting = Session(graph, spaces.action, np.arange(lanes))
+    acting = ActingSession(graph, spaces.action, np.arange(lanes))
     backend = build_onnx(graph)
     backend.load(record)
     out = {"action": np.zeros(lanes, np.int64), "value": np.zeros(lanes, np.float32)}

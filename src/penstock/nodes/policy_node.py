@@ -13,8 +13,8 @@ import numpy as np
 
 from penstock.nodes.contract import Ports
 from penstock.policies.acting import Binds, BoundRows, PolicySettings, bound_rows
+from penstock.policies.acting_session import ActingSession
 from penstock.policies.batching import BatchRule, QuestionQueue
-from penstock.policies.session import Session
 from penstock.registry import load
 from penstock.types import Arrays, PolicyBackend, Question, Wanted
 
@@ -77,7 +77,7 @@ class PolicyNode:
         self._rule = settings.rule
         self._published: Arrays = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in policy.policy.published()}
         self._memory = tuple(spec.name for spec in policy.policy.carry)
-        self._sessions: dict[int, Session] = {}
+        self._sessions: dict[int, ActingSession] = {}
         """By asker."""
         self._answering: dict[int, _Model] = {}
         """By asker."""
@@ -196,12 +196,12 @@ class PolicyNode:
             model.bound[key] = bound_rows(model.backend, self._session(question), self._policy, rows, stacks)
         return model.bound[key]
 
-    def _session(self, question: Question) -> Session:
-        """The session of the asker's lanes. It works on the asker's own arrays."""
+    def _session(self, question: Question) -> ActingSession:
+        """The acting session of the asker's lanes. It works on the asker's own arrays."""
         asker = question.asker
         if asker not in self._sessions:
             policy, count = self._policy, self._questions.arrays["action"].shape[2]
-            self._sessions[asker] = Session(
+            self._sessions[asker] = ActingSession(
                 policy.policy,
                 policy.spaces.action,
                 question.first_lane + np.arange(count),

@@ -11,9 +11,9 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from penstock.policies.acting_session import ActingSession
 from penstock.policies.contract import PolicySpec
 from penstock.policies.exploration import Exploration
-from penstock.policies.session import Session
 from penstock.registry import load
 from penstock.types import ActionSpace, Array, Arrays, ArraySpec, BackendSpec, PolicyBackend, Spaces
 
@@ -100,7 +100,7 @@ class LocalPolicy:
         self._settings = settings
         self._board = board
         self._publication = 0
-        self._session = Session(
+        self._session = ActingSession(
             settings.policy,
             settings.spaces.action,
             np.arange(first_lane, first_lane + lanes, dtype=np.int64),
@@ -153,7 +153,7 @@ class LocalPolicy:
 
 
 def bound_rows(
-    backend: PolicyBackend, session: Session, settings: PolicySettings, rows: Arrays, stacks: Arrays
+    backend: PolicyBackend, session: ActingSession, settings: PolicySettings, rows: Arrays, stacks: Arrays
 ) -> BoundRows:
     """Bind the policy to the arrays of one slot. All checks of the arrays are done here, once.
 
@@ -186,7 +186,9 @@ def bound_rows(
 class _PlainRows:
     """The rows of one slot, for a backend without ``bind`` or for observations that rows do not hold whole."""
 
-    def __init__(self, backend: PolicyBackend, session: Session, given: Arrays, stacks: Arrays, out: Arrays) -> None:
+    def __init__(
+        self, backend: PolicyBackend, session: ActingSession, given: Arrays, stacks: Arrays, out: Arrays
+    ) -> None:
         self._backend = backend
         self._session = session
         self._given = given
@@ -201,7 +203,7 @@ class _PlainRows:
 class _ExploringRows:
     """Rows bound by a backend, where exploration changes with the step or begins with random actions."""
 
-    def __init__(self, rows: BoundRows, session: Session, action: Array, mask: Array | None) -> None:
+    def __init__(self, rows: BoundRows, session: ActingSession, action: Array, mask: Array | None) -> None:
         self._rows = rows
         self._session = session
         self._action = action

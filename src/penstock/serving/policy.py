@@ -55,7 +55,7 @@ class Lanes(Protocol):
 class Policy(ABC):
     """A policy with its parameters. Only one thread at a time may use it.
 
-    ``policy(obs)`` answers one question by itself. A policy with memory acts in a session: ``policy.session(n)``.
+    ``policy(obs)`` answers one question by itself. A policy with memory acts in an acting session, ``session(n)``.
 
     Attributes:
         spaces: its observation fields and its action space.
@@ -143,11 +143,11 @@ class Policy(ABC):
 
 
 class PolicySession:
-    """Lets a policy act greedily in n lanes, step after step. Keeps what it remembers of each lane.
+    """An acting session: lets a policy act greedily in n lanes, step after step. Keeps what it remembers of each lane.
 
     Attributes:
         carry: name -> ``[n, ...]``: the memory of each lane; empty for a policy without. It may be read, and set in
-            another session of the same policy, which then goes on where this one stopped. The next `act` changes these
+            another one of the same policy, which then goes on where this one stopped. The next `act` changes these
             arrays: copy them to keep them.
     """
 

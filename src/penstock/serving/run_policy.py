@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from penstock.policies.acting import Binds
+from penstock.policies.acting_session import ActingSession
 from penstock.policies.contract import PolicySpec
-from penstock.policies.session import Session
 from penstock.serving.policy import Lanes, Policy
 from penstock.types import Array, Arrays, ArraySpec, PolicyBackend, Spaces
 
@@ -42,7 +42,7 @@ class RunPolicy(Policy):
 
     def begin(self, lanes: int) -> Lanes:
         """Begin to act in these lanes, without checks."""
-        session = Session(self._spec, self.spaces.action, np.arange(lanes))
+        session = ActingSession(self._spec, self.spaces.action, np.arange(lanes))
         if lanes and isinstance(self.backend, Binds):
             return _BoundLanes(self.spaces, self._spec, self.backend, session)
         return _AskingLanes(self, session)
@@ -57,7 +57,7 @@ class RunPolicy(Policy):
             Name -> ``[n, ...]``; the action in the policy's units.
         """
         count = len(next(iter(given.values())))
-        session = Session(self._spec, self.spaces.action, np.arange(count))
+        session = ActingSession(self._spec, self.spaces.action, np.arange(count))
         action = self.spaces.action_spec()
         widths = {"q": self.spaces.action.choices}
         estimates = {name: np.zeros((count, *widths.get(name, ())), np.float32) for name in self._spec.outputs}
@@ -69,7 +69,7 @@ class RunPolicy(Policy):
 class _SessionLanes:
     """The lanes of an acting session, which holds their carry and their last actions."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: ActingSession) -> None:
         self._session = session
 
     @property
@@ -84,7 +84,7 @@ class _SessionLanes:
 class _AskingLanes(_SessionLanes):
     """Lanes that give the backend the arrays of each question."""
 
-    def __init__(self, policy: RunPolicy, session: Session) -> None:
+    def __init__(self, policy: RunPolicy, session: ActingSession) -> None:
         super().__init__(session)
         spec = policy.spaces.action_spec()
         self._backend = policy.backend
@@ -97,7 +97,7 @@ class _AskingLanes(_SessionLanes):
 class _BoundLanes(_SessionLanes):
     """Lanes of a backend that checks its arrays once. Each question is copied into these arrays."""
 
-    def __init__(self, spaces: Spaces, policy: PolicySpec, backend: Binds, session: Session) -> None:
+    def __init__(self, spaces: Spaces, policy: PolicySpec, backend: Binds, session: ActingSession) -> None:
         super().__init__(session)
         count, action = len(session.lanes), spaces.action_spec()
         specs = [*spaces.obs_specs(), *([ArraySpec("first", (), "bool")] if policy.carry else ())]

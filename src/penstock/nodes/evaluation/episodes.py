@@ -11,8 +11,8 @@ from penstock.envs.finite import not_finite, spoilt_rows
 from penstock.envs.sources import display_name, open_source
 from penstock.errors import BadDataError
 from penstock.nodes.evaluation.tapes import Tapes
+from penstock.policies.acting_session import ActingSession
 from penstock.policies.contract import PolicySpec
-from penstock.policies.session import Session
 from penstock.registry import load
 from penstock.saved_runs.episodes import KeptEpisode
 from penstock.types import Array, Arrays, BackendSpec, EnvReference, EnvSource, PolicyBackend, Spaces, StepResult
@@ -103,7 +103,7 @@ def play(
     playing = _Playing(source, settings.name, seed_of, next_number, tapes, skips=settings.bad_numbers == "skip")
     lanes, spec, policy = source.num_lanes, settings.spaces.action_spec(), settings.policy
     action = np.zeros((lanes, *spec.shape), spec.dtype)
-    session = Session(policy, settings.spaces.action, np.arange(lanes))
+    session = ActingSession(policy, settings.spaces.action, np.arange(lanes))
     obs = source.reset([playing.seed(lane) for lane in range(lanes)])
     yield from playing.begun(obs, range(lanes))
     while playing.busy():

@@ -46,18 +46,18 @@ class Tapes:
         for tape in (self._obs, self._action, self._reward):
             tape[lane].clear()
 
-    def taken(self, lane: int, result: StepResult, session: str) -> KeptEpisode:
+    def taken(self, lane: int, result: StepResult, name: str) -> KeptEpisode:
         """The episode of a lane that ends with this step. Its tape is empty then.
 
         Args:
             lane: its episode has at least one step.
             result: of the step that ended it.
-            session: name of the episode.
+            name: of the episode.
         """
         last = result.final_obs if self._same_step else result.obs
         rows = [*self._obs[lane], {field: last[field][lane] for field in self._obs[lane][0]}]
         kept = KeptEpisode(
-            session,
+            name,
             {field: np.stack([row[field] for row in rows]) for field in rows[0]},
             np.stack(self._action[lane]),
             np.array(self._reward[lane], np.float32),

@@ -7,13 +7,13 @@ import numpy as np
 
 from penstock.types import Array, Arrays, Spaces
 
-__all__ = ["Answer", "Answerer", "Questions", "ServedPolicy", "ServedSession"]
+__all__ = ["Answer", "Answerer", "Questions", "ServedLanes", "ServedPolicy"]
 
 _KEPT = 8
-"""The sessions that are kept have together at most so many times ``max_batch`` lanes."""
+"""The acting sessions that are kept have together at most so many times ``max_batch`` lanes."""
 
 
-class ServedSession(Protocol):
+class ServedLanes(Protocol):
     """What the server needs of `penstock.serving.policy.PolicySession`."""
 
     @property
@@ -31,7 +31,7 @@ class ServedPolicy(Protocol):
 
     spaces: Spaces
 
-    def session(self, lanes: int = 1) -> ServedSession:
+    def session(self, lanes: int = 1) -> ServedLanes:
         """Begin to act in these lanes."""
         ...
 
@@ -69,32 +69,32 @@ class Answerer:
 
     def __init__(self, policy: ServedPolicy, max_batch: int) -> None:
         self._policy = policy
-        self._sessions: OrderedDict[int, ServedSession] = OrderedDict()
-        """Number of lanes -> the session with so many. The one that was used last stands at the end."""
+        self._acting: OrderedDict[int, ServedLanes] = OrderedDict()
+        """Number of lanes -> the acting session with so many. The one that was used last stands at the end."""
         self._lanes = 0
-        """Of all sessions together."""
+        """Of all acting sessions together."""
         self._most_lanes = _KEPT * max_batch
 
     def answer(self, questions: Questions) -> Answer:
         """Greedy actions. The arrays of the answer are valid until the next call with as many rows."""
-        session = self._session(len(questions.first))
+        session = self._acting_in(len(questions.first))
         carry = session.carry
         for name, values in questions.carry.items():
             carry[name][...] = values
         action = session.answer({**questions.fields, "first": questions.first})
         return Answer(action, carry)
 
-    def _session(self, lanes: int) -> ServedSession:
-        """A session with so many lanes. Its arrays are made anew only if this size was not asked for lately."""
-        session = self._sessions.get(lanes)
+    def _acting_in(self, lanes: int) -> ServedLanes:
+        """An acting session with so many lanes. Its arrays are made anew only if this size was not asked for lately."""
+        session = self._acting.get(lanes)
         if session is not None:
-            self._sessions.move_to_end(lanes)
+            self._acting.move_to_end(lanes)
             return session
-        session = self._sessions[lanes] = self._policy.session(lanes)
+        session = self._acting[lanes] = self._policy.session(lanes)
         self._lanes += lanes
         # One for each size would hold half the square of `max_batch`.
         while self._lanes > self._most_lanes:
-            self._lanes -= self._sessions.popitem(last=False)[0]
+            self._lanes -= self._acting.popitem(last=False)[0]
         return session
 
     def warm_up(self) -> None:

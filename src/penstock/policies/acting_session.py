@@ -1,8 +1,8 @@
-"""Session: lets a policy act in some lanes, step after step.
+"""Acting session: lets a policy act in some lanes, step after step.
 
 Environment nodes, policy nodes, evaluations and the policy of a finished run all act through it.
-A session holds what one answer of a lane hands on to the next: its carry. It makes the inputs that are not observed
-(noise, ``explore``), and it turns answers into actions in the environment's own units. It holds no parameters.
+It holds what one answer of a lane hands on to the next: its carry. It makes the inputs that are not observed (noise,
+``explore``), and it turns answers into actions in the environment's own units. It holds no parameters.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from penstock.policies.contract import PolicySpec
 from penstock.policies.exploration import Exploration
 from penstock.types import ActionSpace, Array, Arrays, PolicyBackend
 
-__all__ = ["Session", "no_carry"]
+__all__ = ["ActingSession", "no_carry"]
 
 
 def no_carry(policy: PolicySpec, lanes: int) -> Arrays:
@@ -23,7 +23,7 @@ def no_carry(policy: PolicySpec, lanes: int) -> Arrays:
     return {spec.name: np.zeros((lanes, *spec.shape), spec.dtype) for spec in policy.carry}
 
 
-class Session:
+class ActingSession:
     """The lanes in which a policy acts together.
 
     Args:
@@ -32,13 +32,13 @@ class Session:
         lanes: int64 ``[n]``: the lanes' numbers in the run. They key the noise.
         exploration: how the actions explore. ``None``: they are greedy.
         seed: keys the noise, together with lane and step.
-        environment_action: see below; ``None``: the session makes this array.
-        carry: see below; ``None``: the session makes these arrays.
+        environment_action: see below; ``None``: it is made.
+        carry: see below; ``None``: these arrays are made.
 
     Attributes:
         lanes: as given.
         carry: name -> ``[n, ...]``: what the next answer of each lane begins with. It may be read and set between two
-            answers, so that another session goes on where this one stopped.
+            answers, so that another acting session goes on where this one stopped.
         explore: float32 ``[n]``: the ``explore`` input of the next answer.
         environment_action: ``[n, ...]``: the last actions, in the environment's own units and dtype.
     """

@@ -186,7 +186,7 @@ def _serving(contestant: Contestant, bundle: Path) -> Iterator[tuple[psutil.Proc
 
 
 def _end(process: "subprocess.Popen[bytes]", first: psutil.Process) -> None:
-    """Ask a server to end, and kill what is left of it. Some peers start sessions of their own."""
+    """Ask a server to end, and kill what is left of it. Some peers start processes in groups of their own."""
     members = [first, *first.children(recursive=True)] if process.poll() is None else []
     process.send_signal(signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):

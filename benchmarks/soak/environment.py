@@ -18,7 +18,7 @@ _number = itertools.count()
 
 
 class Attended(PendulumEnv):
-    """Pendulum, and a sleeping process. Every second one has its own session, so a signal to the group misses it."""
+    """Pendulum, and a sleeping process. Every second one has its own group, so a signal to the parent's misses it."""
 
     def __init__(self) -> None:
         super().__init__()

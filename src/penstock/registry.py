@@ -362,7 +362,7 @@ INFERENCE = Registry(
     "inference backend",
     {
         "native": InferenceBackend("penstock.inference.native:build"),
-        "onnx": InferenceBackend("penstock.inference.onnx.session:build"),
+        "onnx": InferenceBackend("penstock.inference.onnx.backend:build"),
         "torch": InferenceBackend("penstock.inference.torch:build", torch=True),
     },
 )

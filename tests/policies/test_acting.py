@@ -23,7 +23,7 @@ CASES = {
     "values": (Discrete(2, 3), (ArraySpec("q", (2,), "float32"),)),
     "gaussian": (Box((1,), "float32", (-2.0,), (2.0,)), (ArraySpec("log_prob", (), "float32"),)),
 }
-BACKENDS = ["penstock.inference.native:build", "penstock.inference.onnx.session:build"]
+BACKENDS = ["penstock.inference.native:build", "penstock.inference.onnx.backend:build"]
 
 
 class Board:

@@ -148,7 +148,7 @@ def test_the_children_of_another_process_stay(processes, tmp_path) -> None:
 
 
 def test_between_two_programs_all_that_runs_is_ended(processes, tmp_path) -> None:
-    # The child is in a session of its own, and its environment shows no mark: it has started no program.
+    # The child is in a group of its own, and its environment shows no mark: it has started no program.
     path = tmp_path / "pid"
     child = f"os.setsid(); open({str(path)!r}, 'w').write(str(os.getpid()))"
     run(processes, f"import time\nif os.fork() == 0: {child}\ntime.sleep(600)")

@@ -69,7 +69,7 @@ class Source:
         if self.settings.then == "fork and raise":
             pids = Path(os.environ["PIDS"])
             if os.fork() == 0:
-                # In a session of its own, so it does not end with the group of its parent.
+                # In a group of its own, so it does not end with the group of its parent.
                 os.setsid()
                 (pids / str(os.getpid())).touch()
                 while True:

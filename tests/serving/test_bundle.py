@@ -18,7 +18,7 @@ import penstock
 from penstock.envs.sources import open_source
 from penstock.errors import BundleError, ConfigError, DeviceError, RunFolderError
 from penstock.inference.onnx import export as onnx_bytes
-from penstock.inference.onnx import open_session
+from penstock.inference.onnx import load_graph
 from penstock.policies import Gaussian
 from penstock.saved_runs.manifest import seal
 from penstock.serving.bundle import GraphRunner, read_bundle
@@ -235,7 +235,7 @@ def test_large_observations_stay_finite_in_fp16() -> None:
     spaces = Spaces((("obs", box),), Box((1,), "float32", (-1.0,), (1.0,)))
     model = onnx_bytes(graph, spaces, published)
     obs = {"obs": (1e6 + np.random.default_rng(1).normal(size=(20, 3))).astype(np.float32)}
-    wanted, found = (open_session(graph).run(["action"], obs)[0] for graph in (model, quantized(model, "fp16", obs)))
+    wanted, found = (load_graph(graph).run(["action"], obs)[0] for graph in (model, quantized(model, "fp16", obs)))
     np.testing.assert_allclose(found, wanted, atol=5e-3)
 
 
@@ -247,7 +247,7 @@ def test_large_observations_that_are_not_normalised_stay_finite_in_fp16() -> Non
     model = onnx_bytes(graph, spaces, reference.record(graph, np.random.default_rng(0)))
     obs = {"obs": (1e6 * np.random.default_rng(1).normal(size=(20, 3))).astype(np.float32)}
     found = ReferenceEvaluator(onnx.load_from_string(quantized(model, "fp16", obs))).run(["action"], obs)[0]
-    np.testing.assert_allclose(found, open_session(model).run(["action"], obs)[0], atol=5e-3)
+    np.testing.assert_allclose(found, load_graph(model).run(["action"], obs)[0], atol=5e-3)
 
 
 @pytest.mark.parametrize(
@@ -321,7 +321,7 @@ def test_what_cannot_compute_here_is_left_out_and_no_figure_of_the_cpu_bears_its
         "ONNX Runtime computes with CPUExecutionProvider in place of CUDAExecutionProvider, whose libraries are missing"
     )
     with pytest.raises(DeviceError, match=text):
-        open_session((bundle / "policy.onnx").read_bytes(), "CUDAExecutionProvider")
+        load_graph((bundle / "policy.onnx").read_bytes(), "CUDAExecutionProvider")
     monkeypatch.setattr("penstock.deployment._providers", lambda: ["CPUExecutionProvider", "CUDAExecutionProvider"])
     found = penstock.verify(bundle)
     assert [report.backend for report in found.reports] == ["onnx, CPU"]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from penstock.inference.onnx import export
-from penstock.inference.onnx.session import build as build_onnx
+from penstock.inference.onnx.backend import build as build_onnx
 from penstock.policies import GRU, LSTM, Activation, Categorical, Encoding, Gaussian, Linear, Network, PolicyGraph
 from penstock.policies.acting_session import ActingSession, no_carry
 from penstock.torch_networks.policy import Policy

@@ -214,7 +214,7 @@ class Warded:
                 command,
                 pass_fds=(self._other.fileno(),),
                 stdin=subprocess.DEVNULL,
-                # Ctrl-C at a terminal reaches the foreground session only, and must not reach the warden.
+                # Ctrl-C at a terminal reaches the foreground group only, and must not reach the warden.
                 start_new_session=True,
             )
         except OSError as error:

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from penstock.errors import ConfigError
+from penstock.inference.onnx.backend import load_graph
 from penstock.inference.onnx.own import CARRY, FIELD, OUTPUTS, PARAMETER, VALUE
 from penstock.inference.onnx.recurrent import next_name
-from penstock.inference.onnx.session import open_session
 from penstock.inference.onnx.writer import OPSET
 from penstock.policies import OwnModule
 from penstock.torch_networks.own import called, constant
@@ -146,11 +146,11 @@ def _differing(layer: OwnModule, model: bytes, names: Sequence[str], outputs: Se
     every = dict(constant(layer).named_parameters())
     parameters = [every[name].detach() for name, _ in layer.parameters]
     fields, carried = [values[rows] for values in fields], [values[rows] for values in carry.values()]
-    session = open_session(model)
+    loaded = load_graph(model)
     # The export leaves out what the outputs do not depend on.
-    taken = {one.name for one in session.get_inputs()}
+    taken = {one.name for one in loaded.get_inputs()}
     given = zip(names, [*parameters, *fields, *carried], strict=True)
-    found = session.run(list(outputs), {name: values.numpy() for name, values in given if name in taken})
+    found = loaded.run(list(outputs), {name: values.numpy() for name, values in given if name in taken})
     with torch.no_grad():
         expected = _Function(layer)(parameters, fields, carried)
     for name, values, wanted in zip(outputs, found, expected, strict=True):

@@ -14,7 +14,7 @@ __all__ = ["Record"]
 class Record:
     """A published record, whose parts are written into a graph as constants.
 
-    As inputs of the graph, parameters would need no new session at each load (1.3 ms for 2 x 64 units, 10.6 ms for a
+    As inputs of the graph, parameters would need no new graph for each record (1.3 ms for 2 x 64 units, 10.6 ms for a
     Nature CNN). They are constants for two reasons. ONNX Runtime copies every input at every run. And it does not pack
     inputs, so that a row's result would depend on the number of rows in the call.
     """

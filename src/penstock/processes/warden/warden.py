@@ -5,7 +5,7 @@ for whatever reason, it ends every process below.
 
 On Linux it is the subreaper of its descendants. The children of a process that died become its own children. A variable
 in their environment tells whose they were, even if they left the process group. On other systems it ends process groups
-only: a process that an environment started in a session of its own stays.
+only: a process that an environment started in a group of its own stays.
 """
 
 import contextlib

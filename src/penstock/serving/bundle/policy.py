@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from penstock.errors import BundleError, DeviceError
-from penstock.inference.onnx import CPU, next_name, open_session, run_rows
+from penstock.inference.onnx import CPU, load_graph, next_name, run_rows
 from penstock.kernels.actions import environment_array
 from penstock.serving.bundle.contents import Facts
 from penstock.serving.bundle.reading import Bundle
@@ -30,7 +30,7 @@ class GraphRunner:
 
     def __init__(self, bundle: Bundle, model: bytes, provider: str = CPU) -> None:
         try:
-            self._session = open_session(model, provider)
+            self._loaded = load_graph(model, provider)
         except DeviceError:
             raise
         except Exception as error:  # ONNX Runtime has no base class for its errors
@@ -40,7 +40,7 @@ class GraphRunner:
 
     def run(self, given: Mapping[str, Array], outputs: Sequence[str]) -> Arrays:
         """Outputs ``[n, ...]`` by name, for inputs as `Facts.filled` takes them."""
-        return dict(zip(outputs, run_rows(self._session, outputs, self._facts.filled(given)), strict=True))
+        return dict(zip(outputs, run_rows(self._loaded, outputs, self._facts.filled(given)), strict=True))
 
 
 class BundlePolicy(Policy):

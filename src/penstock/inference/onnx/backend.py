@@ -12,13 +12,13 @@ from penstock.inference.onnx.recurrent import next_name
 from penstock.policies import Encoding, PolicyGraph
 from penstock.types import Array
 
-__all__ = ["CPU", "InferenceSession", "OnnxPolicy", "build", "open_session", "run_rows"]
+__all__ = ["CPU", "LoadedGraph", "OnnxPolicy", "build", "load_graph", "run_rows"]
 
 CPU = "CPUExecutionProvider"
 
 
-class InferenceSession(Protocol):
-    """The part of ``onnxruntime.InferenceSession`` that is used here."""
+class LoadedGraph(Protocol):
+    """A graph in ONNX Runtime: the part of ``onnxruntime.InferenceSession`` that is used here."""
 
     def run(self, outputs: Sequence[str], feeds: Mapping[str, Array]) -> Sequence[Array]:
         """Outputs by name."""
@@ -39,15 +39,15 @@ class OnnxPolicy:
     def __init__(self, graph: PolicyGraph, exported: bytes = b"") -> None:
         self.graph = graph
         self._exported = exported
-        self._session: InferenceSession | None = None
+        self._loaded: LoadedGraph | None = None
 
     def load(self, published: Mapping[str, Array]) -> None:
         """Copy new parameters and statistics. The caller may reuse the arrays afterwards."""
-        self._session = open_session(write(self.graph, published, self._exported))
+        self._loaded = load_graph(write(self.graph, published, self._exported))
 
     def act(self, inputs: Mapping[str, Array], out: Mapping[str, Array]) -> None:
         """Write the outputs of ``act`` for n lanes into ``out``. See `penstock.types.PolicyBackend`."""
-        if self._session is None:
+        if self._loaded is None:
             raise RuntimeError("load parameters before acting")
         n = len(inputs["explore"])
         feeds = {part.field: _field(part, inputs[part.field], n) for part in self.graph.encoding}
@@ -60,11 +60,11 @@ class OnnxPolicy:
             feeds |= {spec.name: np.ascontiguousarray(inputs[spec.name]) for spec in self.graph.carry}
         # A carry is an input and an output: its output has the name of the carry behind this row.
         names = [next_name(name) for name in out]
-        for array, rows in zip(out.values(), run_rows(self._session, names, feeds), strict=True):
+        for array, rows in zip(out.values(), run_rows(self._loaded, names, feeds), strict=True):
             array[...] = rows.reshape(array.shape)
 
 
-def run_rows(session: InferenceSession, names: Sequence[str], feeds: Mapping[str, Array]) -> Sequence[Array]:
+def run_rows(loaded: LoadedGraph, names: Sequence[str], feeds: Mapping[str, Array]) -> Sequence[Array]:
     """Outputs ``[n, ...]`` by name, for feeds ``[n, ...]``.
 
     A row's result depends neither on n nor on its place among the rows, unless an operation of the graph does.
@@ -72,10 +72,10 @@ def run_rows(session: InferenceSession, names: Sequence[str], feeds: Mapping[str
     adding does not change the sum. A user's own module may use it anywhere.
     """
     if len(next(iter(feeds.values()))) > 1:
-        return session.run(names, feeds)
+        return loaded.run(names, feeds)
     # ONNX Runtime sums in another order for one row than for several. So run two rows.
     twice = {name: np.concatenate([rows, rows]) for name, rows in feeds.items()}
-    return [rows[:1] for rows in session.run(names, twice)]
+    return [rows[:1] for rows in loaded.run(names, twice)]
 
 
 def _field(part: Encoding, rows: Array, n: int) -> Array:
@@ -84,8 +84,8 @@ def _field(part: Encoding, rows: Array, n: int) -> Array:
     return np.ascontiguousarray(shaped, field_dtype(part))
 
 
-def open_session(model: bytes, provider: str = CPU) -> InferenceSession:
-    """A session on one thread. Operations that the provider does not know run on the CPU.
+def load_graph(model: bytes, provider: str = CPU) -> LoadedGraph:
+    """Load a graph into ONNX Runtime, on one thread. Operations that the provider does not know run on the CPU.
 
     Raises:
         DeviceError: the provider cannot compute here. ONNX Runtime itself would go on with the CPU alone.
@@ -97,12 +97,12 @@ def open_session(model: bytes, provider: str = CPU) -> InferenceSession:
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
     providers = list(dict.fromkeys((provider, CPU)))
-    session = cast("InferenceSession", onnxruntime.InferenceSession(model, options, providers=providers))
-    if (first := session.get_providers()[0]) != provider:
+    loaded = cast("LoadedGraph", onnxruntime.InferenceSession(model, options, providers=providers))
+    if (first := loaded.get_providers()[0]) != provider:
         raise DeviceError(
             f"ONNX Runtime computes with {first} in place of {provider}, whose libraries are missing or do not load"
         )
-    return session
+    return loaded
 
 
 def build(graph: PolicyGraph, exported: bytes = b"") -> OnnxPolicy:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.serving.server.protocols.open_inference.grpc import numbers as grpc_numbers
@@ -21,6 +21,7 @@ def numbers(kind: str, *parts: bytes) -> Numbers:
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *FLOATS])
+@settings(deadline=None)
 @given(data=st.data())
 def test_the_numbers_that_protobuf_writes(kind: str, data: st.DataObject) -> None:
     lists = data.draw(st.lists(st.lists(VALUES_OF[kind], max_size=8), max_size=3))

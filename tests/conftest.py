@@ -100,7 +100,7 @@ def shared_templates(lasting_processes: Callable[[], LastingProcesses]) -> Itera
     processes, or that give theirs another working directory or variables that are read while templates import.
     """
     with pytest.MonkeyPatch.context() as patches:
-        for module in ("run", "deployment", "retraining.attempt"):
+        for module in ("run.launching", "run.loading", "run.program", "deployment", "retraining.attempt"):
             patches.setattr(f"penstock.{module}.Processes", lasting_processes)
         yield
 

@@ -9,10 +9,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import penstock.run
 from penstock.metrics.report import EVAL_RETURN, STEPS_PER_SECOND
 from penstock.program.graph import Program
 from penstock.run import Result
+from penstock.run.launching import launch
+from penstock.run.program import program_of
 from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint
 from penstock.supervision.outcome import Outcome
 from penstock.topologies import training
@@ -46,8 +47,6 @@ def doom(monkeypatch: pytest.MonkeyPatch, fault_points: str, mortal_processes: C
     """Lets a node of the next run die in its first life, at a place."""
 
     def choose(node: str, fate: str, number: signal.Signals = signal.SIGKILL) -> None:
-        program_of = penstock.run._program_of
-
         def with_fate(*arguments) -> Program:
             program: Program = program_of(*arguments)
             nodes = (
@@ -56,8 +55,8 @@ def doom(monkeypatch: pytest.MonkeyPatch, fault_points: str, mortal_processes: C
             )
             return replace(program, nodes=tuple(nodes))
 
-        monkeypatch.setattr("penstock.run._program_of", with_fate)
-        monkeypatch.setattr("penstock.run.Processes", mortal_processes)
+        monkeypatch.setattr("penstock.run.training.program_of", with_fate)
+        monkeypatch.setattr("penstock.run.launching.Processes", mortal_processes)
         monkeypatch.setenv("PYTHONPATH", fault_points)
         monkeypatch.setenv("FATE", fate)
         monkeypatch.setenv("PENSTOCK_FAULT_SIGNAL", str(number.value))
@@ -198,8 +197,12 @@ def test_an_evaluator_that_dies_forgets_nothing_and_says_nothing_twice(tmp_path,
     # Long enough for it to have begun while the others still learn.
     longer = {"timesteps": 1500 * 16 * 4, "eval_interval": 100, "save_interval": 1250}
     outcomes: list[Outcome] = []
-    launch = penstock.run._launch
-    monkeypatch.setattr("penstock.run._launch", lambda *arguments: outcomes.append(launch(*arguments)) or outcomes[0])
+
+    def noted(*arguments) -> Outcome:
+        outcomes.append(launch(*arguments))
+        return outcomes[0]
+
+    monkeypatch.setattr("penstock.run.training.launch", noted)
     result = train(tmp_path, 0, **{**SETTINGS, **longer})
     judged(result, outcomes[0].counters["evaluator"]["reports_dropped"])
     assert [line["note"].split()[0] for line in lines(result) if "note" in line] == ["evaluator"]

@@ -131,7 +131,7 @@ def test_a_run_without_an_update_says_so_when_it_is_interrupted(monkeypatch, cap
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("penstock.run.prepare", interrupted)
+    monkeypatch.setattr("penstock.run.training.prepare", interrupted)
     assert main(["train", "--env", "CartPole-v1"]) == 130
     said = capsys.readouterr()
     assert (said.out, said.err) == ("stopped before the first update; no run folder is kept\n", "")
@@ -427,7 +427,7 @@ def test_a_run_of_games_does_not_name_an_evaluation(capsys):
 
 
 def test_numbers_of_an_evaluation_print_as_json(monkeypatch, run, capsys):
-    """numpy's numbers are no JSON, so what run.py returns has to be Python's."""
+    """numpy's numbers are no JSON, so what `evaluate` returns has to be Python's."""
     exact = SimpleNamespace(**{**vars(EVALUATION), "mean_return": float(np.float64(0.1))})
     monkeypatch.setattr("penstock.run.evaluate", lambda path, **options: exact)
     assert main(["eval", str(run.path), "--json"]) == 0

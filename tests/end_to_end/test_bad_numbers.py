@@ -148,7 +148,7 @@ SKIPPING = {"sync_mode": "non_blocking", "bad_numbers": "skip", "runtime": "inli
 
 def test_spoilt_rollouts_are_dropped_and_counted_where_that_is_asked_for(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("penstock.run.judge", lambda *_: None)
+        patch.setattr("penstock.run.result.judge", lambda *_: None)
         result = penstock.train({**SMALL, **SKIPPING, "env": SeldomNan, "log_dir": str(tmp_path)}, quiet=True)
     assert result.steps == 16 * 4 * 12
     (line,) = result.notes

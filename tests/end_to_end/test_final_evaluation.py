@@ -156,7 +156,7 @@ class TracingEnv(NumberedEnv):
 
 
 def test_probe_training_and_evaluation_have_one_warden(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("penstock.run.Processes", Processes)  # not those of earlier runs
+    monkeypatch.setattr("penstock.run.launching.Processes", Processes)  # not those of earlier runs
     monkeypatch.setenv("PARENTS", str(tmp_path / "parents"))
     train(tmp_path / "logs", "TracingEnv", eval_episodes=1)
     pids, parents = zip(*(line.split() for line in (tmp_path / "parents").read_text().splitlines()), strict=True)
@@ -325,7 +325,7 @@ def test_a_resume_with_nothing_to_do_says_what_else_there_is(tmp_path: Path, mon
     def refused(*_: object, **__: object) -> None:
         raise EnvError("no simulator is here")
 
-    monkeypatch.setattr("penstock.run.judge", refused)
+    monkeypatch.setattr("penstock.run.result.judge", refused)
     nothing, given_up = penstock.resume(first.run_folder, quiet=True).notes
     assert nothing.startswith("nothing to do: the run has its ")
     assert "no simulator is here" in given_up
@@ -361,6 +361,6 @@ def test_episodes_are_not_put_among_others(tmp_path, monkeypatch) -> None:
         penstock.evaluate(run, episodes=1, keep=tmp_path / "kept")
     (tmp_path / "file").touch()
     # It is known before anything is played.
-    monkeypatch.setattr("penstock.run.judge", None)
+    monkeypatch.setattr("penstock.run.evaluating.judge", None)
     with pytest.raises(penstock.UsageError, match=r"--keep .*file cannot be written: File exists; give another folder"):
         penstock.evaluate(run, episodes=1, keep=tmp_path / "file")

@@ -270,7 +270,7 @@ def test_a_layout_that_was_edited_is_refused_by_a_nodes_one_line(tmp_path, capsy
 def test_a_table_that_was_harmed_is_named_before_anything_starts(tmp_path, monkeypatch, harm, says: str) -> None:
     run = train(tmp_path, 4, num_workers=1, save_interval=2).run_folder
     path = find_checkpoint(run)
-    monkeypatch.setattr("penstock.run._launch", lambda *_: pytest.fail("started"))
+    monkeypatch.setattr("penstock.run.resuming.launch", lambda *_: pytest.fail("started"))
     harm(path / "table.safetensors")
     with pytest.raises(CheckpointError) as error:
         penstock.resume(run, timesteps=8 * TURN, quiet=True)

@@ -19,6 +19,7 @@ from penstock.processes import machine
 from penstock.replay.contents import contents
 from penstock.replay.table_file import mapped, read_header
 from penstock.run import Result
+from penstock.run.program import program_of
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint
 
@@ -220,8 +221,9 @@ def test_rows_that_were_altered_between_two_runs_are_told_of(tmp_path: Path) -> 
 
 
 def test_a_program_is_built_once(tmp_path: Path, monkeypatch) -> None:
-    built, program_of = [], penstock.run._program_of
-    monkeypatch.setattr("penstock.run._program_of", lambda plan: built.append(plan) or program_of(plan))
+    built = []
+    for module in ("training", "resuming"):
+        monkeypatch.setattr(f"penstock.run.{module}.program_of", lambda plan: built.append(plan) or program_of(plan))
     run = train(tmp_path, 2).run_folder
     assert len(built) == 1
     penstock.resume(run, timesteps=4 * TURN, quiet=True)
@@ -251,7 +253,7 @@ def test_a_disk_that_is_too_small_is_told_of_with_what_fits(tmp_path: Path, caps
     assert not [*tmp_path.iterdir()]
     fits = said.split("--capacity ")[1].split()[0]
     # What it says fits does, and ten percent more does not.
-    monkeypatch.setattr("penstock.run._launch", lambda *_: sys.exit("started"))
+    monkeypatch.setattr("penstock.run.training.launch", lambda *_: sys.exit("started"))
     with pytest.raises(SystemExit, match="started"):
         main([*settings, "--capacity", fits])
     assert main([*settings, "--capacity", str(int(fits) * 11 // 10)]) == 1

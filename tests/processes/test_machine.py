@@ -40,7 +40,7 @@ def test_a_table_that_is_too_large_is_told_how_large_it_may_be(tmp_path, capsys,
     fits = re.search(r"0\.2 GiB are free; a replay table of --capacity (\d+) rows fits\n$", said)
     assert fits is not None
     # What it says fits does, and ten percent more does not.
-    monkeypatch.setattr("penstock.run._launch", lambda *_: sys.exit("started"))
+    monkeypatch.setattr("penstock.run.training.launch", lambda *_: sys.exit("started"))
     with pytest.raises(SystemExit, match="started"):
         main([*settings, "--capacity", fits[1]])
     assert main([*settings, "--capacity", str(int(fits[1]) * 11 // 10)]) == 1
@@ -74,7 +74,7 @@ def test_minibatches_that_are_too_large_are_told_how_large_they_may_be(
     assert found is not None
     # Parts are of one size.
     most = int(found[1]) // part * part
-    monkeypatch.setattr("penstock.run._launch", lambda *_: sys.exit("started"))
+    monkeypatch.setattr("penstock.run.training.launch", lambda *_: sys.exit("started"))
     with pytest.raises(SystemExit, match="started"):
         main([*common, "--mini_batch_size", str(most)])
     assert main([*common, "--mini_batch_size", str(most // 10 * 11 // part * part)]) == 1
@@ -83,7 +83,7 @@ def test_minibatches_that_are_too_large_are_told_how_large_they_may_be(
 def test_parts_of_a_minibatch_need_less(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(machine, "available_memory", lambda: 512 << 20)
     settings = {"env": "Pendulum-v1", "algo": "sac", "num_workers": 1, "backend": "eager", "log_dir": str(tmp_path)}
-    monkeypatch.setattr("penstock.run._launch", lambda *_: sys.exit("started"))
+    monkeypatch.setattr("penstock.run.training.launch", lambda *_: sys.exit("started"))
     with pytest.raises(ResourceError, match="for minibatches"):
         penstock.train({**settings, "mini_batch_size": 400_000})
     with pytest.raises(SystemExit, match="started"):

@@ -1,0 +1,97 @@
+"""Plays greedy episodes with a checkpoint of a run, at any time. Learns nothing, and writes no metrics."""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from penstock.config.schema import RunConfig
+from penstock.config.values import count_of
+from penstock.envs.given import given_of
+from penstock.errors import RunFolderError
+from penstock.evaluation import Asked, Evaluation, judge, players_here
+from penstock.paths import expanded
+from penstock.processes.starts import Processes
+from penstock.run.launching import opened_processes
+from penstock.saved_runs.episodes import list_episodes
+from penstock.saved_runs.run_folder import RunFolder
+from penstock.trained import open_trained
+from penstock.types import EnvFactory
+
+__all__ = ["evaluate"]
+
+
+def evaluate(
+    run: Path | str,
+    *,
+    episodes: int = RunConfig.eval_episodes,
+    checkpoint: str | None = None,
+    seed: int | None = None,
+    num_workers: int | None = None,
+    env: EnvFactory | None = None,
+    wrap: Sequence[Any] | None = None,
+    reward: Callable[..., Any] | None = None,
+    keep: Path | str | None = None,
+    quiet: bool = True,
+    processes: Processes | None = None,
+) -> Evaluation:
+    """Play greedy episodes with a run's last checkpoint, or with the named one. There is no time limit.
+
+    Args:
+        run: the run folder.
+        episodes: how many to play.
+        checkpoint: a checkpoint of the run: its name, its update number, ``best`` or ``latest``.
+        seed: seeds the episodes. ``None``: the run's seed, so the first ones are those of its final evaluation.
+        num_workers: most processes that play. Episodes depend on their number only where environments reset themselves
+            (EnvPool, PettingZoo). ``None``: as many as the run has environment processes, but no more than one for each
+            core of this machine.
+        env: a callable that makes an environment, if the run's environment has no name.
+        wrap: the run's wrappers, if one of them has no name.
+        reward: the run's own reward, if it has no name. Returns are the environment's all the same.
+        keep: folder for the episodes: ``episode-00000001.npz`` is the first one, with what the policy saw and did.
+        quiet: no display.
+        processes: as in `train`.
+
+    Raises:
+        UsageError: no such run, a checkpoint that cannot be used, an environment that hangs; ``episodes`` or
+            ``num_workers`` is no whole number of at least 1; ``keep`` holds episodes already, or cannot be written.
+        BadDataError: an episode held NaN or infinity; with ``bad_numbers`` ``skip``: every episode did.
+        NodeError: a process failed; also for an error of the environment.
+    """
+    episodes = count_of(episodes, "episodes of evaluate")
+    players = None if num_workers is None else count_of(num_workers, "num_workers of evaluate")
+    given, folder = given_of(env, wrap, reward), RunFolder.open(Path(run))
+    kept = None if keep is None else expanded(keep).resolve()
+    if kept is not None:
+        _make_for_episodes(kept)
+    with opened_processes(processes, folder.read_config().run) as opened:
+        trained = open_trained(opened, folder, checkpoint, given, "evaluate")
+        trained_run = trained.prepared.config.run
+        asked = Asked(
+            episodes,
+            trained_run.seed if seed is None else seed,
+            None,
+            quiet,
+            players_here(trained_run) if players is None else players,
+            kept,
+        )
+        found = judge(opened, trained.prepared, trained.published, asked, folder.deaths)
+    return replace(found, checkpoint=trained.checkpoint.name)
+
+
+def _make_for_episodes(folder: Path) -> None:
+    """Make the folder before the first episode is played.
+
+    Raises:
+        RunFolderError: it holds episodes already, or cannot be written.
+    """
+    if list_episodes(folder):
+        raise RunFolderError(f"--keep {folder} holds episodes already; give a folder for new ones")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        why = error.strerror or error
+        raise RunFolderError(f"--keep {folder} cannot be written: {why}; give another folder") from None

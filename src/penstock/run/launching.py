@@ -1,0 +1,112 @@
+"""Launches a program: the processes of a call, the cluster that it joins, the file of its table, its runtime.
+
+Builds no program, and does nothing with what was learned.
+"""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+from penstock.config.schema import RunConfig
+from penstock.config.whole import Config
+from penstock.envs.games import is_game
+from penstock.envs.given import Given
+from penstock.errors import RunFolderError, UsageError
+from penstock.metrics.run_log import add_to_log
+from penstock.notes import failure, table_in_file, table_in_memory
+from penstock.planning import Prepared
+from penstock.planning.own_modules import modules_of
+from penstock.processes.machine import table_memory
+from penstock.processes.starts import Processes
+from penstock.program.graph import Program, file_of_table
+from penstock.registry import RUNTIMES, load
+from penstock.replay.resumed import Found
+from penstock.replay.resumed import begin as begin_file
+from penstock.replay.table_file import settle
+from penstock.saved_runs.checkpoints import Checkpoint
+from penstock.saved_runs.leftovers import is_unbegun, write_failed_card
+from penstock.saved_runs.run_folder import RunFolder
+from penstock.serving.export import LIBRARY
+from penstock.supervision.outcome import Outcome
+
+__all__ = ["begin_table", "counted_cores", "import_ahead", "joined_cluster", "launch", "opened_processes"]
+
+
+@contextlib.contextmanager
+def opened_processes(processes: Processes | None, run: RunConfig) -> Iterator[Processes]:
+    """The processes of a call. They end with the ``with`` block, or at once if the runtime needs none."""
+    with processes or Processes() as found:
+        if not RUNTIMES[run.runtime].processes:
+            found.close()
+        yield found
+
+
+def import_ahead(run: RunConfig) -> None:
+    """Import in a thread what is needed later in the run: this process is about to wait for the probe."""
+    references = (RUNTIMES[run.runtime].launch, LIBRARY)
+    threading.Thread(target=lambda: [load(reference) for reference in references]).start()
+
+
+def counted_cores(config: Config, given: Given) -> contextlib.AbstractContextManager[int | None]:
+    """The cores of the cluster, joined for the ``with`` block, if the number of environment processes depends on them.
+
+    Raises:
+        ConfigError: as `joined_cluster`.
+        PenstockError: as `joined_cluster`.
+    """
+    run = config.run
+    counted = RUNTIMES[run.runtime].counted
+    # Games connect to the launcher: such a run is on one machine.
+    if counted is None or run.num_workers != "auto" or is_game(given.environment(run)):
+        return contextlib.nullcontext()
+    found: contextlib.AbstractContextManager[int | None] = load(counted)(run.address, modules_of(config, given))
+    return found
+
+
+def joined_cluster(program: Program, run: RunConfig) -> contextlib.AbstractContextManager[None]:
+    """Join the cluster for the ``with`` block, if the runtime uses one. Call it before the run folder is touched.
+
+    Raises:
+        ConfigError: there is no cluster, or it has no room; or its package is not installed.
+        PenstockError: the cluster cannot be started on this machine.
+    """
+    joined = RUNTIMES[run.runtime].joined
+    if joined is None:
+        return contextlib.nullcontext()
+    found: contextlib.AbstractContextManager[None] = load(joined)(program)
+    return found
+
+
+def begin_table(program: Program, checkpoint: Checkpoint | None) -> tuple[Program, Found | None]:
+    """Open or make the file of a replay table, if it has one.
+
+    Returns:
+        The program with a note about a large table for its monitor, and the rows found in the file.
+    """
+    table, found = file_of_table(program), None
+    note = table_in_memory(table_memory(program))
+    if table is not None:
+        found = begin_file(*table, checkpoint)
+        note = table_in_file(*table, found)
+    if not note:
+        return program, found
+    monitor = program.node("monitor")
+    settings = replace(monitor.settings, told=(*monitor.settings.told, note))
+    return program.with_node(replace(monitor, settings=settings)), found
+
+
+def launch(processes: Processes, prepared: Prepared, folder: RunFolder, program: Program) -> Outcome:
+    """Run a program to its end. A run that fails gets a card that says so, also if the user's own code has failed."""
+    table = file_of_table(program)
+    try:
+        outcome: Outcome = load(RUNTIMES[prepared.config.run.runtime].launch)(program, processes)
+        if table is not None:
+            settle(table[0])
+    except Exception as error:
+        if not (isinstance(error, UsageError) and is_unbegun(folder)):
+            with contextlib.suppress(RunFolderError):
+                add_to_log(folder.path, f"failed: {failure(error)}")
+            error.add_note(write_failed_card(folder, prepared.config, failure(error)))
+        raise
+    return outcome

@@ -1,0 +1,55 @@
+"""The program of a plan: built by its topology, checked against this machine, drawn as text. Runs nothing."""
+
+from pathlib import Path
+
+from penstock.config.whole import Config
+from penstock.envs.given import Given
+from penstock.errors import ConfigError
+from penstock.planning import Prepared, check_ports, plan, prepare
+from penstock.processes.machine import check_machine, shared_memory
+from penstock.processes.starts import Processes
+from penstock.program.draw import draw as draw_program
+from penstock.program.graph import Program
+from penstock.program.plan import Plan
+from penstock.registry import RUNTIMES, TOPOLOGIES, load
+from penstock.types import EnvFactory
+
+__all__ = ["checked_on_machine", "draw", "program_of"]
+
+
+def program_of(the_plan: Plan) -> Program:
+    """Build the program of a plan, with the topology for its algorithm and sync mode.
+
+    Raises:
+        ConfigError: the algorithm has no topology for this sync mode.
+    """
+    pattern, mode = the_plan.learning.spec.topology, the_plan.run.sync_mode
+    modes = TOPOLOGIES[pattern].modes
+    if mode not in modes:
+        others = " or ".join(modes)
+        raise ConfigError(f"--algo {the_plan.run.algo} ({pattern}) does not run in {mode}; give --sync_mode {others}")
+    program: Program = load(modes[mode])(the_plan)
+    return program
+
+
+def checked_on_machine(program: Program, prepared: Prepared) -> Program:
+    """Check that this machine has the memory, disk, files and ports that a program needs at least.
+
+    Returns:
+        The same program.
+
+    Raises:
+        ResourceError: the machine has too little of one of them, or a port is taken.
+    """
+    check_machine(program, len(program.groups) if RUNTIMES[prepared.config.run.runtime].processes else 0)
+    check_ports(prepared.config.run)
+    return program
+
+
+def draw(config: Config, *, env: EnvFactory | None = None) -> str:
+    """The program of a config as text: nodes, edges, placement. Starts nothing."""
+    with Processes() as processes:
+        prepared = prepare(config, processes, Given(env))
+    program = program_of(plan(prepared, Path(prepared.config.run.log_dir), quiet=True))
+    shared = shared_memory(program) / (1 << 20)
+    return f"{draw_program(program)}\nmemory\n  {shared:,.1f} MiB shared, besides the memory of each process"

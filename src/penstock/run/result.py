@@ -1,0 +1,139 @@
+"""What is left of a run after its last update: the exported policy, the final evaluation, the card, the result.
+
+Learns nothing, and starts no process but the players of the evaluation.
+"""
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.errors import BadDataError, ConfigError, EnvError, NodeError, RunFolderError
+from penstock.evaluation import Asked, Evaluation, judge, players_after
+from penstock.metrics.final import log_final
+from penstock.metrics.run_log import add_to_log
+from penstock.notes import (
+    ended_early,
+    evaluation_given_up,
+    evaluation_interrupted,
+    failure,
+    nothing_learned,
+    skipped_rollouts,
+    stale_rows,
+)
+from penstock.planning import Prepared
+from penstock.processes.starts import Processes
+from penstock.saved_runs.card import write_card
+from penstock.saved_runs.leftovers import is_unbegun
+from penstock.saved_runs.run_folder import RunFolder
+from penstock.serving.export import export
+from penstock.serving.policy import Policy
+from penstock.supervision.outcome import Outcome
+from penstock.trained import policy_of, published_of
+from penstock.types import Arrays
+
+__all__ = ["Result", "finish", "logged"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of a training run."""
+
+    run_folder: Path
+    evaluation: Evaluation | None
+    """``None`` if ``eval_episodes`` is 0, the run was interrupted, or its evaluation was given up. A note says why it
+    was given up."""
+    policy: Policy
+    steps: int
+    updates: int
+    interrupted: bool
+    not_restored: int = 0
+    """Lanes that began a new episode because a resume could not restore theirs."""
+    notes: tuple[str, ...] = ()
+    """Lines on why the run ended before its timesteps, or on what a resume could not keep; mostly none."""
+
+
+def finish(
+    processes: Processes,
+    prepared: Prepared,
+    folder: RunFolder,
+    outcome: Outcome,
+    begun_anew: int = 0,
+    *,
+    had_ended: bool = False,
+    quiet: bool,
+) -> Result:
+    """Everything after the last update: export, card, evaluation.
+
+    Args:
+        processes: play the evaluation.
+        prepared: the run.
+        folder: of the run.
+        outcome: of the program.
+        begun_anew: lanes whose episode a resume could not restore.
+        had_ended: a resume had nothing left to learn, so the run did not end now.
+        quiet: no display.
+    """
+    record, run = outcome.record, prepared.config.run
+    if not record or is_unbegun(folder):
+        raise KeyboardInterrupt
+    policy = policy_of(prepared, record)
+    published = published_of(prepared, record)
+    no_file = _exported(prepared, folder, published)
+    steps, updates = int(record["steps"]), int(record["update"])
+    # The card is written here and after the evaluation: that may be long or interrupted, and the run is usable now.
+    write_card(folder, prepared.config, steps, updates, None)
+    evaluation: Evaluation | None = None
+    given_up: tuple[str, ...] = ()
+    if run.eval_episodes and not outcome.interrupted:
+        try:
+            asked = Asked(run.eval_episodes, run.seed, run.eval_seconds, quiet, players_after(run))
+            evaluation = judge(processes, prepared, published, asked, folder.deaths)
+        except (EnvError, NodeError) as error:
+            given_up = (evaluation_given_up(error),)
+        except BadDataError as error:
+            with contextlib.suppress(RunFolderError):
+                _log_end(folder.path, steps, updates, f"the evaluation failed: {failure(error)}")
+            raise
+        except KeyboardInterrupt:
+            with contextlib.suppress(RunFolderError):
+                _log_end(folder.path, steps, updates, evaluation_interrupted(folder.path))
+            raise KeyboardInterrupt(evaluation_interrupted(folder.path)) from None
+    if evaluation is not None:
+        elapsed_s = float(record["elapsed_s"])
+        log_final(folder.path, evaluation, updates, steps, elapsed_s, axis=run.tensorboard_axis)
+        write_card(folder, prepared.config, steps, updates, evaluation)
+    not_restored = begun_anew + sum(counts["not_restored"] for counts in outcome.counters.values())
+    early: tuple[str, ...] = ()
+    if not outcome.interrupted and not had_ended:
+        early = (*ended_early(run, record, folder.path), *nothing_learned(prepared.spec, record))
+    notes = (*no_file, *skipped_rollouts(outcome.counters), *stale_rows(run, record), *given_up, *early)
+    return Result(
+        run_folder=folder.path,
+        evaluation=evaluation,
+        policy=policy,
+        steps=steps,
+        updates=updates,
+        interrupted=outcome.interrupted,
+        not_restored=not_restored,
+        notes=notes,
+    )
+
+
+def logged(result: Result) -> Result:
+    """Add the notes of a result to the run's log, and how the run ended. Returns the result."""
+    ended = "stopped" if result.interrupted else "ended"
+    _log_end(result.run_folder, result.steps, result.updates, *result.notes, ended=ended)
+    return result
+
+
+def _log_end(folder: Path, steps: int, updates: int, *notes: str, ended: str = "ended") -> None:
+    add_to_log(folder, *notes, f"{ended} after {steps:,} steps, at update {updates:,}")
+
+
+def _exported(prepared: Prepared, folder: RunFolder, published: Arrays) -> tuple[str, ...]:
+    """Write ``policy.onnx``. Returns a line if the policy is a module that ONNX cannot express, else nothing."""
+    try:
+        export(folder.path, prepared.profile.spaces, prepared.spec.policy, published)
+    except ConfigError as error:
+        return (f"no policy.onnx: {error}",)
+    return ()

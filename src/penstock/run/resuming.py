@@ -1,0 +1,108 @@
+"""Continues a run in its own folder, from one of its checkpoints. Begins no new run: that is ``training.py``."""
+
+import contextlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Never
+
+from penstock.config.sources import with_changes
+from penstock.config.whole import Config
+from penstock.envs.given import Given, given_of
+from penstock.errors import ConfigError
+from penstock.notes import differences, nothing_to_do, table_differences, without_effect
+from penstock.planning import check_fits, check_functions, plan, prepare
+from penstock.processes.starts import Processes
+from penstock.run.launching import begin_table, counted_cores, import_ahead, joined_cluster, launch, opened_processes
+from penstock.run.program import checked_on_machine, program_of
+from penstock.run.result import Result, finish, logged
+from penstock.saved_runs.best import find_checkpoint
+from penstock.saved_runs.checkpoints import load_checkpoint, set_aside_after
+from penstock.saved_runs.launches import add_launch
+from penstock.saved_runs.run_folder import RunFolder
+from penstock.trained import asking_for_objects, pointing_to_line
+from penstock.types import EnvFactory
+
+__all__ = ["resume"]
+
+
+def resume(
+    run: Path | str,
+    *,
+    checkpoint: str | None = None,
+    timesteps: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+    env: EnvFactory | None = None,
+    wrap: Sequence[Any] | None = None,
+    reward: Callable[..., Any] | None = None,
+    quiet: bool = False,
+    processes: Processes | None = None,
+    **unknown: Never,
+) -> Result:
+    """Continue a run in its own folder, from its last checkpoint or from the named one.
+
+    Args:
+        run: the run folder.
+        checkpoint: a checkpoint of the run: its name, its update number, ``best`` or ``latest``.
+        timesteps: new number of steps of the whole run.
+        settings: name -> new value of other settings. They are written into the run's config.
+        env: a callable that makes an environment, if the run's environment has no name.
+        wrap: the run's wrappers, if one of them has no name.
+        reward: the run's own reward, if it has no name.
+        quiet: no display; files only.
+        processes: as in `train`.
+        unknown: refused, with what may be given.
+
+    Raises:
+        UsageError: no such run, a checkpoint that cannot be used, a setting that must not change; also as ``train``.
+    """
+    if unknown:
+        raise _not_taken(resume, next(iter(unknown)))
+    more = {} if timesteps is None else {"timesteps": timesteps}
+    given = given_of(env, wrap, reward)
+    folder = RunFolder.open(Path(run))
+    # Claimed before anything is read: another process may go on with the run until then.
+    with folder.claim():
+        config = with_changes(folder.read_config(), {**(settings or {}), **more})
+        with opened_processes(processes, config.run) as opened:
+            return _resume(opened, folder, config, given, checkpoint, quiet=quiet)
+
+
+def _resume(
+    processes: Processes, folder: RunFolder, config: Config, given: Given, checkpoint: str | None, *, quiet: bool
+) -> Result:
+    import_ahead(config.run)
+    with contextlib.ExitStack() as cluster:
+        with asking_for_objects(folder, config.run, given, "resume"), pointing_to_line(folder):
+            prepared = prepare(config, processes, given, cluster.enter_context(counted_cores(config, given)))
+            check_functions(prepared, processes)
+            begin = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())
+            check_fits(prepared, begin)
+            the_plan = plan(prepared, folder.path, quiet=quiet, begin=begin)
+        program = checked_on_machine(program_of(the_plan), prepared)
+        over = nothing_to_do(prepared.config.run, folder.path, begin.arrays)
+        cluster.enter_context(joined_cluster(program, prepared.config.run))
+        folder.become_latest()
+        unused = without_effect(folder.read_config(), prepared.config)
+        program, found = begin_table(program, begin)
+        if not over:
+            folder.write_config(prepared.config)
+        add_launch(folder, begin.path.name)
+        set_aside_after(folder.path, int(begin.manifest["update"]))
+        folder.clear_trace()
+        begun_anew = sum(start.position is None for start in the_plan.starts)
+        outcome = launch(processes, prepared, folder, program)
+    result = finish(processes, prepared, folder, outcome, begun_anew, had_ended=bool(over), quiet=quiet)
+    changed = differences(begin.manifest, prepared.manifest())
+    of_table = table_differences(prepared.spec, begin.manifest, found)
+    return logged(replace(result, notes=(*(over or (*changed, *of_table, *unused)), *result.notes)))
+
+
+def _not_taken(call: Callable[..., Any], name: str) -> ConfigError:
+    """The error for a keyword that a call does not have, although a setting of the run may have its name."""
+    *taken, _ = inspect.signature(call).parameters
+    return ConfigError(
+        f"{call.__name__} takes {', '.join(taken)}, not {name}; a setting of the run goes into settings: "
+        f"settings={{{name!r}: ...}}"
+    )

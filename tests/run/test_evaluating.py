@@ -1,0 +1,23 @@
+"""What `evaluate` refuses before it opens a run folder. The home of the user: for every call on a run folder."""
+
+import pytest
+
+import penstock
+from penstock.errors import ConfigError, RunFolderError
+
+
+def test_a_number_of_episodes_is_at_least_1() -> None:
+    with pytest.raises(ConfigError, match=r"^episodes of evaluate takes a whole number of at least 1, not 0$"):
+        penstock.evaluate("nowhere", episodes=0)
+
+
+def test_a_number_of_processes_is_at_least_1() -> None:
+    with pytest.raises(ConfigError, match=r"^num_workers of evaluate takes a whole number of at least 1, not 0$"):
+        penstock.evaluate("nowhere", num_workers=0)
+
+
+@pytest.mark.parametrize("call", [penstock.load_policy, penstock.evaluate, penstock.resume])
+def test_a_tilde_stands_for_the_home_of_the_user(tmp_path, monkeypatch, call) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(RunFolderError, match=f"^{tmp_path}/nowhere is no run folder"):
+        call("~/nowhere")

@@ -24,7 +24,7 @@ class Command(NamedTuple):
     text: str
     example: str
     options: str | None = None
-    """Name of its dataclass in ``config/commands.py``. ``None``: it takes the settings of a run, or nothing."""
+    """Name of its dataclass in ``config/commands/``. ``None``: it takes the settings of a run, or nothing."""
 
 
 def _train(argv: Sequence[str]) -> int:

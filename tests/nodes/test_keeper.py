@@ -1,4 +1,4 @@
-"""What a keeper does after a death, while the evaluator goes on; and what it reports to a slow monitor."""
+"""What a keeper does after a death, while the evaluator goes on."""
 
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -12,8 +12,8 @@ from penstock.memory.board import Board
 from penstock.memory.record import Record
 from penstock.memory.segment import Segment
 from penstock.memory.stream import Stream
-from penstock.metrics.report import Report, read_report, report_sequence, report_specs
-from penstock.nodes.learner import keeper as keeping
+from penstock.metrics.report import report_sequence
+from penstock.nodes.learner import verdicts
 from penstock.nodes.learner.keeper import Keeper, KeeperSettings
 from penstock.nodes.learner.record import VERDICT
 from penstock.nodes.learner.work import Work
@@ -121,39 +121,6 @@ def _nothing(*_: Mapping[str, Array] | int | str) -> None:
     """Do nothing."""
 
 
-class Reporting:
-    """A keeper whose monitor has one slot for its reports."""
-
-    def __init__(self) -> None:
-        specs = report_specs(10)
-        self._stream = Stream(Segment.create(Stream.required(specs, 1), "test").bytes, specs, 1)
-        ports: Any = SimpleNamespace(
-            board_writer=lambda _: None,
-            record=lambda _: None,
-            stream_writer=lambda _: Requests(self._stream),
-        )
-        run: Any = SimpleNamespace(eval_interval=0, early_stop=0)
-        spec: Any = SimpleNamespace(published=lambda: ())
-        spaces: Any = None
-        self._keeper = Keeper(KeeperSettings("", None, spec, spaces, run, (), None, 0), ports)
-        self._update = 0
-
-    def report(self, **values: float) -> None:
-        """Commit one update, and report it."""
-        self._update += 1
-        counts = {"update": self._update, "steps": 10 * self._update, "elapsed_s": 1.0, "episodes": 0}
-        self._keeper.committed = {"returns": np.zeros(100), **{name: np.array(count) for name, count in counts.items()}}
-        self._keeper.report({name.replace("_", "/", 1): value for name, value in values.items()})
-
-    def take(self) -> Report:
-        """What the monitor takes next."""
-        index = self._stream.take(EVALUATOR)
-        assert index is not None
-        report = read_report(self._stream.slot(index))
-        self._stream.release(index, EVALUATOR)
-        return report
-
-
 def reads() -> int:
     shared = Shared()
     shared.take_over()
@@ -191,7 +158,7 @@ def test_the_update_that_a_run_was_resumed_at_is_not_judged_again() -> None:
 
 def test_a_run_that_ends_does_not_wait_for_the_verdict_of_an_evaluator_that_is_gone(monkeypatch) -> None:
     clock = [0.0]
-    monkeypatch.setattr(keeping.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(verdicts.time, "monotonic", lambda: clock[0])
     shared = Shared(waits=True)
     life = shared.next_life()
     wake = next(life)
@@ -204,20 +171,3 @@ def test_a_run_that_ends_does_not_wait_for_the_verdict_of_an_evaluator_that_is_g
         assert wake() == given_up
     assert list(life) == []
     assert shared.record.number() == 1
-
-
-def test_reports_that_found_no_slot_are_part_of_the_next_one() -> None:
-    """Bytes of gradients are counted once and for all: what one report leaves out would be lost."""
-    reporting = Reporting()
-    reporting.report(loss_policy=1.0, exchange_bytes=100.0, replay_ratio=1.0)
-    for loss, sent, ratio in ((2.0, 10.0, 2.0), (4.0, 20.0, 3.0)):
-        reporting.report(loss_policy=loss, exchange_bytes=sent, replay_ratio=ratio)
-    first = reporting.take()
-    assert (first.update, first.values["exchange/bytes"], first.values["loss/policy"]) == (1, 100.0, 1.0)
-    reporting.report(loss_policy=9.0, exchange_bytes=5.0, replay_ratio=4.0)
-    second = reporting.take()
-    assert (second.update, second.steps) == (4, 40)
-    assert second.values == {"loss/policy": 5.0, "exchange/bytes": 35.0, "replay/ratio": 4.0, "rollout/episodes": 0.0}
-    reporting.report(loss_policy=7.0, exchange_bytes=1.0)
-    third = reporting.take()
-    assert third.values == {"loss/policy": 7.0, "exchange/bytes": 1.0, "rollout/episodes": 0.0}

@@ -1,6 +1,7 @@
-"""Keeper: commits, publishes, checkpoints and reports what a learner has learned, and asks for evaluations of it.
+"""Keeper: commits, publishes and checkpoints what a learner has learned, and says when it is reported and evaluated.
 
-The node that owns the run's state has a keeper: the learner, or the `ParameterNode`. A keeper learns nothing.
+The node that owns the run's state has a keeper: the learner, or the `ParameterNode`. A keeper learns nothing. Its
+`Reports` and its `Verdicts` are files of their own.
 """
 
 import time
@@ -15,19 +16,11 @@ from penstock.algorithm import AlgorithmSpec
 from penstock.config.schema import RunConfig
 from penstock.errors import BadDataError
 from penstock.memory.action_log import Position
-from penstock.metrics.report import (
-    EPISODES,
-    RETURN,
-    RETURN_WINDOW,
-    SHAPED_RETURN,
-    Report,
-    report_sequence,
-    write_report,
-)
-from penstock.metrics.tally import Tally
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.losses import nothing_kept
 from penstock.nodes.learner.record import VERDICT, begin_anew, carry_over, why_done
+from penstock.nodes.learner.reports import Reports
+from penstock.nodes.learner.verdicts import Verdicts
 from penstock.nodes.learner.work import Work
 from penstock.registry import load
 from penstock.saved_runs.checkpoints import load_checkpoint
@@ -36,8 +29,6 @@ from penstock.types import Array, Arrays, Spaces
 
 __all__ = ["Keeper", "KeeperSettings"]
 
-VERDICT_LIMIT_S = 10.0
-"""Seconds that an ending run waits for a verdict. A living evaluator gives up earlier, and a dead one never does."""
 OF_ITS_OWN_RUN = {"consumed_slot", "consumed_sequence", "taken", "settled", "batch", "batch_settled", "batch_applied"}
 """Arrays of a record that a resumed run does not take from its checkpoint."""
 
@@ -82,23 +73,11 @@ class Keeper:
         self._record = ports.record("learner")
         self._logs = [ports.action_log(name) for name in settings.action_logs]
         self._checkpoints = ports.stream_writer("checkpoints")
-        self._reports = ports.stream_writer("reports")
-        if settings.run.eval_interval:
-            self._requests = ports.stream_writer("evaluations")
-            self._verdict = ports.board_reader("evaluation")
-        self._waits_for_verdicts = settings.run.early_stop > 0 and settings.run.sync_mode == "blocking"
-        self._asked = -1
-        """The last update for which an evaluation was asked for."""
+        self._reports = Reports(ports)
+        self._verdicts = Verdicts(settings.run, self._published, ports) if settings.run.eval_interval else None
         self._answered = 0
         """Requests for a checkpoint that this life has answered. A later life answers them once more, all by one."""
-        self._unsent: Report | None = None
-        """The report of the last commit, if no slot was free for it."""
-        self._tally = Tally()
-        """The metrics of all updates since the last report that was sent."""
-        self._episodes_told = 0
-        """Training episodes whose returns were reported."""
         self._started = time.monotonic()
-        self._stopping_since = 0.0
 
     def former(self) -> Arrays | None:
         """The last commit of an earlier life of this node; ``None`` if there was none."""
@@ -108,7 +87,7 @@ class Keeper:
     def take_over(self, committed: Arrays) -> None:
         """Go on after the last commit of an earlier life."""
         self.committed = committed
-        self._episodes_told = int(committed["episodes"])
+        self._reports.start(committed)
         self.publish()
         self._started = time.monotonic() - float(committed["elapsed_s"])
 
@@ -136,7 +115,7 @@ class Keeper:
         for name, values in {**state, **counts}.items():
             new[name][...] = values
         self._started = time.monotonic() - float(new["elapsed_s"])
-        self._episodes_told = int(new["episodes"])
+        self._reports.start(new)
         self.make_current(new)
         self.publish()
         return {spec.name: self.committed[spec.name] for spec in settings.spec.state}
@@ -157,7 +136,8 @@ class Keeper:
             BadDataError: published parameters are infinite or NaN. The commit before this one stands.
         """
         new["elapsed_s"][...] = time.monotonic() - self._started
-        self._take_verdict(new)
+        if self._verdicts is not None:
+            self._verdicts.take(new)
         for name, values in state.items():
             new[name][...] = values
         for spec in self._published:
@@ -176,9 +156,10 @@ class Keeper:
 
         In this order, because the checkpoint says whether an evaluation was asked for.
         """
-        run, update = self._settings.run, int(self.committed["update"])
-        if self._evaluation_due():
-            yield from self._evaluate()
+        run, update, verdicts = self._settings.run, int(self.committed["update"]), self._verdicts
+        if verdicts is not None and verdicts.due(update):
+            yield from verdicts.ask(self.committed)
+            yield from self._commit_verdict(verdicts)
         due, wanted = update % run.save_interval == 0, self._ports.checkpoints_wanted()
         if (due or wanted != self._answered) and not self.done():
             self._answered = wanted
@@ -190,17 +171,13 @@ class Keeper:
 
         What exists already stays: a checkpoint, a verdict, a report. A report of this life has no losses.
         """
-        update = int(self.committed["update"])
+        update, verdicts = int(self.committed["update"]), self._verdicts
         # Commits of dropped rollouts, and those within a batch, leave the number of the update as it was.
         learned = update > self._settings.resumed_update and not self._ports.stopping()
-        if learned and self._evaluation_due():
-            # Race: the evaluator goes on meanwhile. It publishes a verdict before it releases the request. So:
-            # 1. Read the requests. 2. Read the verdict: it is there if the request was already released.
-            if update not in self._requests.written() and self._verdict.version() < update:
-                yield from self._evaluate()
-            else:
-                self._asked = update
-                yield from self._await_verdict()
+        if learned and verdicts is not None and verdicts.due(update):
+            if not verdicts.take_up(update):
+                yield from verdicts.ask(self.committed)
+            yield from self._commit_verdict(verdicts)
         if update % self._settings.run.save_interval == 0 and not self.done():
             yield from self.checkpoint()
         if learned and not self.reported():
@@ -221,62 +198,17 @@ class Keeper:
         yield lambda: written.free() == written.slots or stopping()
 
     def reported(self) -> bool:
-        """True while a report of the last commit, of this life or an earlier one, is with the monitor.
+        """True while a report of the last commit is with the monitor, as `Reports.has` says."""
+        return self._reports.has(int(self.committed["update"]))
 
-        False again once the monitor has released it. The monitor drops a second report of the same update.
-        """
-        return report_sequence(int(self.committed["update"])) in self._reports.written()
-
-    def report(self, values: dict[str, float]) -> None:
-        """Report the last commit to the monitor.
-
-        If no slot is free, the report is kept. The next one replaces it, and then stands for both of them.
-        """
-        self._tally.add(values)
-        values = self._tally.values()
-        committed = self.committed
-        count = min(int(committed["episodes"]), RETURN_WINDOW)
-        if count:
-            values[RETURN] = float(committed["returns"][-count:].mean())
-            if "shaped_returns" in committed:
-                values[SHAPED_RETURN] = float(committed["shaped_returns"][-count:].mean())
-            values["rollout/length_mean"] = float(committed["lengths"][-count:].mean())
-        values[EPISODES] = float(committed["episodes"])
-        self._unsent = Report(
-            int(committed["update"]),
-            int(committed["steps"]),
-            float(committed["elapsed_s"]),
-            values,
-            returns=self._untold_returns(),
-        )
-        self._send_report()
+    def report(self, metrics: Mapping[str, float]) -> None:
+        """Report the last commit to the monitor, and the metrics of its update."""
+        self._reports.add(self.committed, metrics)
 
     def end(self) -> Work:
         """Hand over the last checkpoint. Then wait until there is a slot for the last report, or the run stops."""
         yield from self.checkpoint()
-        if self._unsent is not None:
-            yield lambda: self._reports.free() > 0 or self._ports.stopping()
-            self._send_report()
-        if self._unsent is not None:
-            self._ports.count("reports_dropped")
-
-    def _send_report(self) -> None:
-        """Send the report that is not sent yet, if a slot is free."""
-        report = self._unsent
-        index = None if report is None else self._reports.claim(report_sequence(report.update))
-        if report is None or index is None:
-            return
-        write_report(report, self._reports.slot(index))
-        self._reports.push(index)
-        self._unsent = None
-        self._tally.clear()
-        self._episodes_told = int(report.values[EPISODES])
-
-    def _untold_returns(self) -> list[float]:
-        """Returns of the latest training episodes that no report of this life holds yet."""
-        count = min(int(self.committed["episodes"]) - self._episodes_told, RETURN_WINDOW)
-        found: list[float] = self.committed["returns"][RETURN_WINDOW - count :].tolist()
-        return found
+        yield from self._reports.end()
 
     def checkpoint(self, *, passing: bool = False) -> Work:
         """Hand the committed record, with what restores each lane, to the checkpointer.
@@ -297,7 +229,8 @@ class Keeper:
         for lane in range(num_envs):
             position = Position(*map(int, committed["lane_position"][lane]))
             write_past(slot, lane, self._logs[lane // lanes].past(lane % lanes, position))
-        slot["evaluation_asked"][...] = self._asked == int(committed["update"])
+        asked = self._verdicts is not None and self._verdicts.asked == int(committed["update"])
+        slot["evaluation_asked"][...] = asked
         slot["passing"][...] = passing
         self._checkpoints.push(index)
 
@@ -316,66 +249,15 @@ class Keeper:
         with self._ports.span("publish"):
             self._policy.publish(published, int(committed["update"]))
 
-    def _take_verdict(self, into: Arrays) -> None:
-        """Copy the evaluator's latest verdict into a record, if there is one in this life."""
-        if self._settings.run.eval_interval:
-            self._verdict.read({spec.name: into[spec.name] for spec in VERDICT})
-
-    def _evaluation_due(self) -> bool:
-        interval = self._settings.run.eval_interval
-        return interval > 0 and int(self.committed["update"]) % interval == 0
-
-    def _evaluate(self) -> Work:
-        """Ask for an evaluation of the last commit."""
-        if self._waits_for_verdicts:
-            yield lambda: self._requests.free() > 0 or self._ports.stopping()
-        self._request_evaluation()
-        yield from self._await_verdict()
-
-    def _await_verdict(self) -> Work:
-        """Wait for the verdict on the last commit and make it part of the record, where the run may stop by it.
-
-        In lock step only: there one seed gives one answer, so the update after which a run stops must not depend on how
-        soon an evaluation has ended.
-        """
-        if not self._waits_for_verdicts:
+    def _commit_verdict(self, verdicts: Verdicts) -> Work:
+        """Make the verdict on the last commit part of the record, where the run may stop by it."""
+        if not verdicts.awaited:
             return
-        update = int(self.committed["update"])
-        with self._ports.span("wait for verdict"):
-            # An evaluator that gives up while the run stops frees the slot without a verdict.
-            yield lambda: self._verdict.version() >= update or self._requests.free() > 0 or self._out_of_time()
+        yield from verdicts.wait(int(self.committed["update"]))
         judged = self._record.begin()
         carry_over(judged, self.committed)
-        self._take_verdict(judged)
+        verdicts.take(judged)
         # An earlier life may have committed it. A second commit would count as progress: a learner whose every life
         # fails would be started for ever.
         if any(judged[spec.name] != self.committed[spec.name] for spec in VERDICT):
             self.make_current(judged)
-
-    def _out_of_time(self) -> bool:
-        """True once the run has been ending for ``VERDICT_LIMIT_S``."""
-        if not self._ports.stopping():
-            return False
-        now = time.monotonic()
-        self._stopping_since = self._stopping_since or now
-        return now - self._stopping_since > VERDICT_LIMIT_S
-
-    def _request_evaluation(self) -> None:
-        """Ask the evaluator to judge the committed parameters. While it is busy, requests are dropped and counted."""
-        committed, update = self.committed, int(self.committed["update"])
-        index = self._requests.claim(update)
-        if index is None:
-            self._ports.count("evaluations_dropped")
-            return
-        slot = self._requests.slot(index)
-        for spec in self._published:
-            slot[spec.name][...] = committed[spec.name]
-        slot["update"][...] = update
-        slot["steps"][...] = committed["steps"]
-        slot["elapsed_s"][...] = committed["elapsed_s"]
-        for spec in VERDICT:
-            slot[spec.name][...] = committed[spec.name]
-        # The only slot was free, so the verdict of the evaluation before this one is published.
-        self._take_verdict(slot)
-        self._requests.push(index)
-        self._asked = update

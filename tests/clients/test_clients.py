@@ -59,7 +59,7 @@ def test_over_tls(run, scheme: str, certificate: tuple[str, str]) -> None:
 
 def test_the_files_that_the_docs_copy_to_a_game_are_enough(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
-    text = (root / "docs" / "games.md").read_text()
+    text = (root / "docs" / "game-clients.md").read_text()
     commands = [line.strip() for line in text.splitlines() if line.startswith(("    mkdir -p game", "    cp "))]
     assert len(commands) == 4
     (tmp_path / "src").symlink_to(root / "src")

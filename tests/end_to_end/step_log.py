@@ -18,10 +18,9 @@ from penstock.types import Arrays
 from penstock.updates.contract import ReplayUpdater, Updater
 from penstock.updates.settings import UpdaterSettings
 from penstock.updates.team import Exchange
+from tests.end_to_end.small_run import TURN
 
 LOG = "STEP_LOG"
-WHOLE = 96
-"""Rows of a minibatch over all learners."""
 UPDATES = {
     name: UpdateBackend(f"{__name__}:build_{name}", f"{__name__}:build_{name}_replay", native=name == "fused")
     for name in ("fused", "eager")
@@ -89,12 +88,12 @@ class Fed:
 
 
 def made_up(settings: UpdaterSettings, step: int) -> Arrays:
-    """The whole minibatch of a gradient step, ``[WHOLE, ...]`` each."""
+    """The whole minibatch of a gradient step, ``[TURN, ...]`` each."""
     numbers = np.random.default_rng(step)
     specs = settings.spec.sampled(settings.spaces)
-    found = {part.name: numbers.uniform(-1, 1, (WHOLE, *part.shape)).astype(part.dtype) for part in specs}
+    found = {part.name: numbers.uniform(-1, 1, (TURN, *part.shape)).astype(part.dtype) for part in specs}
     found["weight"][...] = 1
-    found["discount"] = np.where(numbers.random(WHOLE) < 0.1, 0, 0.99).astype(np.float32)
+    found["discount"] = np.where(numbers.random(TURN) < 0.1, 0, 0.99).astype(np.float32)
     return found
 
 

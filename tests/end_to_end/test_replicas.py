@@ -11,24 +11,14 @@ from penstock.saved_runs.checkpoints import load_checkpoint
 from penstock.types import Arrays
 from tests.children import killing
 from tests.end_to_end import step_log
+from tests.end_to_end.small_run import SMALL, TURN
 
 pytestmark = pytest.mark.usefixtures("shared_templates")
 
-LANES, STEPS = 6, 16
-TURN = LANES * STEPS
-SMALL = {
-    "env": "Pendulum-v1",
-    "num_envs": LANES,
-    "num_steps": STEPS,
-    "hidden_sizes": (8, 8),
-    "eval_episodes": 1,
-    "mini_batch_size": step_log.WHOLE,
-}
 TABLE = {"algo": "sac", "updates_per_step": 0.125, "min_rows": 100, "timesteps": 6 * TURN}
 TABLE_STEPS = (6 * TURN - 100) // 8
 STREAM = {"algo": "ppo", "epochs": 4, "timesteps": 3 * TURN, "normalize_obs": True, "normalize_value": True}
 STREAM_STEPS = 3 * 4
-"""The minibatch is the whole batch, so one learner and several see the same rows in it."""
 BACKENDS = pytest.mark.parametrize("backend", ["fused", "eager"])
 LEARNERS = pytest.mark.parametrize("learners", [2, 3])
 

@@ -12,19 +12,14 @@ from penstock.run import Result
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import load_checkpoint
 from tests.children import killing
+from tests.end_to_end.small_run import LANES, SMALL, TURN
 
 pytestmark = pytest.mark.usefixtures("shared_templates")
 
-LANES, STEPS = 6, 16
-TURN = LANES * STEPS
 LAG = 10
-SMALL = {
-    "env": "Pendulum-v1",
-    "num_envs": LANES,
+SERVED = {
+    **SMALL,
     "num_workers": 2,
-    "num_steps": STEPS,
-    "hidden_sizes": (8, 8),
-    "eval_episodes": 1,
     "mini_batch_size": 24,
     "epochs": 2,
     "learners": 2,
@@ -36,7 +31,7 @@ BATCH_STEPS = 2 * 2
 
 
 def train(log_dir: Path, updates: int, **settings: object) -> Result:
-    whole = {**SMALL, "log_dir": str(log_dir), "timesteps": updates * ROLLOUT, **settings}
+    whole = {**SERVED, "log_dir": str(log_dir), "timesteps": updates * ROLLOUT, **settings}
     return penstock.train(whole, quiet=True)
 
 
@@ -124,7 +119,7 @@ def test_in_step_a_death_leaves_no_rows_of_a_gradient_out(tmp_path, group: str) 
 )
 def test_every_algorithm_of_a_stream_is_served(tmp_path, algo: str, backend: str) -> None:
     settings = {"algo": algo, "backend": backend}
-    whole = {**SMALL, **settings, "log_dir": str(tmp_path), "timesteps": 12 * ROLLOUT}
+    whole = {**SERVED, **settings, "log_dir": str(tmp_path), "timesteps": 12 * ROLLOUT}
     if algo in {"a2c", "impala"}:
         del whole["epochs"]
     result = penstock.train(whole, quiet=True)
@@ -201,7 +196,7 @@ def test_numbers_that_are_not_finite_are_never_kept(tmp_path, agree: dict[str, s
 def test_hogwild_learners_step_one_vector(tmp_path, algo: str) -> None:
     table = {"min_rows": 100, "updates_per_step": 0.25, "num_workers": 1, "mini_batch_size": 16}
     if algo == "sac":
-        whole = {**SMALL, **table, "algo": "sac", "exchange": "hogwild", "log_dir": str(tmp_path), "timesteps": 1_000}
+        whole = {**SERVED, **table, "algo": "sac", "exchange": "hogwild", "log_dir": str(tmp_path), "timesteps": 1_000}
         del whole["epochs"]
         result = penstock.train(whole, quiet=True)
         found = arrays(result)

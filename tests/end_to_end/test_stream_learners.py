@@ -12,19 +12,9 @@ from penstock.run import Result
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import load_checkpoint
 from tests.children import killing
+from tests.end_to_end.small_run import SMALL, TURN
 
 pytestmark = pytest.mark.usefixtures("shared_templates")
-
-LANES, STEPS = 6, 16
-TURN = LANES * STEPS
-SMALL = {
-    "env": "Pendulum-v1",
-    "num_envs": LANES,
-    "num_steps": STEPS,
-    "hidden_sizes": (8, 8),
-    "eval_episodes": 1,
-    "mini_batch_size": TURN,
-}
 
 
 def train(log_dir: Path, updates: int, **settings: object) -> Result:
@@ -45,7 +35,6 @@ def parameters(result: Result) -> dict[str, bytes]:
     [("ppo", "eager", 2), ("ppo", "fused", 3), ("impala", "fused", 2), ("appo", "fused", 3)],
 )
 def test_learners_with_a_share_each_are_one_learner_with_all_rows(tmp_path, algo, backend, learners: int) -> None:
-    """Each minibatch is the whole batch of 96 rows, so one learner and several see the same rows in it."""
     settings = {"algo": algo, "num_workers": learners, "normalize_value": True, "sync_mode": "blocking"}
     settings |= {"backend": backend, "normalize_obs": True}
     epochs = 1

@@ -105,7 +105,8 @@ class Lives(ParallelEnv):
         return {agent: np.array([self.clock], np.float32) for agent in agents}
 
     def _infos(self, agents):
-        return {agent: {"action_mask": np.array([1, 0])} if self.masks else {} for agent in agents}
+        masks = {"action_mask": np.array([1, 0])} if self.masks else {}
+        return {agent: {"clock": self.clock, **masks} for agent in agents}
 
 
 class MaskedPair(Signals):

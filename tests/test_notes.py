@@ -13,7 +13,7 @@ from penstock.cli import main
 from penstock.config.schema import RunConfig
 from penstock.errors import NodeError
 from penstock.metrics.jsonl import read_reports
-from penstock.notes import differences, failure, stale_rows, table_in_memory
+from penstock.notes import differences, failure, never_seen, stale_rows, table_in_memory
 from penstock.run import Result
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import load_checkpoint
@@ -243,3 +243,13 @@ def test_a_run_that_learned_nothing_from_its_table_says_so(tmp_path: Path) -> No
 )
 def test_the_line_on_a_failure_is_the_error_and_no_line_of_a_stack(detail, line):
     assert failure(NodeError("env.0", detail)) == line
+
+
+def test_metrics_that_no_episode_had_are_told_of_at_the_end() -> None:
+    seen, unseen = np.array([np.nan, 1.0]), np.full(2, np.nan)
+    record = {"episodes": np.array(250), "episode_metric.won": seen, "episode_metric.wno": unseen}
+    assert never_seen(record) == (
+        "no wno in the last info of 100 episodes so far: check the names of --episode_metrics",
+    )
+    assert not never_seen({**record, "episodes": np.array(0)})
+    assert not never_seen({**record, "episode_metric.wno": seen})

@@ -1,5 +1,6 @@
 """The final evaluation: greedy episodes at the end of a run. While a run goes on, the `EvaluatorNode` plays them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -7,6 +8,7 @@ from typing import NamedTuple
 from penstock.config.resolve import available_cores
 from penstock.config.schema import RunConfig
 from penstock.errors import BadDataError, ConfigError, NodeError
+from penstock.metrics.episode_metrics import means_of, metrics_in
 from penstock.nodes.evaluation import Ending
 from penstock.planning import Prepared
 from penstock.processes.starts import Processes
@@ -36,6 +38,8 @@ class Evaluation:
     """Why fewer episodes count than asked for, in a few words; mostly empty."""
     returns: tuple[float, ...] = field(default=(), compare=False, repr=False)
     """Return of each episode that counts, in the order of their seeds."""
+    metrics: Mapping[str, float] = field(default_factory=dict, compare=False)
+    """Mean of each episode metric (``episode_metrics``) over the episodes that have it."""
 
 
 class Asked(NamedTuple):
@@ -151,4 +155,5 @@ def _evaluation(found: Arrays, env: str, asked: Asked) -> Evaluation:
         asked.seed,
         remark=", ".join(remarks),
         returns=tuple(returns.tolist()),
+        metrics=means_of({name: numbers[played] for name, numbers in metrics_in(found).items()}),
     )

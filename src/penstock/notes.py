@@ -10,10 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from penstock.algorithm import KL_COEF, AlgorithmSpec
 from penstock.config.schema import RunConfig
 from penstock.config.whole import Config
 from penstock.errors import EnvError, NodeError, PenstockError
+from penstock.metrics.episode_metrics import metrics_in, missing_metrics
 from penstock.metrics.report import RETURN_WINDOW
 from penstock.nodes.learner import why_done
 from penstock.program.draw import bytes_text
@@ -28,6 +31,7 @@ __all__ = [
     "evaluation_given_up",
     "evaluation_interrupted",
     "failure",
+    "never_seen",
     "nothing_learned",
     "nothing_to_do",
     "skipped_rollouts",
@@ -91,6 +95,13 @@ def _last_line(error: NodeError) -> str:
     if "(most recent call last)" not in said:
         said = _STACKS.split(said)[0]
     return (said.strip().splitlines() or ["it did not say why"])[-1]
+
+
+def never_seen(record: Arrays) -> tuple[str, ...]:
+    """One line on episode metrics that none of the latest training episodes has had; else empty."""
+    count = min(int(record["episodes"]), RETURN_WINDOW)
+    names = [name for name, numbers in metrics_in(record).items() if np.isnan(numbers).all()]
+    return (missing_metrics(names, count),) if count and names else ()
 
 
 def nothing_learned(spec: AlgorithmSpec, record: Arrays) -> tuple[str, ...]:

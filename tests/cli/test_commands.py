@@ -21,6 +21,7 @@ EVALUATION = SimpleNamespace(
     std_return=80.1,
     mean_length=200.0,
     episodes=100,
+    metrics={},
     env="Pendulum-v1",
     seed=0,
     checkpoint="update-00000050",
@@ -410,7 +411,7 @@ def test_no_standard_output_and_an_old_locale():
     assert (closed.returncode, closed.stderr) == (0, b"")
     program = (
         "from types import SimpleNamespace as N; import penstock.cli.output as c\n"
-        "evaluation = N(mean_return=1.0, std_return=1.0, mean_length=1.0, episodes=1, remark='')\n"
+        "evaluation = N(mean_return=1.0, std_return=1.0, mean_length=1.0, episodes=1, metrics={}, remark='')\n"
         "c.conclude(N(run_folder='x', interrupted=False, evaluation=evaluation, not_restored=0, notes=()), 'Any-v1')"
     )
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}

@@ -17,6 +17,7 @@ def slot(finals: int, episodes: int) -> dict[str, np.ndarray]:
         "episode_count": np.array(episodes, np.int64),
         "episode_return": draw.normal(size=4),
         "shaped_return": draw.normal(size=4),
+        "episode_metric.lap.time/s": draw.normal(size=4),
         "rollout": np.array(7, np.int64),
         "lane_position": draw.integers(0, 9, (2, 4)),
     }
@@ -29,6 +30,7 @@ def test_what_is_filled_arrives(finals: int, episodes: int) -> None:
     unpack(packed(sent), arrived)
     for name, values in sent.items():
         count = {"final.obs": finals, "final_t": finals, "episode_return": episodes, "shaped_return": episodes}
+        count["episode_metric.lap.time/s"] = episodes
         filled = slice(None, count.get(name)) if values.ndim else ...
         assert np.array_equal(arrived[name][filled], values[filled]), name
 
@@ -36,6 +38,8 @@ def test_what_is_filled_arrives(finals: int, episodes: int) -> None:
 def test_a_parcel_has_no_more_bytes_than_are_filled() -> None:
     # Each last observation takes 16 bytes, and 8 for its row.
     assert len(packed(slot(4, 0))) - len(packed(slot(1, 0))) == 3 * (16 + 8)
+    # Each episode takes 8 for its return, for that of own rewards and for its metric.
+    assert len(packed(slot(0, 3))) - len(packed(slot(0, 0))) == 3 * (8 + 8 + 8)
 
 
 @pytest.mark.parametrize("size", [-1, 1])

@@ -139,6 +139,19 @@ def test_of_a_flag_that_is_given_twice_the_last_counts_unless_it_adds():
     assert config("--env", "X").run.ignore_obs is None
 
 
+def test_episode_metrics_are_named_once_each_and_are_not_too_many():
+    named = config("--env", "X", "--episode_metrics", "won, best lap", "--episode_metrics", "TimeLimit.truncated")
+    assert named.run.episode_metrics == ("won", "best lap", "TimeLimit.truncated")
+    for given, says in (
+        ("won,laps,won", "--episode_metrics names won twice; give each name once"),
+        (",".join(f"m{number}" for number in range(33)), "--episode_metrics has 33 names; give at most 32"),
+        ("won,,laps", "--episode_metrics takes names of at most 64 characters, .*, not nothing"),
+        ("x" * 65, "--episode_metrics takes names of at most 64 characters, separated by commas"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            config("--env", "X", "--episode_metrics", given)
+
+
 @pytest.mark.parametrize(
     ("options", "argv", "says"),
     [

@@ -53,6 +53,20 @@ def test_an_ended_lane_is_reset_on_the_next_step():
             assert not results[t].terminated[lane]
 
 
+def test_the_last_info_of_an_episode_is_read_before_its_lane_is_reset():
+    lanes = open_source(CARTPOLE, vector=False, num_lanes=4, seed=1)
+    metrics = lanes.follow(("elapsed_step",))
+    lanes.reset(range(4))
+    lengths, told = np.zeros(4, np.int64), 0
+    for _ in range(30):
+        result = lanes.step(np.ones(4, np.int64), lambda lane: 0)
+        lengths = np.where(result.reset, 0, lengths + 1)
+        assert metrics == {lane: (lengths[lane],) for lane in np.flatnonzero(result.terminated).tolist()}
+        told += len(metrics)
+    lanes.close()
+    assert told >= 8
+
+
 def test_one_seed_gives_the_same_episodes_and_every_lane_its_own():
     first, results = observations(seed=5)
     again, repeated = observations(seed=5)

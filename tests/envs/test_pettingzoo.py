@@ -78,16 +78,20 @@ def test_nothing_is_learned_from_a_lane_without_an_agent():
 def test_an_evaluation_counts_episodes_of_agents():
     source, _ = lives()
     numbers = iter(range(5))
-    playing = _Playing(source, "test", lambda number: 0, lambda lane: next(numbers, None), None, skips=False)
+    metrics = source.follow(("clock",))
+    playing = _Playing(
+        source, "test", lambda number: 0, lambda lane: next(numbers, None), None, metrics=metrics, skips=False
+    )
     ended = []
     while playing.busy():
         ended += list(playing.stepped(source.step(np.zeros(3, np.int64), playing.next_seed)))
-    assert [(one.number, one.episode_return) for one in ended if isinstance(one, Episode)] == [
-        (0, 2.0),
-        (1, 5.0),
-        (2, 2.0),
-        (3, 2.0),
-        (4, 5.0),
+    # ``short`` dies by step 2, the others by step 5.
+    assert [(one.number, one.episode_return, one.metrics) for one in ended if isinstance(one, Episode)] == [
+        (0, 2.0, (2.0,)),
+        (1, 5.0, (5.0,)),
+        (2, 2.0, (5.0,)),
+        (3, 2.0, (2.0,)),
+        (4, 5.0, (5.0,)),
     ]
 
 

@@ -356,3 +356,35 @@ def test_a_source_may_be_closed_twice_and_closes_every_environment():
         lanes.close()
     assert len(closed) == 2
     lanes.close()
+
+
+def test_the_last_info_of_an_episode_is_read_and_forgotten_with_the_next_step():
+    """An environment may use its info again: it is read before the reset."""
+    shared = {}
+
+    class Reusing(Scripted):
+        def reset(self, *, seed=None, options=None):
+            shared.clear()
+            return super().reset(seed=seed)
+
+        def step(self, action):
+            shared["laps"] = 3
+            return super().step(action)
+
+    ends = Reusing((OBS, 0, False, False, shared), (OBS, 0, True, False, shared), (OBS, 0, False, False, shared))
+    lanes = source(Scripted((OBS, 0, False, False, {"laps": 9})), ends)
+    metrics = lanes.follow(("laps",))
+    lanes.reset([0, 0])
+    found = []
+    for _ in range(3):
+        lanes.step(np.array([3, 3]), lambda lane: 0)
+        found.append(dict(metrics))
+    assert found == [{}, {1: (3.0,)}, {}]
+
+
+def test_a_metric_that_is_no_number_is_named():
+    lanes = source(Scripted((OBS, 0, True, False, {"won": "yes"})))
+    lanes.follow(("won",))
+    lanes.reset([0])
+    with pytest.raises(BadDataError, match=r"^won in the last info of lane 10 of test is yes, which is no number"):
+        lanes.step(np.array([3]), lambda lane: 0)

@@ -321,3 +321,43 @@ def test_a_source_may_be_closed_twice():
     lanes = source(ClockVectorEnv(2))
     lanes.close()
     lanes.close()
+
+
+class Counted(ClockEnv):
+    """Cut after so many steps; the info tells the step."""
+
+    def __init__(self, limit):
+        self.LIMIT = limit
+
+    def reset(self, *, seed=None, options=None):
+        obs, _ = super().reset(seed=seed)
+        return obs, {"steps": 0}
+
+    def step(self, action):
+        *others, _ = super().step(action)
+        return *others, {"steps": self.steps}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_numbers_of_last_infos_are_there_in_every_mode(mode):
+    lanes = source(sync(lambda: Counted(2), lambda: Counted(3), mode=mode))
+    metrics = lanes.follow(("steps", "unheard"))
+    lanes.reset([0, 0])
+    found = []
+    for _ in range(6):
+        lanes.step(np.zeros(2, np.int64), lambda lane: 0)
+        found.append({lane: numbers[0] for lane, numbers in metrics.items()})
+        assert all(np.isnan(unheard) for _, unheard in metrics.values())
+    # In mode NEXT_STEP the step after an end is the reset.
+    next_step = [{}, {0: 2.0}, {1: 3.0}, {}, {0: 2.0}, {}]
+    at_once = [{}, {0: 2.0}, {1: 3.0}, {0: 2.0}, {}, {0: 2.0, 1: 3.0}]
+    assert found == (next_step if mode == AutoresetMode.NEXT_STEP else at_once)
+
+
+def test_last_infos_may_be_an_array_of_objects():
+    infos = {"final_obs": np.array([np.zeros(2), None], object), "final_info": np.array([{"won": True}, None], object)}
+    lanes = source(Batch(terminated=np.array([True, False]), infos=infos))
+    metrics = lanes.follow(("won",))
+    lanes.reset([0, 0])
+    lanes.step(np.zeros((2, 1), np.float32), lambda lane: 0)
+    assert metrics == {0: (1.0,)}

@@ -15,7 +15,7 @@ NO_METRICS = {"returns", "note"}
 def test_a_level_is_told_by_the_name() -> None:
     assert {level_of(name) for name in (STEPS_PER_SECOND, f"{IDLE}env.0", "rows/stale")} == {"framework"}
     assert {level_of(name) for name in (POLICY_LOSS, "loss/my_own")} == {"algorithm"}
-    assert {level_of(name) for name in (RETURN, EVAL_RETURN)} == {"task"}
+    assert {level_of(name) for name in (RETURN, EVAL_RETURN, "episode/won", "eval/episode/won")} == {"task"}
     assert level_of("unheard/of") is None
 
 

@@ -224,3 +224,17 @@ def test_idle_shares_are_means_by_kind():
 
 def test_a_clock_reads_hours_minutes_seconds():
     assert [clock(value) for value in (0.4, 61, 3_725.2)] == ["0:00:00", "0:01:01", "1:02:05"]
+
+
+def test_episode_metrics_are_shown_with_the_returns():
+    stream = io.StringIO()
+    told = report(1)._replace(values={**report(1).values, "episode/won": 0.8349, "episode/laps": 1200.0})
+    lines = PlainLines(100_000, 1, stream)
+    lines.write(told)
+    lines.close()
+    assert " | won 0.835  laps 1.2e+03 | " in stream.getvalue()
+    shown = io.StringIO()
+    display = LiveDisplay("run", 100_000, Terminal(file=shown, force_terminal=True, width=80))
+    display.write(told)
+    display.close()
+    assert "won 0.835  laps 1.2e+03" in shown.getvalue()

@@ -17,7 +17,7 @@ from penstock.memory.segment import Segment
 from penstock.memory.stream import Stream
 from penstock.nodes.contract import LaneStart
 from penstock.nodes.env import EnvNode, EnvSettings
-from penstock.program.rollout import rollout_specs, table_specs
+from penstock.program.rollout import fields_beside_return, rollout_specs, table_specs
 from penstock.types import Array, Arrays, ArraySpec, Box, Discrete, Spaces, Stack
 
 SPACES = Spaces((("obs", Box((1,), "float32", (0.0,), (1000.0,))),), Discrete(2))
@@ -47,6 +47,14 @@ class CountingEnv(gymnasium.Env[Array, int]):
         return 1.0
 
     def close(self) -> None: ...
+
+
+class TellingEnv(CountingEnv):
+    """Its info tells the step; every second one also whether it was won."""
+
+    def step(self, action: int) -> tuple[Array, float, bool, bool, dict[str, object]]:
+        *others, _ = super().step(action)
+        return *others, {"laps": self.count, **({"won": True} if action else {})}  # type: ignore[return-value]
 
 
 class BrokenEnv(CountingEnv):
@@ -224,6 +232,7 @@ def open_node(
     specs: tuple[ArraySpec, ...] = rollout_specs(SPACES, ROW, STEPS, LANES, same_step=True),
     bad_numbers: Literal["stop", "skip"] = "stop",
     renew_every: int = 64,
+    episode_metrics: tuple[str, ...] = (),
 ) -> tuple[EnvNode, Ports]:
     settings = EnvSettings(
         env=f"{__name__}:{env}",
@@ -240,6 +249,7 @@ def open_node(
         starts=starts,
         bad_numbers=bad_numbers,
         open_limit_s=10.0,
+        episode_metrics=episode_metrics,
     )
     node, ports = EnvNode(settings), Ports(policy, specs)
     node.open(ports)  # type: ignore[arg-type]
@@ -285,6 +295,24 @@ def test_a_rollout_is_the_same_however_late_the_policy_answers(late: int) -> Non
     assert slot["lane_collected"].tolist() == [6, 6]
     assert slot["lane_spoilt"].tolist() == [0, 0]
     assert ports.counted == {"collected": 12}
+    node.close()
+
+
+def test_a_rollout_lists_the_metrics_of_each_episode_beside_its_return() -> None:
+    names = ("laps", "won", "unheard")
+    beside = fields_beside_return(names, shaped=False)
+    specs = rollout_specs(SPACES, ROW, STEPS, LANES, same_step=True, beside_return=beside)
+    node, ports = open_node(LatePolicy(0), "TellingEnv", specs=specs, episode_metrics=names)
+    slot = collect(node, ports)
+    # Both lanes end with step 4, in which they take action 1.
+    assert slot["episode_count"] == 2
+    assert slot["episode_metric.laps"][:2].tolist() == [4.0, 4.0]
+    assert slot["episode_metric.won"][:2].tolist() == [1.0, 1.0]
+    assert np.isnan(slot["episode_metric.unheard"][:2]).all()
+    assert not slot["episode_metric.laps"][2:].any()
+    following = collect(node, ports)
+    # The second episodes end with step 2 of this rollout, the third ones with step 6.
+    assert following["episode_metric.laps"][:4].tolist() == [4.0] * 4
     node.close()
 
 

@@ -9,6 +9,7 @@ import pytest
 from penstock.envs.sources import open_source
 from penstock.errors import BadDataError
 from penstock.nodes.evaluation.episodes import Episode, PlaySettings, play
+from penstock.nodes.evaluation.evaluator import summary
 from penstock.policies import Deterministic, Network, PolicyGraph
 from penstock.types import Array, BackendSpec
 from tests.environments import ClockEnv, ClockVectorEnv
@@ -49,7 +50,9 @@ class FirstAction:
         out["action"][...] = 0
 
 
-def played(lanes: int, numbers: Iterable[int], *, bad_numbers="skip", env=ScriptedEnv, keeps=False) -> list[Episode]:
+def played(
+    lanes: int, numbers: Iterable[int], *, bad_numbers="skip", env=ScriptedEnv, keeps=False, metrics=()
+) -> list[Episode]:
     source, left = open_source(env, False, lanes), iter(numbers)
     settings = PlaySettings(
         env="Scripted",
@@ -62,6 +65,7 @@ def played(lanes: int, numbers: Iterable[int], *, bad_numbers="skip", env=Script
         seed=0,
         bad_numbers=bad_numbers,
         open_limit_s=10.0,
+        episode_metrics=metrics,
     )
     playing = play(
         settings,
@@ -177,3 +181,28 @@ def test_nothing_of_a_spoilt_episode_is_kept_in_another(monkeypatch) -> None:
     lengths = [None if episode.kept is None else len(episode.kept.reward) for episode in found]
     assert lengths == [1, None, None, 4]
     assert all(episode.kept is None or episode.kept.terminated for episode in found)
+
+
+class TellingEnv(ScriptedEnv):
+    """Its info tells the number of its episode, and of each odd one that it was won."""
+
+    def step(self, action):
+        *others, _ = super().step(action)
+        return *others, {"number": self.number, **({"won": True} if self.number % 2 else {})}
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 5])
+def test_each_episode_has_its_own_metrics_and_a_spoilt_one_has_none(monkeypatch, lanes: int) -> None:
+    monkeypatch.setattr(ScriptedEnv, "spoilt_at", {2: 1})
+    found = played(lanes, range(4), env=TellingEnv, metrics=("number", "won"))
+    zero, one, two, three = (episode.metrics for episode in found)
+    assert (one, two, three) == ((1.0, 1.0), (), (3.0, 1.0))
+    np.testing.assert_array_equal(zero, (0.0, np.nan))
+    assert summary([found[0], found[1], found[3]], ("number", "won")) == {
+        "eval/return_mean": 7 / 3,
+        "eval/return_std": pytest.approx(np.std([1.0, 2.0, 4.0])),
+        "eval/length_mean": 7 / 3,
+        "eval/episodes": 3.0,
+        "eval/episode/number": 4 / 3,
+        "eval/episode/won": 1.0,
+    }

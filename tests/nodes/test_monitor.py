@@ -5,13 +5,14 @@ import signal
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from penstock.errors import RunFolderError
 from penstock.metrics.jsonl import METRICS
-from penstock.metrics.report import STEPS_PER_SECOND, Report
+from penstock.metrics.report import STEPS_PER_SECOND, Report, report_specs, write_report
 from penstock.nodes.monitor import MonitorNode, MonitorSettings
-from penstock.types import Cause
+from penstock.types import Arrays, Cause
 
 COUNTS = dict.fromkeys(("skipped", "evaluations_dropped", "reports_dropped", "busy_ns", "idle_ns"), 0)
 DEATHS = {**COUNTS, "restarts": 0, "ended_by": 0, "cause": 0, "detail_kept": 0, "uptime_ms": 0, "told_at_start": 0}
@@ -254,3 +255,49 @@ def test_a_file_that_cannot_be_closed_leaves_no_other_open(tmp_path) -> None:
     with pytest.raises(RunFolderError, match=r"cannot write the metrics in .*: the disk is full$"):
         node.close()
     assert closed == ["first", "second"]
+
+
+class Reports(Nothing):
+    """A stream of one report."""
+
+    def __init__(self) -> None:
+        specs = report_specs(0)
+        self._slot = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in specs}
+        self._has = False
+
+    def put(self, update: int, **values: float) -> None:
+        named = {name.replace("_", "/", 1): value for name, value in values.items()}
+        write_report(Report(update, 10 * update, float(update), named), self._slot)
+        self._has = True
+
+    def ready(self) -> int:
+        return int(self._has)
+
+    def take(self) -> int | None:
+        return 0 if self._has else None
+
+    def slot(self, index: int) -> Arrays:
+        return self._slot
+
+    def release(self, index: int) -> None:
+        self._has = False
+
+
+@pytest.mark.parametrize("resumed_update", [0, 7])
+def test_metrics_that_the_first_episodes_do_not_have_are_told_of_once(tmp_path, monkeypatch, resumed_update) -> None:
+    reports, ports = Reports(), Ports()
+    monkeypatch.setattr(ports, "stream_reader", lambda edge: reports)
+    resumed = Report(resumed_update, resumed_update * 10, 0.0, {})
+    names = ("won", "lapz", "wno")
+    settings = MonitorSettings(tmp_path, "title", 100, 100, True, "steps", resumed, "it waits", episode_metrics=names)
+    node = MonitorNode(settings)
+    node.open(ports)
+    # A resumed run cannot know of how many episodes its checkpoint tells, before the first report.
+    before = 50.0 if resumed_update else 0.0
+    for update, episodes in enumerate((before, before, before + 2, before + 3), resumed_update + 1):
+        won = {"episode_won": 0.5} if episodes > before else {}
+        reports.put(update, rollout_episodes=episodes, **won)
+        tell(node)
+    told = [line for line in logged(tmp_path) if "last info" in line]
+    assert told == ["no lapz, wno in the last info of 2 episodes so far: check the names of --episode_metrics"]
+    assert "lapz" not in (tmp_path / METRICS).read_text()

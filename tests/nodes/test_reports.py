@@ -9,6 +9,7 @@ from penstock.memory.segment import Segment
 from penstock.memory.stream import Stream
 from penstock.metrics.report import Report, read_report, report_specs
 from penstock.nodes.learner.reports import Reports
+from penstock.types import Array
 from tests.nodes.test_keeper import EVALUATOR, Requests
 
 
@@ -21,12 +22,15 @@ class Reporting:
         ports: Any = SimpleNamespace(stream_writer=lambda _: Requests(self._stream))
         self._reports = Reports(ports)
         self._update = 0
+        self.beside: dict[str, Array] = {}
+        """Further arrays of the committed record."""
 
     def report(self, **values: float) -> None:
         """Report the commit of one update."""
         self._update += 1
         counts = {"update": self._update, "steps": 10 * self._update, "elapsed_s": 1.0, "episodes": 0}
-        committed = {"returns": np.zeros(100), **{name: np.array(count) for name, count in counts.items()}}
+        arrays = {name: np.array(count) for name, count in counts.items()}
+        committed = {"returns": np.zeros(100), **arrays, **self.beside}
         self._reports.add(committed, {name.replace("_", "/", 1): value for name, value in values.items()})
 
     def take(self) -> Report:
@@ -53,3 +57,12 @@ def test_reports_that_found_no_slot_are_part_of_the_next_one() -> None:
     reporting.report(loss_policy=7.0, exchange_bytes=1.0)
     third = reporting.take()
     assert third.values == {"loss/policy": 7.0, "exchange/bytes": 1.0, "rollout/episodes": 0.0}
+
+
+def test_a_report_has_the_means_of_the_episode_metrics() -> None:
+    reporting = Reporting()
+    window = {"won": np.full(100, np.nan), "unheard": np.full(100, np.nan)}
+    window["won"][-4:] = [1.0, 0.0, np.nan, 1.0]
+    reporting.beside = {f"episode_metric.{name}": values for name, values in window.items()}
+    reporting.report(loss_policy=1.0)
+    assert reporting.take().values == {"loss/policy": 1.0, "episode/won": 2 / 3, "rollout/episodes": 0.0}

@@ -89,7 +89,8 @@ def _eval(argv: Sequence[str]) -> int:
         _announce(folder.read_config())
         evaluation = evaluate(folder.path, **asked, quiet=False, processes=processes)
     if options.json:
-        names = ("mean_return", "std_return", "mean_length", "episodes", "env", "seed", "checkpoint", "remark")
+        numbers = ("mean_return", "std_return", "mean_length", "episodes", "metrics")
+        names = (*numbers, "env", "seed", "checkpoint", "remark")
         return say(json.dumps({name: getattr(evaluation, name) for name in names}))
     said = load("penstock.metrics.final:evaluated")(evaluation)
     return say(f"{evaluation.env}, {evaluation.checkpoint}: {said}")

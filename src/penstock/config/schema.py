@@ -9,7 +9,7 @@ from typing import Any, Literal
 from penstock.config.fields import BY_NETWORKS, Demands, Value, Wrapping
 from penstock.registry import INFERENCE, RUNTIMES, UPDATES, texts_of
 
-__all__ = ["AUTO", "COMPILED_PAYS_FROM", "COMPILED_STEPS_PAY_FROM", "HTTP_PORT", "RunConfig"]
+__all__ = ["AUTO", "COMPILED_PAYS_FROM", "COMPILED_STEPS_PAY_FROM", "HTTP_PORT", "MOST_EPISODE_METRICS", "RunConfig"]
 
 AUTO = "auto"
 """Value of a setting that penstock decides, from the machine and from the run."""
@@ -17,6 +17,8 @@ COMPILED_PAYS_FROM = 300_000
 """Timesteps from which on compiling an update saves more time than it costs: 8 s on two cores."""
 COMPILED_STEPS_PAY_FROM = 20_000
 """The same for gradient steps from a table. One of SAC took 10.9 ms eager and 6.9 ms compiled; compiling took 30 s."""
+MOST_EPISODE_METRICS = 32
+"""With longer names than these have, the report of an update would find no room."""
 HTTP_PORT = 8000
 """Where clients of a policy, and games, connect over HTTP if the user names no port."""
 
@@ -288,6 +290,14 @@ class RunConfig:
         form="names of observation fields, separated by commas or with a flag each",
         adds=True,
         fixed=BY_NETWORKS,
+    )
+    episode_metrics: tuple[str, ...] | None = _setting(
+        None,
+        "numbers in the info of an episode's last step, such as won,laps: each mean is reported as episode/won, of "
+        f"evaluations as eval/episode/won (docs/environments.md); at most {MOST_EPISODE_METRICS}",
+        pattern=r"\S(.{0,62}\S)?",
+        form="names of at most 64 characters, separated by commas or with a flag each",
+        adds=True,
     )
     env_timeout: float = _setting(
         60.0, "longest time in seconds of one environment step; an environment that takes longer counts as hung", min=1

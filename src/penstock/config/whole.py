@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from penstock.config.fields import fields_of
-from penstock.config.schema import RunConfig
+from penstock.config.schema import MOST_EPISODE_METRICS, RunConfig
 from penstock.config.values import from_value
 from penstock.config.workers import check_num_workers
 from penstock.errors import ConfigError
@@ -54,6 +54,7 @@ def _check_together(run: RunConfig) -> None:
         raise ConfigError(
             "--demonstration_share needs demonstrations, and there are none; give --demonstrations as well"
         )
+    _check_episode_metrics(run.episode_metrics or ())
     _check_cluster(run)
     if run.learners > 1 and not RUNTIMES[run.runtime].processes:
         apart = " or ".join(name for name in RUNTIMES.names() if RUNTIMES[name].processes)
@@ -63,6 +64,15 @@ def _check_together(run: RunConfig) -> None:
             raise ConfigError(f"--{name} needs --policy_placement node: with env there are no policy nodes")
     if run.num_workers != "auto" and run.policy_nodes > run.num_workers:
         raise ConfigError(f"--policy_nodes {run.policy_nodes} is more than --num_workers {run.num_workers}")
+
+
+def _check_episode_metrics(names: tuple[str, ...]) -> None:
+    """Check that each metric is named once, and that there are not too many."""
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigError(f"--episode_metrics names {twice} twice; give each name once")
+    if len(names) > MOST_EPISODE_METRICS:
+        raise ConfigError(f"--episode_metrics has {len(names)} names; give at most {MOST_EPISODE_METRICS}")
 
 
 def _check_cluster(run: RunConfig) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from penstock.envs.actions import cutter
 from penstock.envs.fields import field_paths, one_line
+from penstock.envs.last_infos import LastInfos
 from penstock.envs.legacy import OlderEnv, is_current, reset_values
 from penstock.envs.masks import KEY, Masks, late_mask, with_mask
 from penstock.envs.older_gym import refuse_checker
@@ -78,6 +79,7 @@ class ScalarSource(EnvSource):
         # None as NaN.
         self._reward_cells = self._reward.data
         self._infos: list[Any] | None = None
+        self._last_infos: LastInfos | None = None
         self._take: Callable[[Any, Any, bool], object] | None = None
         self._lanes = [self._stepped(lane) for lane in range(self.num_lanes)]
         self._result = StepResult(
@@ -107,6 +109,11 @@ class ScalarSource(EnvSource):
         self._lanes = [self._stepped(lane) for lane in range(self.num_lanes)]
         return self._infos
 
+    def follow(self, metrics: Sequence[str]) -> Mapping[int, tuple[float, ...]]:
+        """From now on, read these numbers in the last info of each episode; see ``types.EnvSource``."""
+        self._last_infos = LastInfos(metrics, self._lane_names)
+        return self._last_infos.ended
+
     def film(self, take: Callable[[Any, Any, bool], object]) -> None:
         """From now on, call ``take`` after each reset and step of a lane.
 
@@ -133,6 +140,8 @@ class ScalarSource(EnvSource):
         while self._ended:
             lane = self._ended.pop()
             self._terminated_cells[lane] = self._truncated_cells[lane] = False
+            if self._last_infos is not None:
+                self._last_infos.begin_step()
         rewards, sign, unmasked = self._reward_cells, self._sign, self._unmasked
         lane = 0
         result: Any = (None, None, False, False, None)
@@ -150,6 +159,9 @@ class ScalarSource(EnvSource):
                 if info and unmasked and (info.__class__ is not dict or KEY in info):
                     self._refuse_late_mask(lane, info)
                 if terminated or truncated:
+                    # Before the reset, because an environment may use the info again.
+                    if self._last_infos is not None:
+                        self._last_infos.take(lane, info)
                     self._end(lane, bool(terminated), bool(truncated), next_seeds(lane))
         except Exception as error:
             self._explain(error, lane, result)

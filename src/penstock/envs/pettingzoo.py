@@ -85,7 +85,7 @@ class _Environment:
         agents: all that it may have.
         goes_on: for each agent, whether it acts in the next step.
         shown: for each agent, its latest observation. For one that has not come yet, that of another agent.
-        masks: for each agent, the action mask in its latest info; ``None``: there is none.
+        infos: for each agent, its latest info; ``None``: there is none.
     """
 
     def __init__(self, whose: str, env: Any) -> None:
@@ -93,7 +93,7 @@ class _Environment:
         self.agents: tuple[Any, ...] = tuple(env.possible_agents)
         self.goes_on = [False] * len(self.agents)
         self.shown: list[Any] = [None] * len(self.agents)
-        self.masks: list[Any] = [None] * len(self.agents)
+        self.infos: list[Mapping[str, Any] | None] = [None] * len(self.agents)
         self._whose = whose
         self._seed: int | None = None
         self._episodes = 0
@@ -161,7 +161,7 @@ class _Environment:
             elif self.goes_on[place]:
                 raise BadDataError(f"{self._whose}: agent {agent} is alive, but it gets no observation")
             info = infos.get(agent)
-            self.masks[place] = info.get(KEY) if isinstance(info, Mapping) else None
+            self.infos[place] = info if isinstance(info, Mapping) else None
         other = self.shown[self.goes_on.index(True)] if any(self.goes_on) else None
         self.shown = [other if shown is None else shown for shown in self.shown]
 
@@ -218,6 +218,10 @@ class _Agents:
         flags = np.array(terminated, np.bool_), np.array(truncated, np.bool_)
         return self._observed(), np.array(reward, np.float32), *flags, self._infos()
 
+    def lane_infos(self) -> list[Mapping[str, Any] | None]:
+        """The latest info of each lane's agent; ``None`` for an agent without one."""
+        return [info for one in self._environments for info in one.infos]
+
     def render(self) -> Any:
         """The present picture of the first environment."""
         return self._environments[0].env.render()
@@ -244,7 +248,7 @@ class _Agents:
 
     def _infos(self) -> dict[str, Any]:
         """The action masks of all lanes, as Gymnasium puts infos together."""
-        masks = [mask for one in self._environments for mask in one.masks]
+        masks = [None if info is None else info.get(KEY) for info in self.lane_infos()]
         given = [mask is not None for mask in masks]
         if not any(given):
             return {}

@@ -11,7 +11,7 @@ Leaves the environment's own rewards unchanged.
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -185,6 +185,10 @@ class RewardedSource(EnvSource):
     def keep_infos(self) -> Sequence[Any] | None:
         """As the source."""
         return self._source.keep_infos()
+
+    def follow(self, metrics: Sequence[str]) -> Mapping[int, tuple[float, ...]]:
+        """As the source."""
+        return self._source.follow(metrics)
 
     def reset(self, seeds: Sequence[int]) -> Arrays:
         """As the source."""

@@ -83,6 +83,10 @@ class NewestFrames(EnvSource):
         """As the source."""
         return self._source.keep_infos()
 
+    def follow(self, metrics: Sequence[str]) -> Mapping[int, tuple[float, ...]]:
+        """As the source."""
+        return self._source.follow(metrics)
+
     def reset(self, seeds: Sequence[int]) -> Arrays:
         """As the source."""
         obs = self._source.reset(seeds)

@@ -11,6 +11,7 @@ import numpy as np
 
 from penstock.envs.actions import batched
 from penstock.envs.fields import field_paths, one_line
+from penstock.envs.last_infos import LastInfos
 from penstock.envs.masks import KEY, Masks, lane_of, late_mask, with_mask
 from penstock.envs.rows import ObservationRows, cast, pick
 from penstock.envs.spaces import spaces_of
@@ -101,6 +102,9 @@ class VectorSource(EnvSource):
         self._reset = np.zeros(num_lanes, np.bool_)
         # Lanes whose agent has ended before others of its environment, or has not come yet. Their steps are resets.
         self._absent: Array | None = getattr(env, "absent", None)
+        # Where an environment keeps the infos of its lanes apart, because it does not put them together.
+        self._lane_infos: Callable[[], Sequence[Any]] | None = getattr(env, "lane_infos", None)
+        self._last_infos: LastInfos | None = None
         self._take: Callable[[Any, Any, bool], object] | None = None
         self._seed_form: Callable[[Sequence[int], Array], Any] | None = None
         if self._mode == "Disabled":
@@ -113,6 +117,11 @@ class VectorSource(EnvSource):
     def keep_infos(self) -> None:
         """None: one info holds all lanes, and each environment splits it in another way."""
         return
+
+    def follow(self, metrics: Sequence[str]) -> Mapping[int, tuple[float, ...]]:
+        """From now on, read these numbers in the last info of each episode; see ``types.EnvSource``."""
+        self._last_infos = LastInfos(metrics, self._lane_names)
+        return self._last_infos.ended
 
     def film(self, take: Callable[[Any, Any, bool], object]) -> None:
         """From now on, call ``take`` after each reset and step.
@@ -157,11 +166,15 @@ class VectorSource(EnvSource):
         if not self.same_step:
             self._reset, self._ended = self._ended, self._reset
             np.logical_or(terminated, truncated, self._ended)
+            if self._last_infos is not None:
+                self._take_last_infos(self._last_infos, infos, self._ended & ~self._reset)
             if self._absent is not None:
                 np.logical_or(self._ended, self._absent, self._ended)
             self._take_masks(obs, infos, self._everyone, ~self._ended)
             return StepResult(self._observed(obs), reward, terminated, truncated, self._reset, {})
         np.logical_or(terminated, truncated, self._ended)
+        if self._last_infos is not None:
+            self._take_last_infos(self._last_infos, infos, self._ended)
         self._take_masks(obs, infos, self._everyone, self._everyone if self._mode == "SameStep" else ~self._ended)
         if self._ended.any():
             seeds = {int(lane): next_seeds(int(lane)) for lane in np.flatnonzero(self._ended)}
@@ -235,6 +248,21 @@ class VectorSource(EnvSource):
         elif self._unmasked and KEY in infos:
             given = np.asarray(infos.get(f"_{KEY}", of), bool)
             raise late_mask(self._lane_names[int(given.argmax())])
+
+    def _take_last_infos(self, last: LastInfos, infos: Any, ended: Array) -> None:
+        """Read the last infos of the lanes whose episodes have ended in this step."""
+        last.begin_step()
+        if not ended.any():
+            return
+        # In mode SameStep, ``infos`` itself is of the next episodes.
+        given = infos.get("final_info") if self._mode == "SameStep" else infos
+        if self._lane_infos is not None:
+            given = self._lane_infos()
+        for lane in np.flatnonzero(ended).tolist():
+            if isinstance(given, Mapping):
+                last.take_batch(lane, given)
+            else:
+                last.take(lane, lane_of(given, lane))
 
     def _take_final(self, infos: Any, wanted: Array) -> None:
         """Copy the last observations of ended lanes from the infos. Those of ``wanted`` lanes must be there."""

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Mapping
 from statistics import fmean
 
+from penstock.metrics.episode_metrics import EPISODE, metrics_text
 from penstock.metrics.report import (
     APPROX_KL,
     ENTROPY,
@@ -81,6 +82,11 @@ class Figures:
         """The reported losses, by short names."""
         return "  ".join(f"{short} {self.values[name]:.3g}" for short, name in _LOSSES if name in self.values)
 
+    def metrics(self) -> str:
+        """The episode metrics of the latest training episodes."""
+        means = {name.removeprefix(EPISODE): mean for name, mean in self.values.items() if name.startswith(EPISODE)}
+        return metrics_text(means, "  ")
+
     def idle(self) -> str:
         """The idle shares of environment nodes, policy nodes and learners."""
         shares = idle_shares(self.values)
@@ -99,7 +105,8 @@ class Figures:
             parts.insert(4, f"shaped return {self.number(SHAPED_RETURN)}")
         if EVAL_RETURN in self.values:
             parts.append(f"evaluation {self.number(EVAL_RETURN)}")
-        parts += [text for text in (self.losses(), f"idle {self.idle()}" if self.idle() else "") if text]
+        told = (self.metrics(), self.losses(), f"idle {self.idle()}" if self.idle() else "")
+        parts += [text for text in told if text]
         return " | ".join([*parts, f"ETA {self.left}"])
 
 

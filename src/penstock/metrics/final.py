@@ -1,10 +1,11 @@
 """Writes the final evaluation into a run's metrics, behind the reports of its updates, and puts it into words."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from penstock.errors import RunFolderError
+from penstock.metrics.episode_metrics import EVAL_EPISODE, metrics_text
 from penstock.metrics.jsonl import JsonLines, read_reports
 from penstock.metrics.report import EVAL_RETURN, FINAL, Report
 from penstock.metrics.run_log import add_to_log
@@ -42,17 +43,23 @@ class Evaluated(Protocol):
         ...
 
     @property
+    def metrics(self) -> Mapping[str, float]:
+        """Mean of each episode metric."""
+        ...
+
+    @property
     def remark(self) -> str:
         """Why fewer episodes were played than asked for, in a few words; mostly empty."""
         ...
 
 
 def evaluated(evaluation: Evaluated) -> str:
-    """The line on an evaluation: return, number of episodes, steps."""
+    """The line on an evaluation: return, number of episodes, steps, episode metrics."""
     spread = f"{evaluation.mean_return:,.1f} ± {evaluation.std_return:,.1f}"
     remark = f" ({evaluation.remark})" if evaluation.remark else ""
     steps = f"{evaluation.mean_length:,.1f} steps each"
-    return f"return {spread} over {evaluation.episodes} greedy episodes, {steps}{remark}"
+    metrics = f", {metrics_text(evaluation.metrics, ', ')}" if evaluation.metrics else ""
+    return f"return {spread} over {evaluation.episodes} greedy episodes, {steps}{metrics}{remark}"
 
 
 def log_final(folder: Path, evaluation: Evaluated, update: int, steps: int, time_s: float, *, axis: str) -> None:
@@ -75,6 +82,7 @@ def log_final(folder: Path, evaluation: Evaluated, update: int, steps: int, time
         "eval/length_mean": evaluation.mean_length,
         "eval/episodes": float(evaluation.episodes),
         FINAL: 1.0,
+        **{f"{EVAL_EPISODE}{name}": mean for name, mean in evaluation.metrics.items()},
     }
     try:
         if any(report.update == update and values.items() <= report.values.items() for report in read_reports(folder)):

@@ -19,7 +19,7 @@ LEVELS: Mapping[str, tuple[str, ...]] = {
         "reports/",
     ),
     "algorithm": ("loss/",),
-    "task": ("rollout/", "eval/"),
+    "task": ("rollout/", "episode/", "eval/"),
 }
 """Level -> how the names of its metrics begin."""
 

@@ -88,6 +88,8 @@ class LiveDisplay:
         rows.add_row("length", figures.number(LENGTH))
         if EVAL_RETURN in figures.values:
             rows.add_row("evaluation", figures.number(EVAL_RETURN))
+        if metrics := figures.metrics():
+            rows.add_row("metrics", metrics)
         rows.add_row("losses", figures.losses() or "-")
         rows.add_row("idle", figures.idle() or "-")
         if self._note:

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import RunFolderError, signal_name
+from penstock.metrics.episode_metrics import EPISODE, missing_metrics
 from penstock.metrics.jsonl import JsonLines, each_report
 from penstock.metrics.progress import progress_sink
-from penstock.metrics.report import EVAL_RETURN, RESTARTS, STEPS_PER_SECOND, Report, Sink, read_report
+from penstock.metrics.report import EPISODES, EVAL_RETURN, RESTARTS, STEPS_PER_SECOND, Report, Sink, read_report
 from penstock.metrics.run_log import RunLog
 from penstock.metrics.tensorboard import TensorBoard
 from penstock.nodes.contract import Ports
@@ -52,6 +53,9 @@ class MonitorSettings:
     """What happens before the first update, for a line in case it takes long."""
     told: tuple[str, ...] = ()
     """First lines of the log and of the display."""
+    episode_metrics: tuple[str, ...] = ()
+    """Names of numbers in the last infos of episodes. The log and the display say which of them the first episodes do
+    not have, once."""
 
 
 class MonitorNode:
@@ -65,6 +69,10 @@ class MonitorNode:
         self._silent_since: float | None = None
         """When these were opened; ``None`` once they have a report, or have said what the run waits for."""
         self._previous: dict[str, dict[str, int]] = {}
+        self._episodes_before: float | None = None
+        """Training episodes that had ended before this life of the node; ``None``: not known yet."""
+        self._tells_missing = bool(settings.episode_metrics)
+        """Whether it has yet to look for metrics that the first episodes do not have."""
 
     def open(self, ports: Ports) -> None:
         """Open the sinks."""
@@ -87,6 +95,7 @@ class MonitorNode:
             for line in () if again else settings.told:
                 self._tell(settings.resumed._replace(note=line))
         self._silent_since = None if again else time.monotonic()
+        self._episodes_before = None if again or settings.resumed.update else 0.0
         self._deaths = RunFolder(settings.folder).deaths
         self._written = dict.fromkeys(_KINDS, settings.resumed.update)
         self._last = settings.resumed
@@ -114,6 +123,8 @@ class MonitorNode:
         if report.update > self._written[kind]:
             self._write(report)
             self._written[kind] = report.update
+        if self._tells_missing and EPISODES in report.values:
+            self._tell_missing(report)
         # Released only now, so that a report that cannot be written is not counted as progress.
         self._reports.release(index)
 
@@ -147,6 +158,21 @@ class MonitorNode:
             self._silent_since = None
             note = f"no update yet after {SILENT_S:g} s: {self._settings.awaited}"
             self._tell(self._last._replace(values={}, note=note))
+
+    def _tell_missing(self, report: Report) -> None:
+        """Say once which metrics are in no info of the first episodes that have ended. A name may be misspelt.
+
+        It is no error: an environment may give a number at some ends of episodes only.
+        """
+        ended = report.values[EPISODES]
+        if self._episodes_before is None:
+            self._episodes_before = ended
+        if ended <= self._episodes_before:
+            return
+        self._tells_missing = False
+        missing = [name for name in self._settings.episode_metrics if f"{EPISODE}{name}" not in report.values]
+        if missing:
+            self._tell(report._replace(values={}, note=missing_metrics(missing, int(ended - self._episodes_before))))
 
     def _tell(self, report: Report) -> None:
         """Write a report with a note that is no metric."""

@@ -12,7 +12,7 @@ from penstock.algorithm_package import AlgorithmPackage
 from penstock.errors import ConfigError, either, nearest
 from penstock.nodes.learner import record_specs
 from penstock.policies import PolicyGraph
-from penstock.program.rollout import row_specs
+from penstock.program.rollout import fields_beside_return, row_specs
 from penstock.registry import TOPOLOGIES, load
 from penstock.types import ArraySpec, Spaces
 from penstock.updates.calls import UsersFunction
@@ -138,7 +138,8 @@ def _state(spec: AlgorithmSpec, spaces: Spaces) -> Iterator[str]:
             yield f"state lacks {name}, {why}; write {_written(part)}"
         elif has[name] != part:
             yield f"state has {_shown(has[name])}; {name}, {why}, is {_written(part)}"
-    of_record = {part.name for part in record_specs(replace(spec, state=()), 1, 1, shaped=True)}
+    own_return = fields_beside_return((), shaped=True)
+    of_record = {part.name for part in record_specs(replace(spec, state=()), 1, 1, beside_return=own_return)}
     for name in has:
         if name in of_record:
             yield f"state names {name}, and a checkpoint has an array of that name already; choose another name"

@@ -9,7 +9,7 @@ from penstock.config.agreement import shards_of
 from penstock.config.whole import Config
 from penstock.envs.sources import EnvProfile
 from penstock.errors import ConfigError
-from penstock.program.rollout import table_specs
+from penstock.program.rollout import fields_beside_return, table_specs
 from penstock.replay.table_file import Rings
 
 __all__ = ["check_sequences", "with_checked_table"]
@@ -67,14 +67,13 @@ def _rows_within(nbytes: int, config: Config, spec: AlgorithmSpec, profile: EnvP
     if not isinstance(writers, int):
         raise ConfigError("a table needs a config that is resolved")
     _, table = spec.replay()
-    lanes, shaped = num_envs // writers, config.run.reward is not None
     arrays = table_specs(
         profile.spaces,
         spec.row,
         num_steps,
-        lanes,
+        num_envs // writers,
         same_step=profile.same_step,
-        shaped=shaped,
+        beside_return=fields_beside_return(config.run.episode_metrics or (), shaped=config.run.reward is not None),
         carry=spec.policy.carry,
     )
     rings = Rings(arrays, writers, 1, table.priorities is not None, shards_of(config.run))

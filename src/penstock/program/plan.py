@@ -9,6 +9,7 @@ from penstock.config.schema import RunConfig
 from penstock.games.settings import GamesSettings
 from penstock.nodes.contract import LaneStart
 from penstock.policies import PolicyGraph
+from penstock.program.rollout import fields_beside_return
 from penstock.registry import UpdateBackend
 from penstock.saved_runs.demonstrations import Demonstrations
 from penstock.types import Arrays, BackendSpec, EnvReference, Spaces
@@ -73,9 +74,9 @@ class Plan:
     """Top-level modules that the user has named."""
 
     @property
-    def shaped(self) -> bool:
-        """Whether the run has an own reward. Its episodes then have two returns."""
-        return self.reward is not None
+    def beside_return(self) -> tuple[str, ...]:
+        """The fields with further numbers of each episode, in a rollout."""
+        return fields_beside_return(self.run.episode_metrics or (), shaped=self.reward is not None)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,22 @@
 """The fields of a slot that holds a rollout: rows in time order, side areas, and numbers that identify it."""
 
+from collections.abc import Sequence
+
+from penstock.metrics.episode_metrics import METRIC_FIELD
 from penstock.types import ArraySpec, Spaces
 
-__all__ = ["rollout_specs", "row_specs", "table_specs"]
+__all__ = ["fields_beside_return", "rollout_specs", "row_specs", "table_specs"]
+
+
+def fields_beside_return(metrics: Sequence[str], *, shaped: bool) -> tuple[str, ...]:
+    """The fields with further numbers of each episode, beside its return and its length.
+
+    Args:
+        metrics: names of the episode metrics.
+        shaped: the run has an own reward. Its episodes then have two returns.
+    """
+    own = ("shaped_return",) if shaped else ()
+    return (*own, *(f"{METRIC_FIELD}{name}" for name in metrics))
 
 
 def row_specs(spaces: Spaces, row: tuple[ArraySpec, ...], carry: tuple[ArraySpec, ...] = ()) -> tuple[ArraySpec, ...]:
@@ -27,7 +41,7 @@ def rollout_specs(
     lanes: int,
     *,
     same_step: bool,
-    shaped: bool = False,
+    beside_return: tuple[str, ...] = (),
     carry: tuple[ArraySpec, ...] = (),
 ) -> tuple[ArraySpec, ...]:
     """The arrays of one slot that holds a rollout of ``num_steps`` steps of ``lanes`` lanes.
@@ -38,7 +52,7 @@ def rollout_specs(
         num_steps: T. There are T + 1 rows; row T is the bootstrap row.
         lanes: number of lanes in the slot.
         same_step: the source resets in the same step. Last observations of truncated episodes then need a side area.
-        shaped: the run has an own reward. Its episodes then have two returns.
+        beside_return: as `fields_beside_return` gives them.
         carry: the arrays that the policy hands on from row to row, for one lane. A slot has them for row 0, for the
             row behind the rollout (``lane_carry``), and for the last observations of truncated episodes if rows have
             values.
@@ -59,7 +73,7 @@ def rollout_specs(
         ArraySpec("episode_count", (), "int64"),
         ArraySpec("episode_return", (ends,), "float64"),
         ArraySpec("episode_length", (ends,), "int64"),
-        *(ArraySpec(name, (ends,), "float64") for name in ("shaped_return",) if shaped),
+        *(ArraySpec(name, (ends,), "float64") for name in beside_return),
         ArraySpec("first_lane", (), "int64"),
         ArraySpec("rollout", (), "int64"),
         ArraySpec("lane_position", (lanes, 4), "int64"),
@@ -78,7 +92,7 @@ def table_specs(
     lanes: int,
     *,
     same_step: bool,
-    shaped: bool = False,
+    beside_return: tuple[str, ...] = (),
     carry: tuple[ArraySpec, ...] = (),
 ) -> tuple[ArraySpec, ...]:
     """The arrays of one slot of a table: those of a rollout, and how its lanes continue the writer's previous slot.
@@ -86,7 +100,9 @@ def table_specs(
     A row keeps only the newest frame of a stack. The other frames are in the rows before.
     """
     return (
-        *rollout_specs(spaces.newest(), row, num_steps, lanes, same_step=same_step, shaped=shaped, carry=carry),
+        *rollout_specs(
+            spaces.newest(), row, num_steps, lanes, same_step=same_step, beside_return=beside_return, carry=carry
+        ),
         # For each lane: whether row 0 continues row T of the writer's previous slot, and how many steps its episode has
         # before row 0.
         ArraySpec("continues", (lanes,), "bool"),

@@ -16,6 +16,7 @@ from penstock.notes import (
     evaluation_given_up,
     evaluation_interrupted,
     failure,
+    never_seen,
     nothing_learned,
     skipped_rollouts,
     stale_rows,
@@ -105,7 +106,11 @@ def finish(
     not_restored = begun_anew + sum(counts["not_restored"] for counts in outcome.counters.values())
     early: tuple[str, ...] = ()
     if not outcome.interrupted and not had_ended:
-        early = (*ended_early(run, record, folder.path), *nothing_learned(prepared.spec, record))
+        early = (
+            *ended_early(run, record, folder.path),
+            *nothing_learned(prepared.spec, record),
+            *never_seen(record),
+        )
     notes = (*no_file, *skipped_rollouts(outcome.counters), *stale_rows(run, record), *given_up, *early)
     return Result(
         run_folder=folder.path,

@@ -68,7 +68,7 @@ def build(plan: Plan) -> Program:
         rollouts=Stream(
             "rollouts", envs, ("learner",), rollout_arrays(plan), plan.num_workers, "wait", viewers=learners
         ),
-        record=shared_record_specs(spec, run.num_envs, plan.num_workers, 1, shaped=plan.shaped),
+        record=shared_record_specs(spec, run.num_envs, plan.num_workers, 1, beside_return=plan.beside_return),
         learners=(
             NodeSpec("learner", "shared_parameter", first, group="learner", imports=learner_imports(plan)),
             *(

@@ -72,7 +72,9 @@ def _apart(plan: Plan, agreed: Agreement) -> Program:
     )
     pattern = Pattern(
         rollouts=table(plan, ("learner", *learners), limits, ahead=slots_ahead(plan, limits)),
-        record=parameter_record_specs(spec, run.num_envs, plan.num_workers, run.learners, shaped=plan.shaped),
+        record=parameter_record_specs(
+            spec, run.num_envs, plan.num_workers, run.learners, beside_return=plan.beside_return
+        ),
         learners=(
             NodeSpec("learner", "parameter", parameter, group="learner", imports=learner_imports(plan)),
             *learner_nodes(plan, learners, ["follower"] * run.learners, steps, minibatch(plan, 1)),

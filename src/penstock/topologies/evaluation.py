@@ -6,7 +6,14 @@ judge --policy--> player.0 .. player.n
 
 from penstock.algorithm_package import find_algorithm
 from penstock.nodes.contract import OPEN_LIMIT_S
-from penstock.nodes.evaluation import EPISODE, TICKET, JudgeSettings, PlayerSettings, PlaySettings, found_specs
+from penstock.nodes.evaluation import (
+    TICKET,
+    JudgeSettings,
+    PlayerSettings,
+    PlaySettings,
+    answer_specs,
+    found_specs,
+)
 from penstock.program.graph import Board, NodeSpec, Program, Record, Stream
 from penstock.program.plan import EvaluationPlan
 from penstock.topologies.training import policy_imports, step_limit_s
@@ -24,6 +31,7 @@ def build(plan: EvaluationPlan) -> Program:
     players = tuple(f"player.{index}" for index in range(min(plan.players, plan.episodes)))
     lanes = _lanes(plan, len(players))
     slots = min(plan.episodes, max(WAITING_TICKETS, 2 * lanes * len(players)))
+    metrics = plan.run.episode_metrics or ()
     judge = JudgeSettings(
         env=plan.name,
         published=plan.published,
@@ -41,11 +49,11 @@ def build(plan: EvaluationPlan) -> Program:
             # Episodes to be played. A slot is free again once its episode is answered.
             Stream("tickets", ("judge",), players, TICKET, slots, "wait"),
             # Results of these episodes.
-            Stream("episodes", players, ("judge",), EPISODE, slots, "wait"),
+            Stream("episodes", players, ("judge",), answer_specs(metrics), slots, "wait"),
             # Parameters of the policy that plays.
             Board("policy", "judge", players, plan.policy.published()),
             # The answers so far. The judge's successor continues after them.
-            Record("evaluation", "judge", found_specs(plan.episodes)),
+            Record("evaluation", "judge", found_specs(plan.episodes, metrics)),
         ),
         ends_with=("judge",),
         max_restarts=plan.run.max_restarts,
@@ -78,6 +86,7 @@ def _player(plan: EvaluationPlan, index: int, name: str, lanes: int) -> NodeSpec
         bad_numbers=plan.run.bad_numbers,
         open_limit_s=OPEN_LIMIT_S,
         masks=find_algorithm(plan.run.algo).masks,
+        episode_metrics=plan.run.episode_metrics or (),
     )
     settings = PlayerSettings(played, index, env_timeout=limit, keep=plan.keep)
     imports = policy_imports(plan.run, plan.inference)

@@ -160,7 +160,7 @@ def rollout_arrays(plan: Plan) -> tuple[ArraySpec, ...]:
         plan.num_steps,
         plan.run.num_envs // plan.num_workers,
         same_step=plan.same_step,
-        shaped=plan.shaped,
+        beside_return=plan.beside_return,
         carry=plan.learning.spec.policy.carry,
     )
 

@@ -94,7 +94,7 @@ def replayed(
     ahead = 1 if order == "by_lane" else slots_ahead(plan, own, run.learners)
     pattern = Pattern(
         rollouts=table(plan, learners, own, ahead=ahead, shards=run.learners),
-        record=replay_record_specs(spec, run.num_envs, plan.num_workers, shaped=plan.shaped),
+        record=replay_record_specs(spec, run.num_envs, plan.num_workers, beside_return=plan.beside_return),
         learners=learner_nodes(plan, learners, kinds, settings, minibatch(plan, run.learners)),
         max_lag=max_lag,
         niceness=niceness,
@@ -134,7 +134,7 @@ def table(plan: Plan, readers: tuple[str, ...], limits: RateLimiter, *, ahead: i
         plan.num_steps,
         lanes,
         same_step=plan.same_step,
-        shaped=plan.shaped,
+        beside_return=plan.beside_return,
         carry=spec.policy.carry,
     )
     rows = run.num_envs * plan.num_steps

@@ -59,7 +59,7 @@ def streamed(
         rollouts=Stream(
             "rollouts", env_names(plan), learners[:1], rollout_arrays(plan), slots, "wait", viewers=learners[1:]
         ),
-        record=record_specs(plan.learning.spec, run.num_envs, plan.num_workers, shaped=plan.shaped),
+        record=record_specs(plan.learning.spec, run.num_envs, plan.num_workers, beside_return=plan.beside_return),
         learners=learner_nodes(plan, learners, kinds, (first, *others), stream_minibatch(plan, run.learners)),
         max_lag=max_lag,
         niceness=niceness,

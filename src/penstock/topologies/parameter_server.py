@@ -77,7 +77,7 @@ def in_step(
         rollouts=Stream(
             "rollouts", env_names(plan), ("learner",), rollout_arrays(plan), slots, "wait", viewers=learners
         ),
-        record=record_specs(spec, run.num_envs, plan.num_workers, shaped=plan.shaped),
+        record=record_specs(spec, run.num_envs, plan.num_workers, beside_return=plan.beside_return),
         learners=(
             NodeSpec("learner", "learner", first, group="learner", imports=learner_imports(plan)),
             *learner_nodes(
@@ -138,7 +138,7 @@ def at_own_pace(plan: Plan, agreed: Agreement, *, slots: int, niceness: int) -> 
             viewers=learners,
             woken=learners,
         ),
-        record=shared_record_specs(spec, run.num_envs, run.learners, rollouts, shaped=plan.shaped),
+        record=shared_record_specs(spec, run.num_envs, run.learners, rollouts, beside_return=plan.beside_return),
         learners=(
             NodeSpec("learner", "shared_parameter", first, group="learner", imports=learner_imports(plan)),
             *learner_nodes(plan, learners, ["stream_follower"] * run.learners, settings, stream_minibatch(plan, 1)),

@@ -215,6 +215,7 @@ def _env(plan: Plan, worker: int, lanes: int, niceness: int) -> NodeSpec:
         open_limit_s=OPEN_LIMIT_S,
         masks=find_algorithm(plan.run.algo).masks,
         reward=plan.reward,
+        episode_metrics=plan.run.episode_metrics or (),
     )
     name = f"env.{worker}"
     limit = step_limit_s(plan.run, plan.kind, lanes)
@@ -301,6 +302,7 @@ def _evaluator(plan: Plan) -> NodeSpec:
         bad_numbers=plan.run.bad_numbers,
         open_limit_s=OPEN_LIMIT_S,
         masks=find_algorithm(plan.run.algo).masks,
+        episode_metrics=plan.run.episode_metrics or (),
     )
     settings = EvaluatorSettings(played, plan.run.eval_episodes)
     limit = step_limit_s(plan.run, plan.kind, plan.run.num_envs)
@@ -340,6 +342,7 @@ def _monitor(plan: Plan) -> NodeSpec:
         resumed=Report(plan.resumed_update, plan.resumed_steps, plan.resumed_s, {}),
         awaited=_awaited(plan),
         told=plan.told,
+        episode_metrics=plan.run.episode_metrics or (),
     )
     return NodeSpec("monitor", "monitor", settings, group="monitor")
 

@@ -88,6 +88,18 @@ class EnvSource(Protocol):
         """
         ...
 
+    def follow(self, metrics: Sequence[str]) -> Mapping[int, tuple[float, ...]]:
+        """From now on, read these numbers in the last info of each episode.
+
+        Args:
+            metrics: names in the info.
+
+        Returns:
+            Lane -> the numbers of its episode, one for each name, for each episode that ended in the last step. Always
+            up to date, and in lane order. NaN: the info does not have that number.
+        """
+        ...
+
     def reset(self, seeds: Sequence[int]) -> Arrays:
         """Start an episode in every lane: field -> ``[B, ...]``. ``seeds`` holds one seed for each lane."""
         ...

@@ -17,6 +17,7 @@ from penstock.memory.action_log import RolloutLog
 from penstock.nodes.contract import STEP_LIMIT_S, Ports
 from penstock.nodes.env.lanes import Lanes
 from penstock.nodes.env.memory import LaneMemory
+from penstock.nodes.env.metrics import EpisodeMetrics
 from penstock.nodes.env.opened import open_lanes
 from penstock.nodes.env.rewards import OwnRewards
 from penstock.nodes.env.settings import EnvSettings
@@ -59,6 +60,7 @@ class EnvNode:
         self._skipped = 0
         self._source: EnvSource | None = None
         self._rewards: OwnRewards | None = None
+        self._metrics: EpisodeMetrics | None = None
 
     def open(self, ports: Ports) -> None:
         """Make the environments and start an episode in each lane."""
@@ -74,6 +76,8 @@ class EnvNode:
             self._source = opened.source
             if opened.rewarded is not None:
                 self._rewards = OwnRewards(opened.rewarded, settings.num_steps)
+            if settings.episode_metrics:
+                self._metrics = EpisodeMetrics(self._source, settings.episode_metrics)
         self._source.watch(ports.sign())
         starts = lane_starts(settings, ports, self._stream, self._log, restorable=self._source.restorable)
         self._rollout, self._step = starts[0].rollout, starts[0].step
@@ -132,6 +136,8 @@ class EnvNode:
                 running_length=self._lanes.lengths,
             )
             store = writer.store if own is None else own.storing(slot, writer.store)
+            if self._metrics is not None:
+                store = self._metrics.storing(slot, store)
             self._slots[index] = _Slot(slot, self._policy.bind(slot), store, self._log.bind(slot["action"], slot))
         return self._slots[index]
 

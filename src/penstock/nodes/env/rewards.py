@@ -12,7 +12,7 @@ from penstock.envs.finite import BadNumber, not_finite
 from penstock.envs.rewards import RewardedSource
 from penstock.types import Array, Arrays, StepResult
 
-__all__ = ["OwnRewards"]
+__all__ = ["OwnRewards", "Store"]
 
 Store: TypeAlias = Callable[[int, StepResult], Sequence[int]]
 """Writes a vector step into a rollout. Returns the lanes that begin an episode with it."""

@@ -40,3 +40,5 @@ class EnvSettings:
     """The algorithm uses action masks. Then it is an error if the environment gives one and ``spaces`` has none."""
     reward: str | bytes | None = None
     """The user's own reward, which replaces the environment's; ``None``: the environment's."""
+    episode_metrics: tuple[str, ...] = ()
+    """Names of numbers in the last info of each episode, which rollouts list beside its return."""

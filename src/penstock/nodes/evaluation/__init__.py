@@ -5,10 +5,9 @@ from penstock.nodes.evaluation.evaluator import EvaluatorNode, EvaluatorSettings
 from penstock.nodes.evaluation.judge import JudgeNode, JudgeSettings
 from penstock.nodes.evaluation.player import PlayerNode, PlayerSettings
 from penstock.nodes.evaluation.recording import INPUT, OUTPUT, record
-from penstock.nodes.evaluation.tickets import EPISODE, TICKET, Ending, found_specs
+from penstock.nodes.evaluation.tickets import TICKET, Ending, answer_specs, found_specs
 
 __all__ = [
-    "EPISODE",
     "INPUT",
     "OUTPUT",
     "TICKET",
@@ -20,6 +19,7 @@ __all__ = [
     "PlaySettings",
     "PlayerNode",
     "PlayerSettings",
+    "answer_specs",
     "found_specs",
     "record",
 ]

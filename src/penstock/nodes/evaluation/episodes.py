@@ -1,7 +1,7 @@
 """Plays greedy episodes in the lanes of one source. The caller decides which lane plays which episode, and its seed."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -41,6 +41,8 @@ class PlaySettings:
     """How long making the policy or the environments may take, in seconds."""
     masks: bool = False
     """The policy uses action masks. Then it is an error if the environment gives one and ``spaces`` has none."""
+    episode_metrics: tuple[str, ...] = ()
+    """Names of numbers that are read in the last info of each episode."""
 
     @property
     def name(self) -> str:
@@ -71,6 +73,8 @@ class Episode(NamedTuple):
     """It held NaN or infinity and was given up there."""
     kept: KeptEpisode | None = None
     """Its rows, if they are kept."""
+    metrics: tuple[float, ...] = ()
+    """Its number of each episode metric; NaN: its last info has none. Empty if it did not end."""
 
 
 def play(
@@ -100,7 +104,10 @@ def play(
             With ``skip``, only if the source cannot reset a single lane.
     """
     tapes = Tapes(source.num_lanes, same_step=source.same_step) if keeps else None
-    playing = _Playing(source, settings.name, seed_of, next_number, tapes, skips=settings.bad_numbers == "skip")
+    names = settings.episode_metrics
+    metrics: Mapping[int, tuple[float, ...]] = source.follow(names) if names else {}
+    skips = settings.bad_numbers == "skip"
+    playing = _Playing(source, settings.name, seed_of, next_number, tapes, metrics=metrics, skips=skips)
     lanes, spec, policy = source.num_lanes, settings.spaces.action_spec(), settings.policy
     action = np.zeros((lanes, *spec.shape), spec.dtype)
     session = ActingSession(policy, settings.spaces.action, np.arange(lanes))
@@ -132,6 +139,7 @@ class _Playing:
         next_number: Callable[[int], int | None],
         tapes: Tapes | None,
         *,
+        metrics: Mapping[int, tuple[float, ...]],
         skips: bool,
     ) -> None:
         lanes = source.num_lanes
@@ -140,6 +148,8 @@ class _Playing:
         self._seed_of = seed_of
         self._next_number = next_number
         self._tapes = tapes
+        self._metrics = metrics
+        """Of the episodes that ended in the last step, by their lanes."""
         self._skips = skips
         self._numbers = [next_number(lane) for lane in range(lanes)]
         self._next: dict[int, int | None] = {}
@@ -214,7 +224,7 @@ class _Playing:
             kept = None if self._tapes is None else self._tapes.taken(lane, result, f"episode {number}")
             self._go_on(lane)
             if number is not None:
-                yield Episode(number, value, length, kept=kept)
+                yield Episode(number, value, length, kept=kept, metrics=self._metrics.get(lane, ()))
             if self._source.same_step:
                 yield from self.begun(result.obs, (lane,))
         self._ended += ended

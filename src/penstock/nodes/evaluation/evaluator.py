@@ -6,13 +6,14 @@ nor episodes of the final evaluation.
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from penstock.errors import BadDataError
+from penstock.metrics.episode_metrics import EVAL_EPISODE, means_of
 from penstock.metrics.report import Report, report_sequence, write_report
 from penstock.nodes.contract import STEP_LIMIT_S, Ports
 from penstock.nodes.evaluation.episodes import Episode, PlaySettings, play
@@ -129,7 +130,7 @@ class EvaluatorNode:
         self._requests.release(self._request)
 
     def _tell(self) -> None:
-        values = summary(self._episodes)
+        values = summary(self._episodes, self._settings.play.episode_metrics)
         slot, found = self._requests.slot(self._request), values["eval/return_mean"]
         best, since_best = float(slot["best_evaluation"]), int(slot["since_best"])
         verdict = {
@@ -147,12 +148,20 @@ class EvaluatorNode:
         self._reports.push(index)
 
 
-def summary(episodes: list[Episode]) -> Mapping[str, float]:
-    """Mean and standard deviation of the returns, mean length and number of episodes."""
+def summary(episodes: list[Episode], metrics: Sequence[str]) -> Mapping[str, float]:
+    """Mean and standard deviation of the returns, mean length and number of episodes, and the means of the metrics.
+
+    Args:
+        episodes: at least one.
+        metrics: names of their episode metrics.
+    """
     returns = np.array([episode.episode_return for episode in episodes])
+    numbers = zip(metrics, zip(*(episode.metrics for episode in episodes), strict=True), strict=True)
+    means = means_of({name: np.array(of_all, np.float64) for name, of_all in numbers})
     return {
         "eval/return_mean": float(returns.mean()),
         "eval/return_std": float(returns.std()),
         "eval/length_mean": float(np.mean([episode.length for episode in episodes])),
         "eval/episodes": float(len(episodes)),
+        **{f"{EVAL_EPISODE}{name}": mean for name, mean in means.items()},
     }

@@ -125,7 +125,7 @@ class JudgeNode:
             answer = self._answers.slot(index)
             number = int(answer["number"])
             if found["ending"][number] == Ending.UNKNOWN:
-                for name in ("ending", "episode_return", "length"):
+                for name in answer.keys() - {"number"}:
                     found[name][number] = answer[name]
         self._latest = time.monotonic()
         self._commit(dict(found))

@@ -16,6 +16,7 @@ import numpy as np
 
 from penstock.envs.deadline import deadline
 from penstock.errors import EnvError, RunFolderError
+from penstock.metrics.episode_metrics import METRIC_FIELD
 from penstock.nodes.contract import STEP_LIMIT_S, Ports
 from penstock.nodes.evaluation.episodes import Episode, PlaySettings, play
 from penstock.nodes.evaluation.tickets import ALWAYS_PLAYED, Ending
@@ -182,6 +183,9 @@ class PlayerNode:
             slot["ending"][...] = answer.ending
             slot["episode_return"][...] = answer.episode.episode_return
             slot["length"][...] = answer.episode.length
+            # An episode that did not end has none, and does not count.
+            for name, number in zip(self._settings.play.episode_metrics, answer.episode.metrics, strict=False):
+                slot[f"{METRIC_FIELD}{name}"][...] = number
             self._episodes.push(index)
             self._tickets.release(answer.ticket)
             del self._held[answer.episode.number]

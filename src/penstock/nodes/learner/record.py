@@ -7,6 +7,7 @@ import numpy as np
 
 from penstock.algorithm import AlgorithmSpec
 from penstock.config.schema import RunConfig
+from penstock.metrics.episode_metrics import METRIC_FIELD
 from penstock.metrics.report import RETURN_WINDOW
 from penstock.nodes.learner.gradient_slot import batch_board_specs
 from penstock.nodes.ports import StreamReader
@@ -32,16 +33,19 @@ VERDICT = (ArraySpec("best_evaluation", (), "float64"), ArraySpec("since_best", 
 """The best mean return of an evaluation, and the number of evaluations after it."""
 
 _EPISODES = {"returns": "episode_return", "lengths": "episode_length", "shaped_returns": "shaped_return"}
-"""Array of the record for the latest episodes -> field of a rollout."""
+"""Array of the record for the latest episodes -> field of a rollout. Those of episode metrics have one name."""
+_RECORDED = {field: name for name, field in _EPISODES.items()}
+"""Field of a rollout -> array of the record."""
 
 
 def record_specs(
-    spec: AlgorithmSpec, num_envs: int, rollouts_per_batch: int, *, shaped: bool = False
+    spec: AlgorithmSpec, num_envs: int, rollouts_per_batch: int, *, beside_return: tuple[str, ...] = ()
 ) -> tuple[ArraySpec, ...]:
     """The arrays of a commit record.
 
     - ``returns``, ``lengths``: of the latest training episodes, the last one at the end.
-    - ``shaped_returns``: sums of own rewards over the same episodes, if rewards are ``shaped``.
+    - For each field ``beside_return`` of a rollout: its numbers of the same episodes. Sums of own rewards are
+      ``shaped_returns``. Episode metrics have the name of the field, and NaN where an episode has no such number.
     - ``lane_rollout``: number of each lane's next rollout.
     - ``lane_position``: position of each lane at the end of its last rollout.
     - ``lane_collected``, ``lane_spoilt``: rows that each lane had given by then, and those dropped for bad numbers.
@@ -49,14 +53,14 @@ def record_specs(
     - ``steps``, ``stale``: rows that were learned, and rows that were dropped for their age.
     """
     return (
-        *_common(spec, num_envs, shaped=shaped),
+        *_common(spec, num_envs, beside_return=beside_return),
         ArraySpec("consumed_slot", (rollouts_per_batch,), "int64"),
         ArraySpec("consumed_sequence", (rollouts_per_batch,), "int64"),
     )
 
 
 def replay_record_specs(
-    spec: AlgorithmSpec, num_envs: int, writers: int, *, shaped: bool = False
+    spec: AlgorithmSpec, num_envs: int, writers: int, *, beside_return: tuple[str, ...] = ()
 ) -> tuple[ArraySpec, ...]:
     """The arrays of the commit record of a learner from a table.
 
@@ -66,14 +70,14 @@ def replay_record_specs(
     The rest is as in `record_specs`.
     """
     return (
-        *_common(spec, num_envs, shaped=shaped),
+        *_common(spec, num_envs, beside_return=beside_return),
         ArraySpec("taken", (writers,), "int64"),
         ArraySpec("owed", (), "int64"),
     )
 
 
 def parameter_record_specs(
-    spec: AlgorithmSpec, num_envs: int, writers: int, learners: int, *, shaped: bool = False
+    spec: AlgorithmSpec, num_envs: int, writers: int, learners: int, *, beside_return: tuple[str, ...] = ()
 ) -> tuple[ArraySpec, ...]:
     """The arrays of the commit record of a `ParameterNode`.
 
@@ -83,14 +87,14 @@ def parameter_record_specs(
     The rest is as in `replay_record_specs`.
     """
     return (
-        *replay_record_specs(spec, num_envs, writers, shaped=shaped),
+        *replay_record_specs(spec, num_envs, writers, beside_return=beside_return),
         ArraySpec("settled", (learners,), "int64"),
         *(ArraySpec(name, (), "int64") for name in ("applied", "too_old")),
     )
 
 
 def shared_record_specs(
-    spec: AlgorithmSpec, num_envs: int, learners: int, rollouts: int, *, shaped: bool = False
+    spec: AlgorithmSpec, num_envs: int, learners: int, rollouts: int, *, beside_return: tuple[str, ...] = ()
 ) -> tuple[ArraySpec, ...]:
     """The arrays of the commit record of a `SharedParameterNode`, whose learners have batches of ``rollouts`` rollouts.
 
@@ -102,13 +106,13 @@ def shared_record_specs(
     The rest is as in `record_specs`.
     """
     return (
-        *record_specs(spec, num_envs, rollouts, shaped=shaped),
+        *record_specs(spec, num_envs, rollouts, beside_return=beside_return),
         *batch_board_specs((), learners, rollouts),
         *(ArraySpec(name, (), "int64") for name in ("applied", "too_old")),
     )
 
 
-def _common(spec: AlgorithmSpec, num_envs: int, *, shaped: bool) -> tuple[ArraySpec, ...]:
+def _common(spec: AlgorithmSpec, num_envs: int, *, beside_return: tuple[str, ...]) -> tuple[ArraySpec, ...]:
     return (
         *spec.state,
         ArraySpec("update", (), "int64"),
@@ -117,7 +121,7 @@ def _common(spec: AlgorithmSpec, num_envs: int, *, shaped: bool) -> tuple[ArrayS
         ArraySpec("elapsed_s", (), "float64"),
         ArraySpec("returns", (RETURN_WINDOW,), "float64"),
         ArraySpec("lengths", (RETURN_WINDOW,), "int64"),
-        *(ArraySpec(name, (RETURN_WINDOW,), "float64") for name in ("shaped_returns",) if shaped),
+        *(ArraySpec(_RECORDED.get(field, field), (RETURN_WINDOW,), "float64") for field in beside_return),
         *VERDICT,
         ArraySpec("lane_rollout", (num_envs,), "int64"),
         ArraySpec("lane_position", (num_envs, 4), "int64"),
@@ -130,8 +134,8 @@ def _common(spec: AlgorithmSpec, num_envs: int, *, shaped: bool) -> tuple[ArrayS
 
 def begin_anew(record: Arrays) -> None:
     """Fill a record as if nothing was learned yet. The caller writes the state."""
-    for values in record.values():
-        values[...] = 0
+    for name, values in record.items():
+        values[...] = np.nan if name.startswith(METRIC_FIELD) else 0
     if "consumed_slot" in record:
         record["consumed_slot"][:] = -1
     record["best_evaluation"][...] = -np.inf
@@ -216,9 +220,10 @@ def _add_episodes(new: Arrays, rollouts: Sequence[Arrays]) -> None:
     order = np.concatenate([np.empty((0, 2), np.int64), *(_episode_ends(rollout) for rollout in rollouts)])
     sequence = np.lexsort((order[:, 1], order[:, 0]))
     new["episodes"] += len(order)
-    for name, field in _EPISODES.items():
-        if name not in new:
+    for name in new:
+        if name not in _EPISODES and not name.startswith(METRIC_FIELD):
             continue
+        field = _EPISODES.get(name, name)
         parts = [rollout[field][: int(rollout["episode_count"])] for rollout in rollouts]
         ended = np.concatenate([new[name][:0], *parts])
         new[name][:] = np.concatenate([new[name], ended[sequence]])[-RETURN_WINDOW:]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from penstock.metrics.episode_metrics import EPISODE, means_of, metrics_in
 from penstock.metrics.report import (
     EPISODES,
     RETURN,
@@ -56,6 +57,7 @@ class Reports:
             if "shaped_returns" in committed:
                 values[SHAPED_RETURN] = float(committed["shaped_returns"][-count:].mean())
             values["rollout/length_mean"] = float(committed["lengths"][-count:].mean())
+        values |= {f"{EPISODE}{name}": mean for name, mean in means_of(metrics_in(committed)).items()}
         values[EPISODES] = float(committed["episodes"])
         self._unsent = Report(
             int(committed["update"]),

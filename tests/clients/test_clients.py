@@ -504,3 +504,21 @@ def test_agents_that_cannot_act_together_are_refused():
         AgentsClient("tcp://localhost:8001", "g", ["0"]).send([("jump", "0", b"")])
     with pytest.raises(ConfigError, match="65 requests are sent together; the most is 64"):
         AgentsClient("tcp://localhost:8001", "g", ["0"]).send([("tick", "0", b"")] * 65)
+
+
+def test_the_info_of_an_episode_goes_with_its_end(monkeypatch):
+    info, ended = {"won": True, "laps": 2.5}, b'{"obs": [1.0], "terminated": true, "info": {"won": true, "laps": 2.5}}'
+    sent: list[bytes] = []
+
+    async def send(kind: str, body: bytes) -> None:
+        sent.append(body)
+
+    one, waiting = GameClient("tcp://localhost:1", "g"), AsyncGameClient("tcp://localhost:1", "g")
+    monkeypatch.setattr(one, "send", lambda kind, body: sent.append(body))
+    monkeypatch.setattr(waiting, "send", send)
+    one.stop([1.0], terminated=True, info=info)
+    asyncio.run(waiting.stop([1.0], terminated=True, info=info))
+    together = AgentsClient("tcp://localhost:1", "g", ["0", "1"])
+    monkeypatch.setattr(together, "send", lambda requests: [sent.append(body) or b"{}" for _, _, body in requests])
+    together.stop({"0": [1.0], "1": [1.0]}, terminated=["0"], info={"0": info})
+    assert sent == [ended, ended, ended, b'{"obs": [1.0], "terminated": false}']

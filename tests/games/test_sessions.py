@@ -678,3 +678,25 @@ def test_those_who_watch_over_a_run_find_its_health_and_what_was_asked():
         status, text = get("/v2/models/policy")
         assert status == 404
         assert "a run that trains has /step, /metrics and /v2/health only" in text
+
+
+@both_agents
+def test_the_info_of_a_stop_gives_the_metrics_of_the_episode(agent):
+    """T = 8: an episode of two steps with an info, one without, and one whose client vanishes. A row lies between."""
+    names = ("won", "laps")
+    with rehearse(agent, num_steps=8, num_envs=1, episode_metrics=names) as stage, GameClient(stage.tcp, "g") as client:
+        game = FakeGame(client)
+        game.begin(Script([[1], [2]], [10.0]), 2)
+        with pytest.raises(RefusedError, match=r"won in the last info of lane 0 of .* is yes, which is no number"):
+            client.stop([9], 1.0, terminated=True, info={"won": "yes"})
+        client.stop([9], 1.0, terminated=True, info={"won": True, "laps": 2.5, "other": [1]})
+        game.play(Script([[3], [9]], [5.0]))
+        game.begin(Script([[4], [5]], [6.0]), 2)
+        client.stop()
+        game.begin(Script([[6], [7]], [2.0]), 2)
+        until(lambda: stage.learner.rollouts)
+        (found,) = stage.learner.rollouts
+    assert found["episode_count"] == 3
+    assert found["episode_return"][:3].tolist() == [11.0, 5.0, 6.0]
+    np.testing.assert_array_equal(found["episode_metric.won"][:3], [1.0, np.nan, np.nan])
+    np.testing.assert_array_equal(found["episode_metric.laps"][:3], [2.5, np.nan, np.nan])

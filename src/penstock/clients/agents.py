@@ -119,7 +119,12 @@ class AgentsClient:
         return {agent: decoded(reply) for agent, reply in zip(bodies, replies, strict=True)}
 
     def stop(
-        self, obs: Mapping[str, Any], reward: Mapping[str, float] | None = None, *, terminated: Collection[str] = ()
+        self,
+        obs: Mapping[str, Any],
+        reward: Mapping[str, float] | None = None,
+        *,
+        terminated: Collection[str] = (),
+        info: Mapping[str, Mapping[str, float]] | None = None,
     ) -> None:
         """End the episode of each agent that has an observation.
 
@@ -127,15 +132,19 @@ class AgentsClient:
             obs: agent -> its last observation.
             reward: agent -> the reward of its last action.
             terminated: agents whose episode has ended by itself. Those of others were cut off.
+            info: agent -> numbers of its episode by their names, as for `penstock.clients.GameClient.stop`.
 
         Raises:
             RefusedError: the server refuses one of them. The others have ended.
             EpisodeLostError: the connection broke.
         """
-        rewards = reward or {}
+        rewards, infos = reward or {}, info or {}
         self._all(
             "stop",
-            {agent: encoded(one, rewards.get(agent), agent in terminated, None) for agent, one in obs.items()},
+            {
+                agent: encoded(one, rewards.get(agent), agent in terminated, None, infos.get(agent))
+                for agent, one in obs.items()
+            },
         )
         self._open.difference_update(obs)
 

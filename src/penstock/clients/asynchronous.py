@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -49,10 +49,17 @@ class AsyncGameClient(GameSession):
         """The next action, as `GameClient.tick`."""
         return decoded(await self.send("tick", encoded(obs, reward, None, action_mask)))
 
-    async def stop(self, obs: Any = None, reward: float | None = None, *, terminated: bool = False) -> None:  # noqa: ANN401
+    async def stop(
+        self,
+        obs: Any = None,  # noqa: ANN401
+        reward: float | None = None,
+        *,
+        terminated: bool = False,
+        info: Mapping[str, float] | None = None,
+    ) -> None:
         """End the episode, as `GameClient.stop`."""
         nothing = obs is None and reward is None and not terminated
-        await self.send("stop", b"" if nothing else encoded(obs, reward, terminated, None))
+        await self.send("stop", b"" if nothing else encoded(obs, reward, terminated, None, info))
         self._is_open = False
 
     async def send(self, kind: str, body: bytes) -> bytes:

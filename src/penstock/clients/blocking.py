@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import time
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -75,20 +76,28 @@ class GameClient(GameSession):
         """
         return decoded(self.send("tick", encoded(obs, reward, None, action_mask)))
 
-    def stop(self, obs: Any = None, reward: float | None = None, *, terminated: bool = False) -> None:  # noqa: ANN401
+    def stop(
+        self,
+        obs: Any = None,  # noqa: ANN401
+        reward: float | None = None,
+        *,
+        terminated: bool = False,
+        info: Mapping[str, float] | None = None,
+    ) -> None:
         """End the episode.
 
         Args:
             obs: the last observation. It may be left out of an episode that is terminated.
             reward: of the last action; without it and ``obs``, the last action counts as not taken.
             terminated: the episode has ended by itself. Otherwise it was cut off.
+            info: numbers of the episode by their names, which a run reports as means (``--episode_metrics``).
 
         Raises:
             RefusedError: the server refuses; the episode is as it was before.
             EpisodeLostError: the connection broke.
         """
         nothing = obs is None and reward is None and not terminated
-        self.send("stop", b"" if nothing else encoded(obs, reward, terminated, None))
+        self.send("stop", b"" if nothing else encoded(obs, reward, terminated, None, info))
         self._is_open = False
 
     def send(self, kind: str, body: bytes) -> bytes:

@@ -1,6 +1,7 @@
 """Gamecore as bytes, for both clients: requests are made, replies are read. Opens no socket."""
 
 import json
+from collections.abc import Mapping
 from struct import Struct
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
@@ -222,9 +223,15 @@ def closed(hint: str) -> EpisodeLostError:
     return EpisodeLostError(f"the server has closed the connection{hint}")
 
 
-def encoded(obs: Any, reward: float | None, terminated: bool | None, action_mask: Any) -> bytes:  # noqa: ANN401
+def encoded(
+    obs: Any,  # noqa: ANN401
+    reward: float | None,
+    terminated: bool | None,
+    action_mask: Any,  # noqa: ANN401
+    info: Mapping[str, float] | None = None,
+) -> bytes:
     """The body of a tick or of the end, as JSON. What is ``None`` is left out."""
-    given = {"obs": obs, "reward": reward, "terminated": terminated, "action_mask": action_mask}
+    given = {"obs": obs, "reward": reward, "terminated": terminated, "action_mask": action_mask, "info": info}
     left = {name: value for name, value in given.items() if value is not None}
     return _ENCODER.encode(left).encode() if left else b""
 

@@ -4,7 +4,7 @@ import contextlib
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar, cast
@@ -22,7 +22,7 @@ from penstock.kernels.actions import environment_array, to_environment
 from penstock.memory.action_log import ActionLog
 from penstock.nodes.contract import LaneStart, Ports
 from penstock.nodes.env import EnvSettings
-from penstock.program.rollout import rollout_specs
+from penstock.program.rollout import fields_beside_return, rollout_specs
 from penstock.types import Array, Arrays, ArraySpec, EnvRecipe, Spaces
 
 __all__ = ["FakeGame", "FakeLearner", "FakePolicy", "Rehearsal", "Script", "rehearse"]
@@ -137,15 +137,17 @@ class FakeLearner:
         spaces: of the agent.
         num_steps: steps of a rollout.
         slots: how many rollouts may be under way. Later ones wait until `hold` is false.
+        episode_metrics: names of the numbers that it wants of each episode.
 
     Attributes:
         rollouts: copies of the slots, in the order of their completion; see `penstock.program.rollout`.
         hold: keep the slots, as a learner that is busy.
     """
 
-    def __init__(self, spaces: Spaces, num_steps: int, slots: int = 8) -> None:
+    def __init__(self, spaces: Spaces, num_steps: int, slots: int = 8, *, episode_metrics: Sequence[str] = ()) -> None:
         value = ArraySpec("value", (), "float32")
-        specs = rollout_specs(spaces, (value,), num_steps, 1, same_step=False)
+        beside = fields_beside_return(episode_metrics, shaped=False)
+        specs = rollout_specs(spaces, (value,), num_steps, 1, same_step=False, beside_return=beside)
         self._slots: list[Arrays] = [
             {spec.name: np.zeros(spec.shape, spec.dtype) for spec in specs} for _ in range(slots)
         ]
@@ -266,6 +268,7 @@ def rehearse(
     idle_seconds: float = 60.0,
     patience: float = math.inf,
     arguments: Mapping[str, Any] | None = None,
+    episode_metrics: Sequence[str] = (),
 ) -> Iterator[Rehearsal]:
     """Let games play with an agent, a fake policy and a fake learner, for as long as the body runs.
 
@@ -279,6 +282,7 @@ def rehearse(
         idle_seconds: a session without a request for so long has vanished.
         patience: seconds without a request of any game after which the rehearsal fails.
         arguments: of the agent's constructor.
+        episode_metrics: as ``--episode_metrics``.
 
     Raises:
         UsageError: the agent cannot be used.
@@ -289,7 +293,7 @@ def rehearse(
         raise ConfigError(f"agent {agent} has no name to find it by: put it into a module")
     env = EnvRecipe(SCHEME + name, dict(arguments or {}), ())
     spaces, _ = game_spaces(env, (), masks=True)
-    learner = FakeLearner(spaces, num_steps, slots=2 * num_envs)
+    learner = FakeLearner(spaces, num_steps, slots=2 * num_envs, episode_metrics=episode_metrics)
     stage = _Stage(spaces, learner, act, value, {}, threading.Event())
     with TemporaryDirectory() as folder:
         episodes = Path(folder) / "episodes"
@@ -297,7 +301,8 @@ def rehearse(
             GamesSettings(env, spaces, "127.0.0.1", 0, 0, None, idle_seconds, episodes, keep_episodes, patience)
         )
         for lane in range(num_envs):
-            GameLaneNode(_lane(env, spaces, lane, num_envs, num_steps)).open(_ports(f"env.{lane}", stage))
+            settings = replace(_lane(env, spaces, lane, num_envs, num_steps), episode_metrics=tuple(episode_metrics))
+            GameLaneNode(settings).open(_ports(f"env.{lane}", stage))
         failure: list[BaseException] = []
         node.open(_ports("games", stage))
 

@@ -29,6 +29,8 @@ class Told(NamedTuple):
     """The episode has ended by itself. Only ``stop`` says so."""
     action_mask: Any = None
     """1 where a choice is possible."""
+    info: Any = None
+    """A mapping with numbers of the episode, for episode metrics. Only ``stop`` has it."""
 
 
 class Acts(Protocol):
@@ -51,6 +53,7 @@ class State:
         reply: the reply's body; ``None``: the agent encodes the action.
         terminated: the episode has ended by itself. Only at its end.
         truncated: the episode was cut off. Only at its end.
+        info: numbers of the episode, for episode metrics. Only at its end, where `Agent.on_episode` may replace it.
         vanished: the client did not say that its episode ends: its last action has no outcome.
     """
 
@@ -60,6 +63,7 @@ class State:
         "action_mask",
         "body",
         "has_acted",
+        "info",
         "obs",
         "reply",
         "reward",
@@ -73,6 +77,7 @@ class State:
         self.obs = told.obs
         self.reward = 0.0 if told.reward is None else told.reward
         self.action_mask = told.action_mask
+        self.info = told.info
         self.action: Any = None
         self.reply: bytes | None = None
         self.terminated = told.terminated
@@ -142,8 +147,9 @@ class Game:
 class Agent:
     """One agent of a game. Derive from it, and give it two spaces. One object plays one episode after the other.
 
-    Bodies are JSON by default: ``{"obs": VALUE, "reward": NUMBER}`` at a tick, with ``"terminated": BOOL`` at the end,
-    and ``{"action": VALUE}`` as the reply. Override `decode` and `encode` for other bodies.
+    Bodies are JSON by default: ``{"obs": VALUE, "reward": NUMBER}`` at a tick, with ``"terminated": BOOL`` and
+    ``"info": {NAME: NUMBER}`` at the end, and ``{"action": VALUE}`` as the reply. Override `decode` and `encode` for
+    other bodies.
 
     Attributes:
         observation_space: a space of Gymnasium.
@@ -181,7 +187,7 @@ class Agent:
             raise BadDataError(f"reward is {one_line(reward, 40)!r}, which is no number")
         if not isinstance(terminated, bool):
             raise BadDataError(f"terminated is {one_line(terminated, 40)!r}, which is neither true nor false")
-        return Told(given.get("obs"), reward, terminated, given.get("action_mask"))
+        return Told(given.get("obs"), reward, terminated, given.get("action_mask"), given.get("info"))
 
     def encode(self, action: Any) -> bytes:  # noqa: ANN401 - as the action space has it
         """The reply's body for an action."""
@@ -196,10 +202,11 @@ class Agent:
         """
 
     def on_episode(self, episode: list[State], final: State) -> Awaitable[None] | None:
-        """Called at the end of an episode. It may be a coroutine, and may replace ``final.reward`` and ``final.obs``.
+        """Called at the end of an episode. It may be a coroutine.
 
-        These two are checked after this call. If one of them does not fit, ``stop`` is refused and the episode is still
-        open. So this is called again, with the same ticks, when the episode is stopped again.
+        It may replace ``final.reward``, ``final.obs`` and ``final.info``. These are checked after this call. If one of
+        them does not fit, ``stop`` is refused and the episode is still open. So this is called again, with the same
+        ticks, when the episode is stopped again.
 
         Args:
             episode: its ticks, with the policy's actions.

@@ -37,8 +37,11 @@ class SessionLane(Protocol):
         """`go_on` and `act` in one call that does not wait."""
         ...
 
-    async def end(self, obs: Arrays, reward: float, *, terminated: bool) -> None:
-        """The action had this outcome, and the episode ends; it was cut off if it is not ``terminated``."""
+    async def end(self, obs: Arrays, reward: float, info: object, *, terminated: bool) -> None:
+        """The action had this outcome, and the episode ends; it was cut off if it is not ``terminated``.
+
+        ``info`` is what the agent says of the whole episode.
+        """
         ...
 
     def cut_off(self) -> None:

@@ -5,13 +5,16 @@ observation and is not valid. Knows no sockets and no agents.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from penstock.envs.last_infos import LastInfos
+from penstock.envs.names import display_name
 from penstock.errors import PenstockError
 from penstock.kernels.rollout import RolloutWriter, rollout_writer
 from penstock.memory.action_log import RolloutLog
+from penstock.metrics.episode_metrics import METRIC_FIELD
 from penstock.nodes.contract import LaneStart, Ports
 from penstock.nodes.env import EnvSettings
 from penstock.nodes.env.memory import LaneMemory
@@ -67,6 +70,8 @@ class Lane:
         self._collected, self._spoilt = start.collected, start.spoilt
         self._memory = LaneMemory(self._policy.carry, 1)
         self._return, self._length = np.zeros(1, np.float64), np.zeros(1, np.int64)
+        lane_name = f"lane {settings.first_lane} of {display_name(settings.env)}"
+        self._last_infos = LastInfos(settings.episode_metrics, (lane_name,))
         self._slots: dict[int, _Slot] = {}
         self._result = StepResult(
             obs={spec.name: np.zeros((1, *spec.shape), spec.dtype) for spec in settings.spaces.obs_specs()},
@@ -137,9 +142,22 @@ class Lane:
         self._ask()
         return self._policy.environment_action
 
-    async def end(self, obs: Mapping[str, Array], reward: float, *, terminated: bool) -> None:
-        """The action had this outcome, and the episode ends; it was cut off if it is not ``terminated``."""
+    async def end(self, obs: Mapping[str, Array], reward: float, info: object, *, terminated: bool) -> None:
+        """The action had this outcome, and the episode ends; it was cut off if it is not ``terminated``.
+
+        Args:
+            obs: the last observation, field -> ``[1, ...]``.
+            reward: of the action.
+            info: a mapping with the episode metrics; ``None``: it has none.
+            terminated: the episode has ended by itself.
+
+        Raises:
+            BadDataError: a metric is no number. Nothing has changed.
+            RunEndedError: the run ends.
+        """
+        metrics = self._last_infos.numbers(0, info)
         self._store(obs, reward, terminated=terminated, truncated=not terminated)
+        self._write_metrics(metrics)
         await self._complete_if_full()
         if self._slot is not None:
             # The value of the last observation, for the bootstrap.
@@ -166,6 +184,7 @@ class Lane:
             slot["episode_return"][count] = self._return[0]
             slot["episode_length"][count] = self._length[0]
             slot["episode_count"][...] = count + 1
+            self._write_metrics(self._last_infos.numbers(0, None))
             self._between = True
         elif self._t == 0:
             self._memory.forget(0)
@@ -195,6 +214,12 @@ class Lane:
             self._memory.stored(slot.arrays, t, begun)
         self._step += 1
         self._t += 1
+
+    def _write_metrics(self, numbers: Sequence[float]) -> None:
+        """Write the metrics of the episode that was listed last."""
+        slot = self._current().arrays
+        for name, number in zip(self._settings.episode_metrics, numbers, strict=True):
+            slot[f"{METRIC_FIELD}{name}"][int(slot["episode_count"]) - 1] = number
 
     async def _complete_if_full(self) -> None:
         """Complete and push a rollout that has all its rows."""

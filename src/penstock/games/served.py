@@ -98,9 +98,9 @@ class ServedLane:
         del obs, reward
         raise PenstockError("a served policy answers in batches, not at once")
 
-    async def end(self, obs: Arrays, reward: float, *, terminated: bool) -> None:
+    async def end(self, obs: Arrays, reward: float, info: object, *, terminated: bool) -> None:
         """See `SessionLane`."""
-        del obs, reward, terminated
+        del obs, reward, info, terminated
         self.cut_off()
 
     def cut_off(self) -> None:

@@ -119,7 +119,7 @@ class Ticks:
             session.rows.vanish()
         else:
             fields, reward = self._fields(final.obs, final.action_mask), _finite(final.reward)
-            await session.lane.end(fields, reward, terminated=final.terminated)
+            await session.lane.end(fields, reward, final.info, terminated=final.terminated)
             session.has_begun = False
             session.rows.end(fields, reward, terminated=final.terminated)
 

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from penstock.errors import RunFolderError
+from penstock.metrics.episode_metrics import EPISODE
 from penstock.metrics.figures import idle_shares
 from penstock.saved_runs.comparison.bootstrap import Estimate, difference, estimate
 from penstock.saved_runs.comparison.curves import (
@@ -33,7 +34,7 @@ class Measure(NamedTuple):
     """One measure of every side. ``None`` stands for a side that does not have it."""
 
     name: str
-    """As a key of the JSON: ``return_at_equal_steps``, ``idle/env``."""
+    """As a key of the JSON: ``return_at_equal_steps``, ``episode/won``, ``idle/env``."""
     at: float | None
     """The step or the second at which it was taken, if it has one."""
     sides: tuple[Estimate | None, ...]
@@ -93,6 +94,10 @@ def _measures(sides: tuple[Side, ...], curves: tuple[tuple[ReturnCurve, ...], ..
         _measure("return_at_equal_steps", _returns(curves, "steps", steps), generator, at=steps),
         _measure("return_at_equal_wall_time", _returns(curves, "seconds", seconds), generator, at=seconds),
         *(_measure("final_evaluation", finals, generator) for _ in range(any(finals))),
+        *(
+            _measure(name, _of_runs(sides, partial(_last_mean, name=name, steps=steps)), generator, at=steps)
+            for name in _episode_metrics(sides)
+        ),
         _measure("steps_per_second", _of_runs(sides, _rate), generator),
         *(_measure(f"idle/{kind}", _of_runs(sides, partial(_idle_of, kind=kind)), generator) for kind in _kinds(sides)),
     )
@@ -139,6 +144,19 @@ def _rate(run: ComparedRun) -> float | None:
     """Steps per second of training, from the run's beginning to its last report."""
     last = run.last
     return last.steps / last.time_s if last.time_s > 0 else None
+
+
+def _episode_metrics(sides: Sequence[Side]) -> list[str]:
+    """The episode metrics of all runs, as their reports name them."""
+    runs = [run for side in sides for run in side.runs]
+    named = (f"{EPISODE}{name}" for run in runs for name in run.settings.episode_metrics or ())
+    return list(dict.fromkeys(named))
+
+
+def _last_mean(run: ComparedRun, name: str, steps: float) -> float | None:
+    """The last mean of an episode metric of a run up to this step."""
+    found = [report.values[name] for report in run.reports if report.steps <= steps and name in report.values]
+    return found[-1] if found else None
 
 
 def _idle(run: ComparedRun) -> dict[str, float]:

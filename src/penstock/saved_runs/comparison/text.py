@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from penstock.config.sources import shown
+from penstock.metrics.episode_metrics import EPISODE
 from penstock.saved_runs.comparison.bootstrap import CONFIDENCE, Estimate
 from penstock.saved_runs.comparison.measures import Comparison, Measure
 from penstock.saved_runs.comparison.sides import Side
@@ -99,6 +100,8 @@ def _title(measure: Measure) -> str:
         return "return at the end, greedy"
     if measure.name == "steps_per_second":
         return "steps/s"
+    if measure.name.startswith(EPISODE):
+        return f"{measure.name.removeprefix(EPISODE)} after {measure.at:,.0f} steps, in training"
     return f"idle: {measure.name.removeprefix('idle/')}"
 
 
@@ -109,6 +112,8 @@ def _number(measure: Measure, one: Estimate | None, sign: str = "") -> str:
     form = f"{sign},.1f"
     if measure.name == "steps_per_second":
         form = f"{sign},.0f"
+    elif measure.name.startswith(EPISODE):
+        form = f"{sign},.3g"
     elif measure.name.startswith("idle/"):
         form = f"{sign}.1%"
     if one.low is None or one.high is None:

@@ -11,9 +11,11 @@ import psutil
 import pytest
 import ray
 
+import penstock
 from penstock.cluster import deputy, safekeeping
 from penstock.cluster.door import Door
 from penstock.cluster.machines import joined
+from penstock.cluster.questions import Asker, Stand
 from penstock.errors import NodeError
 from penstock.saved_runs.checkpoints import list_checkpoints
 from penstock.saved_runs.run_folder import RunFolder
@@ -71,6 +73,29 @@ def test_a_launcher_whose_machine_is_lost_is_replaced_and_no_bit_changes(cluster
     assert not copies(launcher.log_dir)
     alone = train(tmp_path / "alone", **launcher.settings, runtime="local")
     assert fingerprint(SimpleNamespace(run_folder=taken_over)) == fingerprint(alone)
+
+
+# A minute. Shorter: below and in ``test_relaunch.py`` both sides are asked without Ray.
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+def test_a_command_that_goes_on_with_a_lost_run_has_it_and_no_second_one_begins(
+    cluster, machine, tmp_path: Path
+) -> None:
+    launcher = Launcher(tmp_path, cluster.address, 40, MACHINE, save_interval=1000, **PPO)
+    try:
+        assert wait_until(lambda: copied(launcher.log_dir, "update-00000001"), 150)
+    finally:
+        launcher.process.kill()
+        cluster.remove_node(machine, allow_graceful=False)
+        launcher.process.wait()
+    lost = launcher.run_folder()
+    (tmp_path / "gate").touch()
+    # Nobody knows yet that the machine is lost.
+    resumed = penstock.resume(lost, quiet=True)
+    assert wait_until(nothing_left, 60)
+    assert list(launcher.log_dir.iterdir()) == [lost]
+    alone = train(tmp_path / "alone", **launcher.settings, runtime="local")
+    assert fingerprint(resumed) == fingerprint(alone)
 
 
 @pytest.mark.nightly  # Thirteen seconds. Shorter: the launcher of ``test_hosts.py`` that is killed on the head.
@@ -202,6 +227,151 @@ def test_a_deputy_that_is_told_to_go_on_does_so_at_once_although_the_launchers_m
     with pytest.raises(SystemExit):
         one._watch()
     assert did == ["goes on in folder"]
+
+
+class Kept:
+    """A copy of a run folder with one checkpoint."""
+
+    def __init__(self, did: list[str]) -> None:
+        self._did = did
+        self._held = ("update-1",)
+
+    def checkpoints(self) -> tuple[str, ...]:
+        return self._held
+
+    def settle(self) -> str:
+        return "folder"
+
+    def remove(self) -> None:
+        self._held = ()
+        self._did.append("removed")
+
+
+class Clock:
+    """A clock that only ``sleep`` moves. ``woken`` is called each time."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.woken = lambda: None
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.woken()
+
+
+CHARGE = SimpleNamespace(
+    name="pole",
+    begun="first",
+    log_dir="/runs",
+    home="machine 1",
+    here="machine 2",
+    claims="penstock-1",
+    door=SimpleNamespace(opens=lambda: False),
+)
+"""Of a run whose launcher's machine is lost."""
+ASKER = Asker("first", "/runs/pole", "machine 3")
+
+
+def watching(monkeypatch: pytest.MonkeyPatch, did: list[str], clock: Clock) -> deputy.Deputy:
+    """A deputy without its thread."""
+    monkeypatch.setattr(deputy, "_copy", lambda charge: Kept(did))
+    monkeypatch.setattr(deputy, "LOOK_S", 0.5)
+    monkeypatch.setattr(deputy, "time", clock)
+    monkeypatch.setattr(deputy.Deputy, "_go_on", lambda self, folder: did.append(f"goes on in {folder}"))
+    monkeypatch.setattr(deputy, "_leave", sys.exit)
+    monkeypatch.setattr(deputy.threading, "Thread", lambda **_: SimpleNamespace(start=lambda: None))
+    return deputy.Deputy(CHARGE)
+
+
+@pytest.mark.parametrize(
+    ("asker", "silent_s", "handed_over", "stand"),
+    [
+        pytest.param(ASKER, 11.0, False, Stand.OPEN, id="the launcher may be there"),
+        pytest.param(ASKER, 13.0, False, Stand.LEFT, id="the launcher is silent"),
+        pytest.param(ASKER._replace(machine="machine 1"), 1.0, False, Stand.LEFT, id="the launcher was killed there"),
+        pytest.param(ASKER, 13.0, True, Stand.OPEN, id="the deputy is told to go on"),
+        pytest.param(ASKER._replace(machine="machine 1"), 1.0, True, Stand.OPEN, id="the same, on that machine"),
+        pytest.param(ASKER._replace(begun="another"), 13.0, False, Stand.OTHER, id="another run of its name"),
+        pytest.param(ASKER._replace(folder="/copies/pole"), 13.0, False, Stand.OTHER, id="a copied folder"),
+    ],
+)
+def test_a_run_is_left_to_a_command_that_asks_once_its_launcher_is_lost(
+    monkeypatch: pytest.MonkeyPatch, asker: Asker, silent_s: float, handed_over: bool, stand: Stand
+) -> None:
+    did: list[str] = []
+    clock = Clock()
+    one = watching(monkeypatch, did, clock)
+    clock.now += silent_s
+    if handed_over:
+        one.go_on()
+    answer = one.ask(asker)
+    assert answer.stand is stand
+    assert did == (["removed"] if stand is Stand.LEFT else [])
+    if stand is not Stand.OTHER:
+        assert (answer.silent_s, answer.home, answer.claims) == (silent_s, "machine 1", "penstock-1")
+
+
+def test_a_run_is_not_left_to_a_command_while_a_takeover_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    did: list[str] = []
+    clock = Clock()
+    one = watching(monkeypatch, did, clock)
+    monkeypatch.setattr(deputy, "LOOK_S", 0.01)
+    clock.now += 13.0
+    with one._lock:
+        assert one.ask(ASKER).stand is Stand.OPEN
+    assert not did
+    assert one.ask(ASKER).stand is Stand.LEFT
+
+
+def test_a_deputy_that_goes_on_says_where_but_not_to_the_command_that_it_has_given_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    did: list[str] = []
+    one = watching(monkeypatch, did, Clock())
+    one._goes_on = Path("/runs/pole-2")
+    answer = one.ask(ASKER)
+    assert (answer.stand, answer.folder, answer.here) == (Stand.ELSEWHERE, "/runs/pole-2", "machine 2")
+    # Where machines share no disk, the folder has the same path.
+    one._goes_on = Path("/runs/pole")
+    assert one.ask(ASKER).stand is Stand.ELSEWHERE
+    assert one.ask(ASKER._replace(machine="machine 2")).stand is Stand.OTHER
+    assert not did
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_command_that_asks_has_the_run_before_its_deputy(monkeypatch: pytest.MonkeyPatch, asks: bool) -> None:
+    did: list[str] = []
+    stands: list[Stand] = []
+    clock = Clock()
+    one = watching(monkeypatch, did, clock)
+
+    def ask() -> None:
+        if asks and Stand.LEFT not in stands:
+            stands.append(one.ask(ASKER).stand)
+
+    clock.woken = ask
+    with pytest.raises(SystemExit):
+        one._watch()
+    if asks:
+        assert stands == [Stand.OPEN] * 24 + [Stand.LEFT]
+        # Removed for the command, and once more by the deputy, which finds that nothing is left.
+        assert did == ["removed", "removed"]
+    else:
+        assert did == ["goes on in folder"]
+
+
+def test_a_deputy_goes_on_if_the_command_that_asked_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    did: list[str] = []
+    clock = Clock()
+    one = watching(monkeypatch, did, clock)
+    clock.woken = lambda: one.ask(ASKER) if clock.now < 111.9 else None
+    with pytest.raises(SystemExit):
+        one._watch()
+    assert did == ["goes on in folder"]
+    assert clock.now == pytest.approx(114.5, abs=0.6)
 
 
 def test_a_door_opens_where_something_listens() -> None:

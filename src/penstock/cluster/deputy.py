@@ -6,6 +6,7 @@ It is the class of a Ray actor that outlives its launcher. It asks nothing of Ra
 
 import contextlib
 import logging
+import math
 import os
 import subprocess
 import sys
@@ -19,13 +20,16 @@ import ray
 from penstock.cluster.claims import release_claims
 from penstock.cluster.copies import Copy, Delivery
 from penstock.cluster.door import Door
+from penstock.cluster.questions import Answer, Asker, Stand
 from penstock.saved_runs.leftovers import take_back_where_it_goes_on, tell_where_it_goes_on
 from penstock.saved_runs.run_folder import RunFolder
 
-__all__ = ["SILENCE_S", "Charge", "Deputy"]
+__all__ = ["NAMESPACE", "SILENCE_S", "Charge", "Deputy", "kept_on"]
 
 log = logging.getLogger("penstock.cluster")
 
+NAMESPACE = "penstock"
+"""The namespace of Ray in which deputies have their names."""
 SILENCE_S = 12.0
 """After so long without a word from the launcher, the deputy looks whether the launcher's machine is there.
 
@@ -45,6 +49,13 @@ TRIES = 4
 PAUSE_S = 10.0
 WORD_S = 5.0
 """How long a launcher whose machine is there again may take to say that it has ended the run."""
+TURN_S = 3.0
+"""A deputy that was asked for its run within so long waits for so long before it goes on: the command has its turn."""
+
+
+def kept_on(run: str, machine: str) -> str:
+    """How the names of the deputies that keep a run of this name on a machine begin."""
+    return f"{run}, kept on {machine} ("
 
 
 class Charge(NamedTuple):
@@ -52,6 +63,8 @@ class Charge(NamedTuple):
 
     name: str
     """Of the run."""
+    begun: str
+    """The run's `first_launch`."""
     log_dir: str
     working_directory: str
     """Of the launcher. Here it is the same folder, if there is one."""
@@ -79,6 +92,7 @@ class Deputy:
        resumed.
     4. If its machine was cut off for a short time, the launcher has ended the run. It says so, and the copy is resumed,
        although the launcher's machine is there.
+    5. If a command wants to go on with the run folder itself, and the launcher is silent, the command has the run.
 
     Args:
         charge: what it is entrusted with.
@@ -89,7 +103,11 @@ class Deputy:
         self._copy = _copy(charge)
         self._lock = threading.Lock()
         self._heard = time.monotonic()
+        self._asked = -math.inf
+        """When a command last asked for the run."""
         self._handed_over = threading.Event()
+        self._goes_on: Path | None = None
+        """The folder in which it goes on with the run."""
         threading.Thread(target=self._watch, daemon=True).start()
 
     def take(self, delivery: Delivery) -> tuple[str, ...]:
@@ -112,10 +130,45 @@ class Deputy:
         """The launcher was cut off, and has ended the run: go on with it, although the launcher's machine is there."""
         self._handed_over.set()
 
+    def ask(self, asker: Asker) -> Answer:
+        """Say what becomes of the run, or leave it to a command that wants to go on with it.
+
+        It is left to the command if the launcher is silent, or was on the command's machine: the command could not have
+        the folder's lock there if the launcher were alive. This is decided under the lock of the copy, as a takeover
+        is. So either this deputy goes on or the command does.
+        """
+        charge = self._charge
+        if (asker.begun, asker.folder) != (charge.begun, str(Path(charge.log_dir) / charge.name)):
+            return Answer(Stand.OTHER)
+        self._asked = time.monotonic()
+        if self._goes_on is not None:
+            if (asker.machine, Path(asker.folder)) == (charge.here, self._goes_on):
+                return Answer(Stand.OTHER)
+            return self._answer(Stand.ELSEWHERE)
+        if self._may_leave_to(asker) and self._lock.acquire(timeout=LOOK_S):
+            try:
+                # Race: 1. The launcher is silent. 2. Its word comes, or the word to go on. 3. This thread has the lock.
+                if self._may_leave_to(asker):
+                    # There is nothing left to go on with.
+                    self._copy.remove()
+                    return self._answer(Stand.LEFT)
+            finally:
+                self._lock.release()
+        return self._answer(Stand.OPEN)
+
+    def _may_leave_to(self, asker: Asker) -> bool:
+        is_lost = asker.machine == self._charge.home or self._silent_s() > SILENCE_S
+        return is_lost and not self._handed_over.is_set()
+
+    def _answer(self, stand: Stand) -> Answer:
+        charge = self._charge
+        folder = "" if self._goes_on is None else str(self._goes_on)
+        return Answer(stand, self._silent_s(), folder, charge.home, charge.here, charge.claims)
+
     def _watch(self) -> None:
         while True:
             time.sleep(LOOK_S)
-            if self._handed_over.is_set() or (self._silent_s() > SILENCE_S and not self._charge.door.opens()):
+            if self._handed_over.is_set() or (self._silent_s() > self._patience_s() and not self._charge.door.opens()):
                 with self._lock:
                     # It may have said something while this thread stood at the door.
                     if self._handed_over.is_set() or self._silent_s() > SILENCE_S:
@@ -130,6 +183,10 @@ class Deputy:
 
     def _silent_s(self) -> float:
         return time.monotonic() - self._heard
+
+    def _patience_s(self) -> float:
+        """How long the launcher may be silent until this deputy looks for it."""
+        return SILENCE_S + TURN_S if time.monotonic() - self._asked < TURN_S else SILENCE_S
 
     def _take_over(self) -> None:
         if self._copy.checkpoints():
@@ -157,6 +214,8 @@ class Deputy:
                 _say(folder, f"{charge.home}, the launcher's, {how}. {charge.here} goes on in {folder.path}")
                 # In a thread, because Ray does not answer if its head is lost meanwhile.
                 threading.Thread(target=release_claims, args=(charge.claims,), daemon=True).start()
+                # Stays so while a refused resume is to be tried again: until then no command may go on.
+                self._goes_on = folder.path
                 tell_where_it_goes_on(old, folder, charge.here)
                 if _resume(charge, folder) != REFUSED:
                     return

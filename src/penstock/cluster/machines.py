@@ -30,6 +30,7 @@ __all__ = [
     "as_object",
     "cluster_address",
     "counted",
+    "doors",
     "end_all",
     "is_here",
     "joined",
@@ -265,6 +266,11 @@ def machines(program: Program, known: set[str]) -> list[Machine]:
 def present() -> set[str]:
     """The ids of the machines that Ray takes for alive."""
     return {str(node["NodeID"]) for node in ray.nodes() if node["Alive"]}
+
+
+def doors() -> dict[str, Door]:
+    """The name of each machine that Ray takes for alive -> where Ray listens on it."""
+    return {_name(node): Door.of(node) for node in ray.nodes() if node["Alive"]}
 
 
 def alone(program: Program) -> bool:

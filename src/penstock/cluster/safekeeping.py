@@ -16,11 +16,12 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from penstock.cluster.copies import Original
-from penstock.cluster.deputy import SILENCE_S, Charge, Deputy
+from penstock.cluster.deputy import NAMESPACE, SILENCE_S, Charge, Deputy, kept_on
 from penstock.cluster.door import Door
 from penstock.cluster.machines import Machine, own_door, own_name
 from penstock.cluster.own_code import imported_from
 from penstock.cluster.troubles import Troubles
+from penstock.saved_runs.launches import first_launch
 from penstock.saved_runs.run_folder import RunFolder
 
 __all__ = ["Safekeeping", "first_choice"]
@@ -36,7 +37,6 @@ FRESH_S, FRESH_BYTES = 2.0, 5e6
 END_S = 5.0
 PAUSE_S = 3.0
 """Seconds after a deputy was given up until the next one is appointed."""
-NAMESPACE = "penstock"
 
 
 def first_choice(machines: Sequence[Machine]) -> Machine | None:
@@ -174,6 +174,7 @@ class _Appointed:
         path = folder.path.resolve()
         charge = Charge(
             name=path.name,
+            begun=first_launch(folder),
             log_dir=str(path.parent),
             working_directory=str(Path.cwd()),
             path=imported_from(),
@@ -189,11 +190,11 @@ class _Appointed:
                 num_cpus=0,
                 # As for hosts: see `Machine`.
                 enable_task_events=False,
-                name=f"{path.name}, kept on {machine.name} ({secrets.token_hex(4)})",
+                name=f"{kept_on(path.name, machine.name)}{secrets.token_hex(4)})",
                 namespace=NAMESPACE,
                 lifetime="detached",
-                # What a delivery waits for must not hold up the word to go on.
-                max_concurrency=2,
+                # Deliveries wait while a deputy takes over. They must hold up neither the word to go on nor who asks.
+                max_concurrency=8,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(machine.id, soft=False),
             )
             .remote(charge)

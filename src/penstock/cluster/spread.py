@@ -37,6 +37,7 @@ from penstock.cluster.machines import (
     stacks_on,
 )
 from penstock.cluster.places import FewMachinesError, Gpus, asked_by, env_shares, first_places, left_over, rooms
+from penstock.cluster.relaunch import ask_deputies
 from penstock.cluster.relay import Relay
 from penstock.cluster.safekeeping import Safekeeping
 from penstock.config.fields import amounts_text
@@ -63,13 +64,18 @@ LOOK_S = 1.0
 def with_room(program: Program) -> Iterator[None]:
     """Within the ``with`` block this process is joined to a cluster that has room for what nodes ask for.
 
-    With `Program.min_workers` it waits for the cluster's autoscaler.
+    With `Program.min_workers` it waits for the cluster's autoscaler. If the run is resumed, it waits for its deputy's
+    answer.
 
     Raises:
         ConfigError: there is no such cluster.
+        RunFolderError: the run trains already, or another machine goes on with it.
     """
     with joined(program.address, program.modules):
         _wait_for_room(program)
+        # Last: what is refused before leaves the run to its deputy.
+        folder = RunFolder(program.node("checkpointer").settings.folder)
+        ask_deputies(folder, quiet=program.node("monitor").settings.quiet)
         yield
 
 

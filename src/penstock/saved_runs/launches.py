@@ -12,7 +12,7 @@ from penstock import __version__
 from penstock.errors import RunFolderError
 from penstock.saved_runs.run_folder import RunFolder
 
-__all__ = ["add_launch"]
+__all__ = ["add_launch", "first_launch"]
 
 _PACKAGES = ("numpy", "gymnasium", "torch", "onnxruntime", "ray")
 """Packages that a run may use, besides those of its environment."""
@@ -41,6 +41,21 @@ def add_launch(folder: RunFolder, checkpoint: str | None) -> None:
             file.write(json.dumps(line) + "\n")
     except OSError as error:
         raise RunFolderError(f"cannot write {folder.launches_path}: {error.strerror or error}") from error
+
+
+def first_launch(folder: RunFolder) -> str:
+    """The line of the launch that began a run, which no other run has; empty if there is none yet.
+
+    Raises:
+        RunFolderError: the file cannot be read.
+    """
+    try:
+        with folder.launches_path.open(encoding="utf-8", errors="replace") as file:
+            return file.readline()
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise RunFolderError(f"cannot read {folder.launches_path}: {error.strerror or error}") from error
 
 
 def _directory() -> str | None:

@@ -4,6 +4,11 @@ import math
 from typing import Any, NamedTuple
 
 
+def in_json(value: float, digits: int = 3) -> float | None:
+    """A number of a committed result, rounded. An infinite one becomes ``None``, because JSON has no infinity."""
+    return round(value, digits) if math.isfinite(value) else None
+
+
 class Bar(NamedTuple):
     """One value, and the value that it must reach."""
 
@@ -25,7 +30,6 @@ class Bar(NamedTuple):
         return f"{self.name}: {self.value:.2f} ({limit} {self.bar:g}): {verdict}"
 
     def entry(self) -> dict[str, Any]:
-        """The entry of a committed result. An infinite value becomes ``None``, because JSON has no infinity."""
-        value = round(self.value, 3) if math.isfinite(self.value) else None
+        """The entry of a committed result."""
         limit = "at_most" if self.at_most else "at_least"
-        return {"name": self.name, "value": value, limit: self.bar, "holds": self.holds}
+        return {"name": self.name, "value": in_json(self.value), limit: self.bar, "holds": self.holds}

@@ -23,7 +23,7 @@ NETWORK = "10.219.0"
 PORT = 6379
 BIN = Path(sys.executable).parent
 STORE_BYTES = 200_000_000
-JOIN_LIMIT_S = 180.0
+FORK_LIMIT_S, JOIN_LIMIT_S = 10.0, 180.0
 END_S = 2.0
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -89,7 +89,7 @@ class Host:
     def popen(self, words: Sequence[str]) -> "subprocess.Popen[bytes]":
         """Start a command on this host."""
         return subprocess.Popen(
-            ["ip", "netns", "exec", self.name, *words],
+            [*self._way_in(), *words],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=subprocess.STDOUT,
@@ -98,12 +98,28 @@ class Host:
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no other thread is there
         )
 
+    def _way_in(self) -> list[str]:
+        """The words that run a command on this host, before the command."""
+        return ["ip", "netns", "exec", self.name]
+
+    def runs_ray(self) -> bool:
+        """Whether Ray's own processes run on this host."""
+        return any("RuntimeEnvAgent" in " ".join(_command(process)) for process in self.processes())
+
     def processes(self) -> list[psutil.Process]:
         """All processes on this host."""
         found = []
         for pid in _ip("netns", "pids", self.name).split():
             with contextlib.suppress(psutil.NoSuchProcess):
                 found.append(psutil.Process(int(pid)))
+        return found
+
+    def groups(self) -> set[str]:
+        """The names of all processes on this host. One of a run that was forked has its placement group as its name."""
+        found = set()
+        for process in self.processes():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found.add(process.name())
         return found
 
     def end(self) -> None:
@@ -138,6 +154,38 @@ class Host:
         return Traffic(found["stats64"]["rx"]["bytes"], found["stats64"]["tx"]["bytes"])
 
 
+class SeparateHost(Host):
+    """A host whose processes see no process of another host. Needs `unshare` and `nsenter` (util-linux), too.
+
+    A program that joins Ray is taken for one of the head's machine if it sees the processes of the head. So only on
+    separate hosts a launcher may be elsewhere, and a deputy may resume a run.
+    """
+
+    _first: int | None = None
+    """The process that all others of this host see as the first one. When it ends, they end."""
+
+    def begin(self) -> None:
+        """Start Ray, in a new namespace of processes.
+
+        Raises:
+            TimeoutError: the namespace is not made.
+        """
+        self._first = None
+        super().begin()
+        until = time.monotonic() + FORK_LIMIT_S
+        while not (found := _children(self.ray.pid)):
+            if time.monotonic() > until:
+                raise TimeoutError(f"{self.name} gets no namespace of processes; the log of its hosts says why")
+            time.sleep(0.01)
+        self._first = found[0].pid
+
+    def _way_in(self) -> list[str]:
+        if self._first is None:
+            return [*super()._way_in(), "unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        # Without `--wd` a command would begin in the root folder.
+        return ["nsenter", "--target", str(self._first), "--net", "--pid", "--mount", "--wd"]
+
+
 class Hosts:
     """Several hosts with one Ray cluster, for a ``with`` block.
 
@@ -145,6 +193,7 @@ class Hosts:
         resources: of each host, the head first.
         folder: for what Ray prints.
         far: how far apart they are; ``None``: as near as this machine can.
+        kind: of all hosts.
 
     Raises:
         RuntimeError: the hosts of another sitting are there; the text says how to remove those of a killed one.
@@ -152,11 +201,17 @@ class Hosts:
 
     address = f"{NETWORK}.1:{PORT}"
 
-    def __init__(self, resources: Sequence[Mapping[str, float]], folder: Path, far: Far | None = None) -> None:
+    def __init__(
+        self,
+        resources: Sequence[Mapping[str, float]],
+        folder: Path,
+        far: Far | None = None,
+        kind: type[Host] = Host,
+    ) -> None:
         self._far = far
         self._switch: subprocess.Popen[bytes] | None = None
         self._log = (folder / "hosts.txt").open("ab")
-        self.all = [Host(number, own, self._log) for number, own in enumerate(resources)]
+        self.all = [kind(number, own, self._log) for number, own in enumerate(resources)]
 
     def __enter__(self) -> Self:
         if (DEVICES / BRIDGE).exists():
@@ -197,7 +252,7 @@ class Hosts:
             TimeoutError: they do not start.
         """
         until = time.monotonic() + JOIN_LIMIT_S
-        while not any("RuntimeEnvAgent" in " ".join(_command(process)) for process in host.processes()):
+        while not host.runs_ray():
             if time.monotonic() > until or host.ray.poll() is not None:
                 raise TimeoutError(f"Ray does not start on {host.name}; {self._log.name} has what it said")
             time.sleep(0.2)
@@ -222,6 +277,13 @@ REMOVE = (
 
 def _ip(*words: str) -> str:
     return subprocess.run(["ip", *words], check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def _children(pid: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(pid).children()
+    except psutil.NoSuchProcess:
+        return []
 
 
 def _command(process: psutil.Process) -> list[str]:

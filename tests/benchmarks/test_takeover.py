@@ -1,0 +1,86 @@
+"""What is said of a run that lost a machine, from logs by hand. Namespaces are made by the benchmark only."""
+
+import json
+import math
+
+from benchmarks.runs import flags
+from benchmarks.soak.log import reports_of
+from benchmarks.takeover import (
+    CASES,
+    RESOURCES,
+    SHARED,
+    Loss,
+    around_restart,
+    bar_of,
+    new_reports,
+    row_of,
+    steps_at,
+    update_resumed,
+)
+from penstock.config.flags import train_from_arguments
+
+
+def line(update: int, time_s: float) -> dict[str, object]:
+    """An update of 100 steps, as the log has it."""
+    return {"update": update, "steps": 100 * update, "time_s": time_s, "throughput/steps_per_second": 50.0}
+
+
+BEFORE = [line(update, 2.0 * update) for update in range(1, 6)]
+
+
+def test_a_run_has_gone_on_once_its_new_log_has_an_update_that_the_lost_one_has_not_learned() -> None:
+    lost = reports_of(BEFORE, 0.0)
+    copied = reports_of(BEFORE[:4], 1.0)
+    assert new_reports(lost, copied) == []
+    # The deputy had update 3, and learns update 4 again.
+    again = reports_of([line(4, 8.75)], 2.0)
+    assert new_reports(lost, [*copied, *again]) == again
+
+
+def test_the_update_that_a_run_was_resumed_at_is_that_of_its_last_launch() -> None:
+    launches = [{"checkpoint": None}, {"checkpoint": "update-00000120"}]
+    assert update_resumed("".join(json.dumps(one) + "\n" for one in launches)) == 120
+
+
+def test_updates_after_a_restart_are_told_from_those_before() -> None:
+    restart = {"update": 5, "steps": 500, "time_s": 10.0, "restarts/learner.1": 1, "note": "learner.1 was lost"}
+    another = {**restart, "restarts/env.2": 1}
+    del another["restarts/learner.1"]
+    before, after = around_restart([*BEFORE, another, restart], "learner.1")
+    assert ([one.update for one in before], after) == ([1, 2, 3, 4, 5], [])
+    before, after = around_restart([*BEFORE, another, restart, line(6, 31.0)], "learner.1")
+    assert [one.update for one in after] == [6]
+    assert steps_at(before, after[0].update - 1) == 500
+    assert around_restart(BEFORE, "learner.1") == (reports_of(BEFORE, 0.0), [])
+
+
+def test_steps_at_an_update_are_those_of_the_last_line_up_to_it() -> None:
+    reports = reports_of([line(2, 1.0), line(5, 2.0)], 0.0)
+    assert [steps_at(reports, update) for update in (1, 2, 4, 5, 6)] == [0, 200, 200, 500, 500]
+
+
+def test_the_longest_round_is_held_to_the_bar_and_a_run_that_did_not_go_on_falls_short() -> None:
+    losses = [Loss(18.04, 500, 400), Loss(30.0, 700, 700), Loss(16.0, 300, 300)]
+    assert bar_of("ppo", "launcher", losses).holds
+    assert row_of("ppo", "launcher", losses) == {
+        "case": "ppo",
+        "lost": "launcher",
+        "median_s": 18.0,
+        "largest_s": 30.0,
+        "seconds": [18.0, 30.0, 16.0],
+        "committed_steps": [500, 700, 300],
+        "went_on_from_steps": [400, 700, 300],
+    }
+    losses.append(Loss(math.inf, 800, None))
+    assert not bar_of("ppo", "launcher", losses).holds
+    row = row_of("ppo", "launcher", losses)
+    assert (row["largest_s"], row["seconds"][-1], row["went_on_from_steps"][-1]) == (None, None, None)
+    assert math.isfinite(row["median_s"])
+
+
+def test_each_case_is_a_command_whose_lanes_two_learners_can_share() -> None:
+    for case in CASES.values():
+        _, config, _ = train_from_arguments(flags({**SHARED, **case, "learners": 2, "address": "auto"}))
+        assert config.run.sync_mode == "blocking"
+        assert config.run.num_workers % config.run.learners == 0
+    assert max(RESOURCES, key=lambda host: host["CPU"]) is RESOURCES[2]

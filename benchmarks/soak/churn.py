@@ -11,6 +11,8 @@ reports add up; no process is left.
 
 - The three hosts share this machine's cores, so a lost host costs no throughput for long. Two hosts even do more than
   three, because each has costs of its own. So two hosts are compared with two, and three with three.
+- So the bar for a join hardly tests the join: two hosts are above 80 % of the rate of three already. It shows that a
+  join stops nothing for long, and not that the host takes part. `benchmarks.joining` measures that.
 - Throughput is back once it was at 80 % of the usual rate for three seconds.
 - The usual rate is a median over the last ten seconds: of two hosts before each join, of three before each kill.
 """

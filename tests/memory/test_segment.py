@@ -1,3 +1,4 @@
+import mmap
 import os
 from pathlib import Path
 
@@ -107,3 +108,23 @@ def test_a_descriptor_that_holds_less_is_refused() -> None:
     segment.close()
     with pytest.raises(ResourceError, match="at descriptor 999"):
         Segment.attach(999, 10)
+
+
+def test_whole_pages_that_are_given_back_read_as_zeros() -> None:
+    page = mmap.PAGESIZE
+    segment = Segment.create(8 * page, "test")
+    reader = Segment.attach(os.dup(segment.fd), 8 * page, writable=False)
+    segment.bytes[...] = 1
+    # From the middle of page 1 to the middle of page 5: pages 2 to 4 lie there as a whole.
+    segment.give_back(segment.bytes[page + page // 2 : 5 * page + page // 2].view(np.float32))
+    for memory in (segment.bytes, reader.bytes):
+        assert [int(memory[number * page]) for number in range(8)] == [1, 1, 0, 0, 0, 1, 1, 1]
+        assert memory.sum() == 5 * page
+    # Less than a page is nothing.
+    segment.give_back(segment.bytes[1 : page + 1])
+    assert segment.bytes.sum() == 5 * page
+    # It may be written again.
+    segment.bytes[3 * page] = 7
+    assert reader.bytes[3 * page] == 7
+    reader.close()
+    segment.close()

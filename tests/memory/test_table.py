@@ -140,3 +140,31 @@ def test_a_checksum_knows_each_byte_its_place_and_its_sequence(segment) -> None:
 def test_a_table_without_checksums_takes_every_slot_as_it_is(table: Table) -> None:
     table.sign(4, 7, [])
     assert table.unaltered(4, 8, [np.ones(3)])
+
+
+def test_slots_that_are_forgotten_can_no_longer_be_read_and_the_writer_goes_on(table: Table) -> None:
+    for writer in (0, 1):
+        for sequence in range(3):
+            fill(table, writer, sequence)
+    table.forget(1, 2)
+    assert (table.first(0), table.first(1)) == (0, 2)
+    # Below 3 one slot of three is left out in any case: its writer may be filling it.
+    assert (table.held(0, 3), table.held(1, 3)) == (2, 1)
+    # What was forgotten stays forgotten.
+    table.forget(1, 1)
+    assert table.first(1) == 2
+    # Its shard knows it too, and the writer goes on.
+    assert table.shard(1, 2).first(0) == 2
+    fill(table, 1, 3)
+    assert (table.first(1), table.written(1), table.held(1, 4)) == (2, 4, 2)
+    for sequence in (4, 5):
+        fill(table, 1, sequence)
+    assert table.first(1) == 3
+
+
+def test_a_shard_forgets_its_own_slots(table: Table) -> None:
+    for writer in (0, 1):
+        for sequence in range(3):
+            fill(table, writer, sequence)
+    table.shard(1, 2).forget(0, 1)
+    assert (table.first(0), table.first(1)) == (0, 1)

@@ -1,6 +1,6 @@
 """ReplayLearnerNode: which gradient steps its next life takes, together with learners that have gone on meanwhile."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -15,6 +15,7 @@ from penstock.supervision.recovery import recover
 from penstock.topologies import async_off_policy
 from penstock.types import Array, Arrays
 from penstock.updates.contract import Stateful
+from penstock.updates.team import DissolvedError
 from penstock.wiring.edges import Wiring
 from penstock.wiring.ports import NodePorts
 from tests.planned import prepared
@@ -44,6 +45,8 @@ class Team:
     """Its state, if it has gone on after the keeper died."""
     ends: ClassVar[list[int]] = []
     """Gradient steps at the end of each turn."""
+    losses: ClassVar[list[Callable[[], None]]] = []
+    """What happens before the next gradients come together: a machine is lost, and its learner with it."""
 
     def __init__(self, *_: object) -> None:
         self._steps = 0
@@ -55,6 +58,9 @@ class Team:
         return True
 
     def __call__(self, phase: str, gradients: Mapping[str, Array], weight: float) -> Mapping[str, Array]:
+        if self.losses:
+            self.losses.pop()()
+            raise DissolvedError("a learner is lost")
         return gradients
 
     def mean(self, arrays: Mapping[str, Array], weight: float) -> Mapping[str, Array]:
@@ -94,10 +100,19 @@ class Run:
         self._segment = Segment.create(self._wiring.nbytes, "test")
         self._wiring.attach(self._segment.bytes)
         self._lives = 0
-        Team.others, Team.ends = None, []
+        Team.others, Team.ends, Team.losses = None, [], []
 
     def close(self) -> None:
         self._segment.close()
+
+    def spread(self) -> None:
+        """From here on, lives of the learner are told that the other one is on another machine."""
+        self._settings = replace(self._settings, steps=replace(self._settings.steps, spread=True))
+
+    def forget(self, worker: int) -> None:
+        """The machine that has all rows of an environment node is lost."""
+        table = self._wiring.table_memory("rollouts")
+        table.forget(worker, table.written(worker))
 
     def collect(self, worker: int) -> None:
         """Push a slot of one environment node."""
@@ -184,3 +199,48 @@ def test_steps_that_wait_until_each_shard_has_enough_rows_survive_a_death(run) -
     run.collect(1)
     run.work()
     assert run.steps() == (3 * SLOT_ROWS - MIN_ROWS) // 4
+
+
+def test_steps_wait_for_more_rows_if_a_machine_is_lost_with_those_of_its_shard(run) -> None:
+    run.spread()
+    run.begin()
+    for worker in (0, 1):
+        run.collect(worker)
+    Team.losses.append(lambda: run.forget(1))
+    run.work()
+    # The turn is committed without its four steps: the second shard has nothing to sample from.
+    assert (Team.losses, Team.ends, run.steps()) == ([], [], 0)
+    run.collect(1)
+    run.work()
+    assert run.steps() == (3 * SLOT_ROWS - MIN_ROWS) // 4
+
+
+def test_a_machine_that_is_lost_without_rows_costs_no_step(run) -> None:
+    run.spread()
+    run.begin()
+    for worker in (0, 1):
+        run.collect(worker)
+    Team.losses.append(lambda: None)
+    run.work()
+    assert (Team.losses, Team.ends, run.steps()) == ([], [4], 4)
+
+
+def test_a_new_life_does_not_go_to_a_goal_that_learners_on_other_machines_have_given_up(run, monkeypatch) -> None:
+    """The machine of the other one was lost as well, with the rows of the second shard."""
+    monkeypatch.setattr(steps, "STEP_LIMIT_S", -1.0)
+    run.spread()
+    run.begin()
+    for worker in (0, 1):
+        run.collect(worker)
+    run.work()
+    run.collect(0)
+    while run.node._steps.done < 6:
+        run.node.step()
+    run.die()
+    run.forget(1)
+    run.begin()
+    run.work()
+    assert (Team.ends, run.steps()) == ([4], 4)
+    run.collect(1)
+    run.work()
+    assert run.steps() == (4 * SLOT_ROWS - MIN_ROWS) // 4

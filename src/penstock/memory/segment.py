@@ -86,6 +86,28 @@ class Segment:
         """
         return cls(fd, nbytes, writable=writable)
 
+    def give_back(self, part: Array) -> None:
+        """Give the memory of a part of the segment back to the system. Then it reads as zeros in every process.
+
+        Only pages that lie in the part as a whole are given back. Nobody may write to the part meanwhile.
+
+        Args:
+            part: a contiguous view of ``bytes``, of any type.
+
+        Raises:
+            ResourceError: the system does not take it back. Only Linux does.
+        """
+        begin = part.ctypes.data - self.bytes.ctypes.data
+        first, end = -(-begin // mmap.PAGESIZE), (begin + part.nbytes) // mmap.PAGESIZE
+        if first >= end:
+            return
+        if not _LINUX:
+            raise ResourceError("only Linux takes back a part of a segment")
+        try:
+            self._mapping.madvise(mmap.MADV_REMOVE, first * mmap.PAGESIZE, (end - first) * mmap.PAGESIZE)
+        except OSError as error:
+            raise ResourceError(f"the system takes back no memory of a segment: {error.strerror}") from error
+
     def close(self) -> None:
         """Close the descriptor. Unmap the memory once no array views it any more. May be called twice."""
         if self.fd >= 0:

@@ -17,6 +17,9 @@ from penstock.types import Array, Arrays, ArraySpec
 
 __all__ = ["Table"]
 
+_FIRST = 2
+"""Place of ``first`` among the words of a writer. The layout of native/memory/table.hpp: claimed, written, first."""
+
 
 class Table:
     """Rings of slots of named arrays in shared memory.
@@ -59,6 +62,7 @@ class Table:
         self.slots = slots
         self._words = _native.Table(bytes, writers, slots)
         self.heads: Array = bytes[: _native.Table.required(writers)]
+        self._firsts = _firsts(self.heads, writers)
         layout = Layout([spec.within(writers * slots) for spec in specs])
         self.specs = tuple(specs)
         self.checksums = None if checksums is None else checksums[: 8 * writers * slots].view(np.uint64)
@@ -83,6 +87,7 @@ class Table:
         heads, rings = (slice(number * size, (number + 1) * size) for size in (head, count * self.slots))
         found.writers, found.heads = count, self.heads[heads]
         found._words = _native.Table(found.heads, count, self.slots)  # noqa: SLF001 - of this class
+        found._firsts = self._firsts[number * count : (number + 1) * count]  # noqa: SLF001 - of this class
         found.arrays = {name: array[rings] for name, array in self.arrays.items()}
         found.checksums = None if self.checksums is None else self.checksums[rings]
         return found
@@ -148,9 +153,22 @@ class Table:
         """Number of slots below a sequence to sample from: all that can be read, except the one to be filled next."""
         return max(0, below - max(self.first(writer), below - (self.slots - 1)))
 
+    def forget(self, writer: int, below: int) -> None:
+        """Let nobody read the slots of a writer below this sequence any more. One process of a run may do that.
+
+        The writer may go on meanwhile. No effect where these slots are overwritten already.
+        """
+        # A store of 8 aligned bytes. The writer never changes this number after a run has begun.
+        self._firsts[writer] = max(below, int(self._firsts[writer]))
+
     def begin(self, writer: int, sequence: int, first: int) -> None:
         """Let a writer go on at ``sequence``. Its slots from ``first`` on were restored, or are still there.
 
         Call this before any other process uses the table. If the caller dies in it, its successor may repeat it.
         """
         self._words.begin(writer, sequence, first)
+
+
+def _firsts(heads: Array, writers: int) -> Array:
+    """The word ``first`` of each writer, uint64 ``[writers]``, as a view."""
+    return heads.view(np.uint64).reshape(writers, -1)[:, _FIRST]

@@ -130,7 +130,8 @@ class ReplayLearnerNode(WorkingNode):
         taken = committed["taken"].copy()
         slots = self._intake.take(taken) if self._new() > 0 else []
         lags = [int(committed["update"]) - int(slot["policy_version"][0, 0]) for slot in slots]
-        goal, owed = self._goal(sum(int(slot["valid"][:-1].sum()) for slot in slots), taken)
+        collected = sum(int(slot["valid"][:-1].sum()) for slot in slots)
+        goal, owed = self._goal(collected, taken)
         seen = self._seen(slots)
         if seen:
             self._steps.updater.load(seen)
@@ -141,6 +142,8 @@ class ReplayLearnerNode(WorkingNode):
         try:
             while not (yield from self._learn_together(goal, seen)) and not self._ports.stopping():
                 self._go_back_and_join(seen)
+                # A machine that was lost may have taken rows of its shard with it. Then the steps wait for more rows.
+                goal, owed = self._goal(collected, taken)
             metrics = self._steps.updater.metrics()
             refuse_bad_losses(metrics, int(committed["update"]) + 1, self._settings.keeper.spec.policy)
             if self._ports.stopping():
@@ -236,8 +239,10 @@ class ReplayLearnerNode(WorkingNode):
 
         1. This life joins. The others go on at once, to the goal of the earlier life.
         2. Their turn ends with a round. If this life went on to another step, it would take that for a gradient.
+
+        Learners on several machines give the turn up instead, and wait for the first goal of this life.
         """
-        if self._settings.steps.learners == 1:
+        if self._settings.steps.learners == 1 or self._settings.steps.spread:
             return 0
         shown: Array = np.zeros((), np.int64)
         self._goals_shown.read({"last": shown})

@@ -89,7 +89,7 @@ class Table {
     [[nodiscard]] std::uint64_t first(std::size_t writer) const {
         const std::uint64_t claimed = this->claimed(writer);
         const std::uint64_t left = claimed < slots_ ? 0 : claimed - slots_;
-        const std::uint64_t begun = head(writer).first.load(std::memory_order_relaxed);  // relaxed: set by begin() alone
+        const std::uint64_t begun = head(writer).first.load(std::memory_order_relaxed);  // relaxed: it only grows
         return begun < left ? left : begun;
     }
 
@@ -110,7 +110,7 @@ class Table {
     struct alignas(cache_line) Head {
         Atomic<std::uint64_t> claimed;
         Atomic<std::uint64_t> written;
-        Atomic<std::uint64_t> first;  // the oldest sequence that was there when the writer began
+        Atomic<std::uint64_t> first;  // the oldest sequence that was there at the beginning, or was not forgotten
     };
 
     [[nodiscard]] Head& head(std::size_t writer) const {

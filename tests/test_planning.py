@@ -1,6 +1,7 @@
 """Settings that are decided, and errors that are found, before any process starts."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -103,6 +104,21 @@ def test_a_table_of_too_few_bytes_is_refused() -> None:
         prepared(algo="dqn", mini_batch_size=6000, table_bytes=300_000)
     with pytest.raises(ConfigError, match="--table_bytes is for algorithms that learn from a table"):
         prepared(table_bytes=10**9)
+
+
+def test_a_table_that_cannot_lie_with_its_learners_is_refused(monkeypatch) -> None:
+    there = {"runtime": "ray", "table_on": "learners", "learners": 2, "num_workers": 2}
+    with pytest.raises(ConfigError, match="--table_on is for algorithms that learn from a table"):
+        prepared(**there)
+    there |= {"algo": "sac", "env": "Pendulum-v1"}
+    with pytest.raises(ConfigError, match=r"--table_on learners does not go with --demonstrations: .* leave out one"):
+        prepared(**there, demonstrations="expert")
+    with pytest.raises(ConfigError, match=r"--table_on learners .* give --exchange allreduce"):
+        prepared(**there, sync_mode="non_blocking", exchange="parameter_server")
+    assert prepared(**there).config.run.exchange == "allreduce"
+    monkeypatch.setattr("penstock.planning.prepared.sys", SimpleNamespace(platform="darwin"))
+    with pytest.raises(ConfigError, match="--table_on learners needs Linux on the launcher's machine"):
+        prepared(**there)
 
 
 def test_several_learners_need_processes_and_even_shares() -> None:

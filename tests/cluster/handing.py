@@ -1,4 +1,4 @@
-"""The program of a run with two learners that hand their gradients on, and memory for it, without any process."""
+"""Programs of runs with two learners on two machines, and memory for them, without any process."""
 
 import mmap
 from pathlib import Path
@@ -8,18 +8,26 @@ import numpy as np
 from penstock.cluster.cut import apart
 from penstock.planning import plan
 from penstock.program.graph import Program
-from penstock.topologies import async_on_policy
+from penstock.topologies import async_on_policy, off_policy
+from penstock.types import Array
 from penstock.wiring.edges import Wiring
 from tests.planned import prepared
 
-__all__ = ["spread_program", "wired"]
+__all__ = ["kept", "sharded_program", "spread_program", "wired"]
 
 
 def spread_program() -> Program:
-    """The program, before it is cut: each learner has batches of one rollout."""
+    """The program of learners that hand their gradients on, before it is cut: each has batches of one rollout."""
     settings = {"learners": 2, "num_workers": 2, "num_envs": 4, "exchange": "parameter_server"}
     found = prepared(**settings, sync_mode="non_blocking")
     return apart(async_on_policy.build(plan(found, Path("run"), quiet=True)), "10.0.0.1")
+
+
+def sharded_program(**settings: object) -> Program:
+    """The program of a run with two learners that step together, each with a shard of a table, before it is cut."""
+    small = {"algo": "sac", "env": "Pendulum-v1", "num_workers": 2, "num_envs": 4, "num_steps": 8, "capacity": 512}
+    small |= {"learners": 2, "runtime": "ray", "min_rows": 64, "mini_batch_size": 16}
+    return apart(off_policy.build(plan(prepared(**small, **settings), Path("run"), quiet=True)), "10.0.0.1")
 
 
 def wired(program: Program) -> Wiring:
@@ -27,3 +35,8 @@ def wired(program: Program) -> Wiring:
     wiring = Wiring(program.edges, [(node.name, node.group) for node in program.nodes])
     wiring.attach(np.frombuffer(mmap.mmap(-1, wiring.nbytes), np.uint8))
     return wiring
+
+
+def kept(part: Array) -> None:
+    """Give no memory back. These programs have no rows that stay on hosts."""
+    raise AssertionError(f"{part.nbytes} bytes were to be given back")

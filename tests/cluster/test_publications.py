@@ -8,9 +8,10 @@ import pytest
 from penstock.cluster import publications
 from penstock.cluster.cut import with_relay
 from penstock.cluster.messages import Publication
+from penstock.memory import table_pages
 from penstock.memory.board import Board
-from penstock.types import Arrays
-from tests.cluster.handing import spread_program, wired
+from penstock.types import Array, Arrays
+from tests.cluster.handing import kept, sharded_program, spread_program, wired
 
 HOST: Any = object()
 
@@ -28,7 +29,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Home:
     monkeypatch.setattr(publications, "as_object", lambda content: content)
     program = with_relay(spread_program())
     wiring = wired(program)
-    return Home(publications.Publications(program, wiring), wiring.board("parameters"))
+    return Home(publications.Publications(program, wiring, kept), wiring.board("parameters"))
 
 
 def test_what_is_settled_without_a_step_is_published_too(home: Home) -> None:
@@ -55,3 +56,34 @@ def sent(of_home: publications.Publications) -> list[tuple[int, int]]:
     """Version, and number of the publication, of each that is due to a host with one learner."""
     due: list[Publication] = [publication for _, _, publication, _ in of_home.due({"learner.1": HOST})]
     return [(publication.version, publication.number) for publication in due]
+
+
+@pytest.mark.parametrize(("table_on", "lost"), [("learners", 3), ("launcher", 0)])
+def test_rows_that_a_host_alone_has_are_let_go_of_once_committed(monkeypatch, table_on: str, lost: int) -> None:
+    monkeypatch.setattr(publications, "as_object", lambda content: content)
+    monkeypatch.setattr(table_pages, "PART_BYTES", 1)
+    program = with_relay(sharded_program(table_on=table_on))
+    wiring = wired(program)
+    given: list[Array] = []
+    of_home = publications.Publications(program, wiring, given.append)
+    table = wiring.table_memory("rollouts")
+    for writer in (0, 1):
+        for sequence in range(4):
+            table.claim(writer, sequence)
+            table.push(writer, sequence)
+    goals = wiring.board("goals")
+    told: Arrays = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in goals.specs}
+    goals.publish({**told, "taken": np.full(2, 4)}, 1)
+    ((_, board, publication, _),) = of_home.due({"learner.1": HOST})
+    assert [(slot.writer, slot.sequence) for slot in publication.news.slots] == [(1, number) for number in range(4)]
+    record = wiring.record("learner")
+    record.begin()["taken"][...] = 3
+    record.commit(1)
+    of_home.let_go()
+    assert given == []
+    of_home.arrived(HOST, board)
+    of_home.let_go()
+    assert bool(given) == bool(lost)
+    steps, lanes = 8, 2
+    assert of_home.lose(HOST) == lost * steps * lanes
+    assert (table.first(0), table.first(1)) == (0, lost)

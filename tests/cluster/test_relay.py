@@ -28,7 +28,7 @@ from penstock.supervision.lives import Exit
 from penstock.supervision.outcome import SharedSigns
 from penstock.types import Cause
 from penstock.wiring.edges import placement
-from tests.cluster.handing import spread_program, wired
+from tests.cluster.handing import kept, spread_program, wired
 from tests.runtime.nodes import wait_until
 
 GROUP = "learner.1"
@@ -63,7 +63,7 @@ class Home:
     def __init__(self) -> None:
         self.program = with_relay(spread_program())
         self.wiring = wired(self.program)
-        self.relay = Relay(self.program, self.wiring)
+        self.relay = Relay(self.program, self.wiring, kept)
         self.now = 1000.0
         self.relay.begin(1, ())
 
@@ -181,6 +181,15 @@ def test_a_machine_that_is_lost_is_named_with_what_ray_says_of_it(home: Home) ->
     assert ended.cause is Cause.LOST
     assert ended.detail.startswith("a machine was lost: ")
     assert "Socket closed" in ended.detail
+
+
+def test_rows_that_are_lost_with_a_machine_are_counted_and_named(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.start(Machine(), 1)
+    monkeypatch.setattr(home.relay._publications, "lose", lambda machine: 1234)
+    home.pass_time(relays.SILENCE_S + 1.0)
+    (ended,) = home.relay.exits()
+    assert ended.detail.endswith("; 1,234 rows of the replay table are lost with it (--table_on learners)")
+    assert home.wiring.counters.get(RELAY, "lost") == 1234
 
 
 def test_a_node_that_starts_on_a_machine_that_was_just_given_up_goes_on_elsewhere(home: Home) -> None:

@@ -16,18 +16,23 @@ HEIGHT = STEPS + 1
 class Side:
     """A table and its priorities."""
 
-    def __init__(self) -> None:
-        self.table: Table = make_table(STEPS, 1, WRITERS, SLOTS, same_step=True)
+    def __init__(self, slots: int = SLOTS) -> None:
+        self.table: Table = make_table(STEPS, 1, WRITERS, slots, same_step=True)
         rows = self.table.arrays["valid"].size
         self.trees = SumTrees(aligned_bytes(SumTrees.required(rows, SHARDS)), rows, SHARDS)
 
     def write(self, sequence: int) -> None:
         """Fill one slot of each writer."""
         for writer in range(WRITERS):
-            steps = [lane_steps(writer, 28, sequence, same_step=True)]
+            steps = [lane_steps(writer, STEPS * (sequence + 1) + 1, sequence, same_step=True)]
             write(self.table, writer, sequence, steps, np.zeros(1, bool), same_step=True)
             first = self.table.index(writer, sequence) * HEIGHT
             self.trees.set(first, sequence, np.arange(HEIGHT) + writer + sequence)
+
+    def fill(self, begin: int, end: int) -> None:
+        """Fill these slots of each writer."""
+        for sequence in range(begin, end):
+            self.write(sequence)
 
 
 def carry(home: Side, host: Side, hosted: HostedShards, taken: int, meeting: int = 0) -> int:

@@ -95,6 +95,16 @@ def test_learners_are_apart_unless_they_wait_for_each_other() -> None:
         (replace(TWO, exchange="gossip"), True, "--exchange gossip is for algorithms that learn from a stream"),
         (replace(TWO, exchange="gossip", pace="async"), False, "--pace async .* all learners meet in rounds"),
         (replace(TWO, compress="topk:7"), True, "up to 0.5, not 7: .* more bytes"),
+        (
+            replace(TWO, runtime="ray", learners=1, table_on="learners"),
+            True,
+            "--table_on learners is for several learners .*; give --learners 2 or more, or leave it out$",
+        ),
+        (
+            replace(APART, runtime="ray", exchange="parameter_server", table_on="learners"),
+            True,
+            "--table_on learners .* has a shard of the table then; give --exchange allreduce, or leave it out$",
+        ),
         (replace(APART, pace="lag", max_policy_lag=3), True, "--max_policy_lag 3 .* give --max_policy_lag 4 or more"),
     ],
 )

@@ -86,3 +86,14 @@ def test_a_resume_leaves_the_cluster_also_by_the_name_by_which_it_came() -> None
     assert with_changes(joined, {"distributed": True}).run.address == "auto"
     alone = from_mapping({"env": "X", "runtime": "inline"})
     assert with_changes(alone, {"distributed": False}).run.runtime == "inline"
+
+
+def test_a_table_lies_with_its_learners_on_a_cluster_only() -> None:
+    sharded = {**RAY, "algo": "sac", "learners": 2, "table_on": "learners"}
+    assert from_mapping(sharded).run.table_on == "learners"
+    with pytest.raises(
+        ConfigError, match="--table_on learners puts the table on machines of a Ray cluster; give --dis"
+    ):
+        from_mapping({**sharded, "runtime": "local"})
+    # A resume that leaves the cluster takes it back.
+    assert with_changes(from_mapping(sharded), {"runtime": "local"}).run.table_on == "launcher"

@@ -11,6 +11,7 @@ import pytest
 from penstock.errors import RunFolderError
 from penstock.metrics.jsonl import METRICS
 from penstock.metrics.report import STEPS_PER_SECOND, Report, report_specs, write_report
+from penstock.nodes.contract import Balance
 from penstock.nodes.monitor import MonitorNode, MonitorSettings
 from penstock.types import Arrays, Cause
 
@@ -301,3 +302,14 @@ def test_metrics_that_the_first_episodes_do_not_have_are_told_of_once(tmp_path, 
     told = [line for line in logged(tmp_path) if "last info" in line]
     assert told == ["no lapz, wno in the last info of 2 episodes so far: check the names of --episode_metrics"]
     assert "lapz" not in (tmp_path / METRICS).read_text()
+
+
+def test_rows_that_a_table_has_lost_are_told_of_once_there_are_any(tmp_path, monkeypatch) -> None:
+    ports = Ports()
+    monkeypatch.setattr(ports, "balance", lambda: Balance(9, 7, 2, 0, 0))
+    node = opened(tmp_path, ports)
+    counted = {"learner": {"redone": 3, "lost": 0}, "relay": {"redone": 0, "lost": 0}}
+    assert "rows/lost" not in node._rows(counted)
+    counted["relay"]["lost"] = 64
+    found = node._rows(counted)
+    assert (found["rows/lost"], found["rows/redone"], found["rows/learned"]) == (64.0, 3.0, 7.0)

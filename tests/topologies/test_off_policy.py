@@ -7,6 +7,7 @@ import pytest
 
 from penstock.errors import ConfigError
 from penstock.planning import plan
+from penstock.processes.machine import shared_memory, table_memory
 from penstock.program.check import check
 from penstock.program.draw import draw
 from penstock.program.graph import Board, Program, Rounds, Stream, Table
@@ -168,3 +169,23 @@ def test_nothing_is_imported_beforehand_for_a_gpu(monkeypatch) -> None:
 def test_learners_that_hand_gradients_on_do_not_begin_anew_and_normalise_nothing(name: str, value: object) -> None:
     with pytest.raises(ConfigError, match=rf"--{name} {value} needs .* with --learners 2 give --exchange allreduce$"):
         program(async_off_policy, sync_mode="non_blocking", learners=2, **{name: value})
+
+
+def test_a_table_whose_shards_lie_with_their_learners_is_in_no_file_and_in_no_checkpoint() -> None:
+    shards = {"learners": 2, "mini_batch_size": 64, "runtime": "ray", "capacity": 100_000_000}
+    whole, apart = (program(off_policy, table_on=where, **shards) for where in ("launcher", "learners"))
+    kept, resident = rollouts(whole), rollouts(apart)
+    assert (kept.resident, kept.file is None) == (False, False)
+    assert (resident.resident, resident.file) == (True, None)
+    assert replace(kept, file=None, resident=True) == resident
+    assert whole.node("checkpointer").settings.table_file == kept.file
+    stored = apart.node("checkpointer").settings
+    assert (stored.table, stored.table_file) == (None, None)
+    assert "each shard on the machine of its learner" in draw(apart)
+
+
+def test_the_launchers_machine_has_memory_for_its_own_shard_of_a_table_that_lies_with_its_learners() -> None:
+    shards = {"learners": 2, "mini_batch_size": 64, "runtime": "ray", "capacity": 100_000}
+    whole, apart = (program(off_policy, table_on=where, **shards) for where in ("launcher", "learners"))
+    assert 2 * table_memory(apart) == table_memory(whole) > 0
+    assert shared_memory(whole) - shared_memory(apart) == table_memory(apart)

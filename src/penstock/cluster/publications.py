@@ -2,10 +2,10 @@
 
 A version that is published again counts as a publication of its own: what it settles may have changed.
 The rollouts of a batch go with the first version that names it. New slots of the shards of a table go with a goal.
-Knows no thread and no clock.
+Where the rows of a shard stay on its host alone, home gives their memory back. Knows no thread and no clock.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,12 +14,14 @@ from penstock.cluster.cut import GOALS, carried, sampled, viewed
 from penstock.cluster.machines import Machine, as_object
 from penstock.cluster.messages import Publication
 from penstock.cluster.parcels import packed
+from penstock.cluster.resident import ResidentShards
 from penstock.cluster.rings import HostedShards, News
 from penstock.memory.board import Board as BoardMemory
+from penstock.memory.record import Record as RecordMemory
 from penstock.memory.stream import Stream as StreamMemory
 from penstock.nodes.learner.handed_on_epochs import NOTHING_WANTED
-from penstock.program.graph import Board, Program, Table
-from penstock.types import Arrays
+from penstock.program.graph import Board, Program, Record, Table
+from penstock.types import Array, Arrays
 from penstock.wiring.edges import Wiring
 
 __all__ = ["Publications"]
@@ -44,15 +46,18 @@ class Publications:
     Args:
         program: of home.
         wiring: of home.
+        give_back: gives a part of home's memory back to the system, as `penstock.memory.segment.Segment.give_back`.
     """
 
-    def __init__(self, program: Program, wiring: Wiring) -> None:
+    def __init__(self, program: Program, wiring: Wiring, give_back: Callable[[Array], object]) -> None:
         self._boards = {edge.name: (edge, wiring.board(edge.name)) for edge in carried(program)}
         self._rollouts: StreamMemory | None = None
         stream = viewed(program)
         if stream is not None:
             self._rollouts = wiring.stream(stream.name)
-        self._table, self._wiring = sampled(program), wiring
+        self._table, self._wiring, self._give_back = sampled(program), wiring, give_back
+        self._record = _record_of(program, wiring) if self._table is not None and self._table.resident else None
+        """What the learners have committed; ``None`` if all rows stay at home."""
         self._hosted: dict[Machine, HostedShards] = {}
         self._fed: set[Machine] = set()
         """Hosts to which slots are under way that belong to no goal."""
@@ -106,7 +111,11 @@ class Publications:
     def _hosted_on(self, host: Machine, table: Table) -> HostedShards:
         if host not in self._hosted:
             memory, trees = self._wiring.table_memory(table.name), self._wiring.trees(table.name)
-            self._hosted[host] = HostedShards(memory, trees, table.shards)
+            self._hosted[host] = (
+                ResidentShards(memory, trees, table.shards, self._give_back)
+                if table.resident
+                else HostedShards(memory, trees, table.shards)
+            )
         return self._hosted[host]
 
     def feeds(self, placed: Mapping[str, Machine]) -> Iterator[tuple[Machine, News]]:
@@ -135,13 +144,24 @@ class Publications:
     def arrived(self, host: Machine, board: str) -> None:
         """A host has published what was sent."""
         self._under_way.discard((host, board))
+        if board == GOALS and host in self._hosted:
+            self._hosted[host].arrived()
 
-    def lose(self, host: Machine) -> None:
-        """A host is given up."""
+    def let_go(self) -> None:
+        """Give the memory of rows back that stay on their hosts, and that are accounted for by a commit."""
+        # Race: the keeper may commit meanwhile. Then the next call finds the record.
+        committed = None if self._record is None else self._record.copy()
+        if committed is not None:
+            for hosted in self._hosted.values():
+                hosted.let_go(committed.arrays["taken"].tolist())
+
+    def lose(self, host: Machine) -> int:
+        """A host is given up. Returns the number of rows of the table that are lost with it."""
         self._batches.pop(host, None)
-        self._hosted.pop(host, None)
+        hosted = self._hosted.pop(host, None)
         self._fed.discard(host)
         self._under_way = {key for key in self._under_way if key[0] is not host}
+        return 0 if hosted is None else hosted.lose()
 
     def _read(self, edge: Board, board: BoardMemory) -> _Latest | None:
         latest = self._latest.get(edge.name)
@@ -161,6 +181,12 @@ class Publications:
                 rollouts = self._rollouts
                 self._batch = as_object({slot: packed(rollouts.slot(slot)) for slot in arrays["slots"].tolist()})
         return latest
+
+
+def _record_of(program: Program, wiring: Wiring) -> RecordMemory:
+    """The record of the learner that says which slots of the table were noted."""
+    records = (edge for edge in program.edges if isinstance(edge, Record))
+    return wiring.record(next(edge.name for edge in records if any(spec.name == "taken" for spec in edge.arrays)))
 
 
 def _batch_of(version: int, arrays: Arrays) -> int:

@@ -2,14 +2,15 @@
 
 It delivers rollouts and gradients in the name of the nodes that hosts run, and hands to the hosts what is published for
 these nodes.
-It also starts and ends nodes on hosts for the supervisor, and reports how they ended.
+It also starts and ends nodes on hosts for the supervisor, and reports how they ended. The memory of rows that stay on
+their hosts it gives back to the system.
 """
 
 import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from penstock.cluster.cut import RELAY
@@ -22,7 +23,7 @@ from penstock.memory.doorbell import CEILING_S
 from penstock.processes.worker import WorkerSpec
 from penstock.program.graph import Program
 from penstock.supervision.lives import HOPELESS, Exit
-from penstock.types import Cause
+from penstock.types import Array, Cause
 from penstock.wiring.edges import Wiring
 from penstock.wiring.ports import NodePorts
 
@@ -36,6 +37,8 @@ QUIET_S = 1.0
 """A machine answers at least every half second. If it is silent for longer than this, its nodes' state is unknown."""
 LATE_S = 5.0
 """If the relay looks at its machines so much later than the last time, its own process stood still meanwhile."""
+LET_GO_S = 1.0
+"""Seconds between two looks at rows whose memory may be given back, because they stay on their hosts."""
 RETRY_S = 0.002
 """Seconds until a rollout that found no free slot is tried again."""
 LOST = -9
@@ -61,12 +64,18 @@ class _Reply(NamedTuple):
 
 
 class Relay:
-    """The thread, and its calls for the supervisor. All of these may be called from another thread."""
+    """The thread, and its calls for the supervisor. All of these may be called from another thread.
 
-    def __init__(self, program: Program, wiring: Wiring) -> None:
+    Args:
+        program: of home.
+        wiring: of home.
+        give_back: gives a part of home's memory back to the system, as `penstock.memory.segment.Segment.give_back`.
+    """
+
+    def __init__(self, program: Program, wiring: Wiring, give_back: Callable[[Array], object]) -> None:
         self._program = program
         self._wiring = wiring
-        self._publications = Publications(program, wiring)
+        self._publications = Publications(program, wiring, give_back)
         self._bell = wiring.bell_of(RELAY)
         self._lock = threading.RLock()
         self._placed: dict[str, _Placed] = {}
@@ -77,6 +86,8 @@ class Relay:
         self._heard: dict[Machine, float] = {}
         self._turned = time.monotonic()
         """When this process last showed that it does not stand still."""
+        self._let_go = self._turned
+        """When memory was last given back."""
         self._collecting: set[Machine] = set()
         self._showing: set[str] = set()
         """Groups of learners to which rollouts are under way."""
@@ -204,6 +215,9 @@ class Relay:
         for placed in self._placed.values():
             if now - self._heard[placed.machine] > QUIET_S:
                 placed.node.wait_for_word()
+        if now - self._let_go > LET_GO_S:
+            self._let_go = now
+            self._publications.let_go()
         for machine, heard in list(self._heard.items()):
             if now - heard > SILENCE_S and machine in self._collecting:
                 self._lose(machine, f"{machine.name} told nothing for {SILENCE_S:.0f} s")
@@ -306,7 +320,9 @@ class Relay:
         """Give a machine up. Its nodes count as killed from outside."""
         self._lost.add(machine)
         self._collecting.discard(machine)
-        self._publications.lose(machine)
+        if rows := self._publications.lose(machine):
+            self._wiring.counters.add(RELAY, "lost", rows)
+            why += f"; {rows:,} rows of the replay table are lost with it (--table_on learners)"
         for group, placed in list(self._placed.items()):
             if placed.machine is machine:
                 del self._placed[group]

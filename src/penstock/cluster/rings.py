@@ -1,7 +1,8 @@
 """The shards of a table on hosts: which slots each host has, and how it takes new ones. Knows no cluster.
 
-Home keeps the whole table. A host has the rings of the shards whose learners run there, and gets their new slots with
+Home has the whole table. A host has the rings of the shards whose learners run there, and gets their new slots with
 each goal. After each meeting of the learners it gets all slots anew, as home has them. Many slots travel in parts.
+`penstock.cluster.resident` is about shards whose rows home does not keep.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,7 @@ from penstock.memory.table import Table
 from penstock.replay.sum_tree import SumTrees
 from penstock.types import Array
 
-__all__ = ["HostedShards", "News", "RingSlot", "take_news"]
+__all__ = ["PART_BYTES", "HostedShards", "News", "RingRanks", "RingSlot", "take_news"]
 
 PART_BYTES = 16 << 20
 """About how many bytes of slots travel at once. The host answers other calls between two parts."""
@@ -30,6 +31,16 @@ class RingSlot(NamedTuple):
     """Of its rows, as home has them; empty if rows are not ranked."""
 
 
+class RingRanks(NamedTuple):
+    """The priorities of slots that the host has."""
+
+    writer: int
+    sequence: int
+    """Of the first slot."""
+    priorities: Array
+    """float64 ``[slots, rows]``, as home has them."""
+
+
 class News(NamedTuple):
     """What a host has to change before it shows a goal to its learners."""
 
@@ -37,9 +48,10 @@ class News(NamedTuple):
     """Writer -> the sequence at which its ring begins anew."""
     slots: list[RingSlot]
     largest: Array
-    """The largest priority of each shard; empty unless rings begin anew."""
+    """The largest priority of each shard; empty unless rings begin anew, or all priorities come anew."""
     whole: bool
     """False if more has to come before the goal may be shown."""
+    ranks: tuple[RingRanks, ...] = ()
 
 
 class HostedShards:
@@ -61,13 +73,28 @@ class HostedShards:
         self._served = -1
         """The last writer of which slots were sent."""
 
+    def arrived(self) -> None:
+        """The host has all that was sent."""
+
+    def let_go(self, taken: Sequence[int]) -> None:
+        """Give up what only the host has to keep: nothing, since home has the whole table.
+
+        Args:
+            taken: for each writer, the sequence below which all slots are accounted for by a commit.
+        """
+
+    def lose(self) -> int:
+        """The host is given up. Returns the number of rows that are lost with it."""
+        return 0
+
     def news(self, shards: Sequence[int], taken: Sequence[int], meeting: int) -> News:
         """What the host does not have yet of the slots below ``taken``, or a part of it. It counts as sent from now on.
 
         A slot that its writer overwrites meanwhile is left out. Then the ring begins anew behind it.
         """
         if meeting != self._meeting:
-            self._sent, self._meeting = {}, meeting
+            self._meeting = meeting
+            self._meet()
         begins: dict[int, int] = {}
         slots: list[RingSlot] = []
         left, whole = PART_BYTES, True
@@ -96,6 +123,10 @@ class HostedShards:
             self._sent[writer] = sequence
         largest = self._trees.largest() if begins and self._trees is not None else np.zeros(0)
         return News(begins, slots, largest, whole)
+
+    def _meet(self) -> None:
+        """The learners have met anew. What the host has may be ranked by a turn that was given up."""
+        self._sent = {}
 
     def _in_turn(self, shards: Sequence[int]) -> list[int]:
         """The writers of these shards, beginning behind the one that was served last: so none is left out for ever."""
@@ -128,5 +159,8 @@ def take_news(table: Table, trees: SumTrees | None, news: News) -> None:
         if trees is not None:
             trees.set(index * size, sequence, priorities)
         table.push(writer, sequence)
+    for ranks in news.ranks if trees is not None else ():
+        for sequence, priorities in enumerate(ranks.priorities, ranks.sequence):
+            trees.set(table.index(ranks.writer, sequence) * size, sequence, priorities)
     if trees is not None and len(news.largest):
         trees.put_largest(news.largest)

@@ -148,7 +148,7 @@ def _run(program: Program, processes: Processes, cluster: Members) -> Outcome:
     wiring = Wiring(program.edges, [(node.name, node.group) for node in program.nodes])
     segment = Segment.create(wiring.nbytes, "penstock")
     wiring.attach(segment.bytes)
-    relay = Relay(program, wiring)
+    relay = Relay(program, wiring, segment.give_back)
     try:
         with Claims() as claims:
             spread = _Spread(program, processes, relay, cluster, claims)

@@ -99,7 +99,14 @@ def agreement(run: RunConfig, *, from_table: bool) -> Agreement:
             raise ConfigError(f"--compress {run.compress} is for gradients, and gossip sends states: leave it out")
         if exchange == HOGWILD:
             raise ConfigError(f"--compress {run.compress} is for gradients that are sent, and hogwild sends none")
-    return Agreement(exchange, pace, run.compress, run.learners)
+    agreed = Agreement(exchange, pace, run.compress, run.learners)
+    if run.table_on != RunConfig.table_on and (run.learners == 1 or agreed.apart):
+        give = "--learners 2 or more" if run.learners == 1 else "--exchange allreduce"
+        raise ConfigError(
+            f"--table_on {run.table_on} is for several learners that take each step together, as each of them has a "
+            f"shard of the table then; give {give}, or leave it out"
+        )
+    return agreed
 
 
 def shards_of(run: RunConfig) -> int:

@@ -211,6 +211,13 @@ class RunConfig:
         "largest size of the replay table in bytes, such as 4e9; it keeps as many of its --capacity rows as fit",
         min=1,
     )
+    table_on: Literal["launcher", "learners"] = _setting(
+        "launcher",
+        "where the rows of the replay table lie on several machines; launcher: all on the launcher's machine, with a "
+        "copy of its shard for each other learner; learners: those of a shard only with its learner, so that the "
+        "launcher's machine does not have to hold all; then checkpoints hold no rows, and a lost machine takes its "
+        "rows with it",
+    )
     demonstrations: str | None = _setting(
         None,
         "run folder of another run, or a folder of kept episodes; this run also learns from the replay table of the "

@@ -224,7 +224,7 @@ def _follows(before: RunConfig, changed: Mapping[str, Any]) -> dict[str, Any]:
     if runtime is None and distributed is not None and distributed != (before.runtime == "ray"):
         runtime = follows["runtime"] = "ray" if distributed else RunConfig.runtime
     if runtime not in {None, "ray"}:
-        of_cluster = ("distributed", "address", "resources", "min_workers")
+        of_cluster = ("distributed", "address", "resources", "min_workers", "table_on")
         follows |= {name: getattr(RunConfig, name) for name in of_cluster if name not in changed}
     return follows
 

@@ -84,6 +84,10 @@ def _check_cluster(run: RunConfig) -> None:
         raise ConfigError("--address names a Ray cluster; give --distributed True as well")
     if run.resources is not None and not machines:
         raise ConfigError("--resources is what nodes ask a Ray cluster for; give --distributed True as well")
+    if run.table_on != RunConfig.table_on and not machines:
+        raise ConfigError(
+            f"--table_on {run.table_on} puts the table on machines of a Ray cluster; give --distributed True as well"
+        )
     if run.min_workers is not None:
         if run.resources is None or "env" not in run.resources.asked:
             raise ConfigError(

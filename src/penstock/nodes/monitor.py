@@ -205,11 +205,17 @@ class MonitorNode:
             self._write(self._last._replace(values=values, note=note))
 
     def _rows(self, counters: dict[str, dict[str, int]]) -> dict[str, float]:
-        """What became of every row so far. ``redone`` counts rows that were learned twice; it is not in the sum."""
+        """What became of every row so far.
+
+        ``redone`` counts rows that were learned twice; ``lost`` counts those that a table has lost with a machine. They
+        are not in the sum.
+        """
         balance = self._ports.balance()
         if balance is None:
             return {}
         rows = {**balance._asdict(), "redone": sum(counts["redone"] for counts in counters.values())}
+        if lost := sum(counts["lost"] for counts in counters.values()):
+            rows["lost"] = lost
         return {f"rows/{name}": float(count) for name, count in rows.items()}
 
     def _told_so_far(self) -> dict[str, int]:

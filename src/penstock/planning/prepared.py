@@ -3,6 +3,7 @@
 Makes the environment once, to read its spaces. Writes no file.
 """
 
+import sys
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -173,14 +174,26 @@ def _probed(env: EnvReference, run: RunConfig, algorithm: AlgorithmPackage, proc
 
 
 def _check_table_settings(run: RunConfig, spec: AlgorithmSpec) -> None:
-    """Refuse settings of a table, if the algorithm learns from a stream.
+    """Refuse settings of a table, if the algorithm learns from a stream, or if they do not go together.
 
     Raises:
         ConfigError: such a setting was given.
     """
-    for name in ("table_bytes", "demonstrations"):
+    for name in ("table_bytes", "table_on", "demonstrations"):
         if spec.table is None and getattr(run, name) != getattr(RunConfig, name):
             raise ConfigError(f"--{name} is for algorithms that learn from a table (penstock algos)")
+    if run.table_on == RunConfig.table_on:
+        return
+    if run.demonstrations is not None:
+        raise ConfigError(
+            f"--table_on {run.table_on} does not go with --demonstrations: learners that need these all run on the "
+            "launcher's machine; leave out one of the two"
+        )
+    if sys.platform != "linux":
+        raise ConfigError(
+            f"--table_on {run.table_on} needs Linux on the launcher's machine: no other system takes back a part of "
+            "shared memory; leave it out"
+        )
 
 
 def _check_own_rule(run: RunConfig, spec: AlgorithmSpec) -> None:

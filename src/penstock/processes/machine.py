@@ -62,7 +62,7 @@ def shared_memory(program: Program) -> int:
 def table_memory(program: Program) -> int:
     """Bytes of the replay table, without the pages that may never be touched; 0 if there is none or it is a file."""
     tables = (edge for edge in program.edges if isinstance(edge, Table) and edge.file is None)
-    return sum(_slot_bytes(table, _is_touched) * table.slots for table in tables)
+    return sum(_slot_bytes(table, _is_touched) * table.slots // _machines(table) for table in tables)
 
 
 def check_machine(program: Program, processes: int) -> None:
@@ -108,20 +108,27 @@ def _untouched(program: Program) -> int:
 
     - Tables have room for the last observation of a truncated episode in each of their rows. To count it would double
       the memory of images.
+    - Shards that lie with their learners stay elsewhere, but for one.
     - Each lane has room for snapshots. Only those with long episodes have any.
     """
-    tables = (edge for edge in program.edges if isinstance(edge, Table) and edge.file is None)
+    tables = [edge for edge in program.edges if isinstance(edge, Table) and edge.file is None]
     finals = sum(_slot_bytes(table, lambda spec: not _is_touched(spec)) * table.slots for table in tables)
+    whole = sum(_slot_bytes(table, _is_touched) * table.slots for table in tables)
     logs = (edge for edge in program.edges if isinstance(edge, ActionLog) and edge.snapshot_bytes)
     kept = sum(Snapshots.required(log.lanes, log.snapshot_bytes) for log in logs)
     streams = (edge for edge in program.edges if isinstance(edge, Stream))
     handed_on = sum(spec.nbytes * edge.slots for edge in streams for spec in edge.arrays if spec.name == SNAPSHOTS)
-    return finals + kept + handed_on
+    return finals + whole - table_memory(program) + kept + handed_on
 
 
 def _slot_bytes(table: Table, counts: Callable[[ArraySpec], bool]) -> int:
     """Bytes of the counted arrays in one slot of every writer together."""
     return sum(spec.nbytes for spec in table.arrays if counts(spec)) * len(table.writers)
+
+
+def _machines(table: Table) -> int:
+    """On how many machines the rows of a table lie, if each learner has a machine."""
+    return table.shards if table.resident else 1
 
 
 def _is_touched(spec: ArraySpec) -> bool:
@@ -137,8 +144,9 @@ def _advice(program: Program, missing: int) -> str:
 
 
 def _fitting(table: Table, missing: int, counts: Callable[[ArraySpec], bool]) -> int:
-    """How many rows a table may keep so that the counted arrays take ``missing`` bytes less; 0 if none."""
-    return max(0, table.slots - 1 - -(-missing // _slot_bytes(table, counts))) * table.rings.turn_rows
+    """How many rows a table may keep so that the counted arrays take ``missing`` bytes less here; 0 if none."""
+    fewer = -(-missing * _machines(table) // _slot_bytes(table, counts))
+    return max(0, table.slots - 1 - fewer) * table.rings.turn_rows
 
 
 def _check_disk(table: Table, file: Path) -> None:

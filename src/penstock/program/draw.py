@@ -82,6 +82,8 @@ def _edge(edge: Edge) -> str:
             ends = f"{_names(edge.writers)} -> {_names(edge.readers)}"
             rings = f"{edge.slots} slots of {bytes_text(size)} each, {edge.limiter}"
             where = "" if edge.file is None else f", in a file of {bytes_text(edge.rings.file_bytes)}"
+            if edge.resident:
+                where = ", each shard on the machine of its learner"
             return f"table  {edge.name:<12} {ends}: {rings}{where}"
         case Board():
             size = sum(spec.nbytes for spec in edge.arrays)

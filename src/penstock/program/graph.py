@@ -128,6 +128,8 @@ class Table:
     shards: int = 1
     """The writers are shared equally, in order, by this many shards. A shard has its priorities and its limit for
     itself."""
+    resident: bool = False
+    """The rows of a shard stay on the machine of its reader alone. ``False``: the launcher's machine has all rows."""
 
     @property
     def rings(self) -> Rings:

@@ -44,7 +44,8 @@ from penstock.topologies.training import Pattern, env_names, wire
 __all__ = ["TABLE_LIMIT", "build", "replayed", "step_settings", "table"]
 
 TABLE_LIMIT = 1 << 30
-"""A larger table lies in a file of the run folder instead of being copied into checkpoints."""
+"""A larger table lies in a file of the run folder instead of being copied into checkpoints. A table whose shards lie
+with their learners is in neither."""
 
 
 def build(plan: Plan) -> Program:
@@ -140,8 +141,9 @@ def table(plan: Plan, readers: tuple[str, ...], limits: RateLimiter, *, ahead: i
     rows = run.num_envs * plan.num_steps
     # One slot more than the capacity, because the slot that is being filled cannot be sampled.
     slots = max(ahead, math.ceil(kept.capacity / rows)) + 1
+    resident = run.table_on == "learners"
     large = contents_bytes(rollout, slots * plan.num_workers) > TABLE_LIMIT
-    file = RunFolder(plan.folder).table_path if large else None
+    file = RunFolder(plan.folder).table_path if large and not resident else None
     ranking = None
     if kept.priorities is not None:
         config, sequences = plan.learning.algorithm_config, kept.sequences is not None
@@ -156,6 +158,7 @@ def table(plan: Plan, readers: tuple[str, ...], limits: RateLimiter, *, ahead: i
         ranking=ranking,
         file=file,
         shards=shards,
+        resident=resident,
     )
     if run.table_bytes is not None and (need := found.rings.nbytes) > run.table_bytes:
         raise ConfigError(

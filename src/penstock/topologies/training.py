@@ -318,7 +318,9 @@ def _evaluator(plan: Plan) -> NodeSpec:
 
 
 def _checkpointer(plan: Plan, rollouts: Edge) -> NodeSpec:
-    table, file = (rollouts.name, rollouts.file) if isinstance(rollouts, Table) else (None, None)
+    # This machine does not have all rows of a table whose shards lie with their learners.
+    whole = isinstance(rollouts, Table) and not rollouts.resident
+    table, file = (rollouts.name, rollouts.file) if isinstance(rollouts, Table) and whole else (None, None)
     settings = CheckpointerSettings(
         folder=plan.folder,
         keep=plan.run.keep_checkpoints,

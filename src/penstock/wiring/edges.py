@@ -55,6 +55,7 @@ COUNTERS = (
     *DEATHS,
     *FLOW,
     "handed_on",
+    "lost",
     "skipped",
     "not_restored",
     "checkpoints",

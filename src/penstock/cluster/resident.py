@@ -1,0 +1,116 @@
+"""The shards of a table whose rows lie on one host alone: home gives their memory back once the host has them.
+
+Home keeps what identifies a slot, and the priorities of its rows. So it counts, ranks and limits as with a whole table.
+It needs the content of a slot until three things have come true:
+
+1. The host has the slot.
+2. A commit accounts for it. A learner that takes over notes slots behind the last commit once more.
+3. Its writer has pushed another one. The successor of a writer reads where its lanes go on in the last slot.
+
+A host that is lost takes the rows with it that home has let go. Knows no cluster.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from penstock.cluster import rings
+from penstock.cluster.rings import HostedShards, News, RingRanks
+from penstock.memory.table import Table
+from penstock.memory.table_pages import TablePages
+from penstock.replay.sum_tree import SumTrees
+from penstock.types import Array
+
+__all__ = ["ResidentShards"]
+
+
+class ResidentShards(HostedShards):
+    """The shards of one host, as home knows them.
+
+    Args:
+        table: of home.
+        trees: the priorities of its rows; ``None``: rows are not ranked.
+        shards: number of shards.
+        give_back: takes a part of the table's memory, as `penstock.memory.table_pages.TablePages` does.
+    """
+
+    def __init__(self, table: Table, trees: SumTrees | None, shards: int, give_back: Callable[[Array], object]) -> None:
+        super().__init__(table, trees, shards)
+        self._pages = TablePages(table, give_back)
+        self._there: dict[int, int] = {}
+        """Writer -> the sequence below which the host has said that it has the slots."""
+        self._gone: dict[int, int] = {}
+        """Writer -> the sequence below which only the host has the slots."""
+        self._begun: dict[int, int] = {}
+        """Writer -> the sequence at which its ring on the host began."""
+        self._unranked: dict[int, tuple[int, int]] = {}
+        """Writer -> the slots on the host, from one sequence to below another, whose priorities have to come anew."""
+
+    def arrived(self) -> None:
+        """As `HostedShards.arrived`."""
+        self._there = dict(self._sent)
+
+    def let_go(self, taken: Sequence[int]) -> None:
+        """As `HostedShards.let_go`: the memory of slots that home needs no longer."""
+        for writer, there in self._there.items():
+            below = min(there, int(taken[writer]), self._table.written(writer) - 1)
+            if below > self._gone.get(writer, 0):
+                # First the mark: from here on the host alone has these slots.
+                self._gone[writer] = below
+                self._pages.let_go(writer, below)
+
+    def lose(self) -> int:
+        """As `HostedShards.lose`. Nobody samples the lost slots any more; the next host gets what home still has."""
+        table, slots = self._table, 0
+        for writer, below in self._gone.items():
+            first = table.first(writer)
+            if first >= below:
+                continue
+            slots += below - first
+            table.forget(writer, below)
+            self._unrank(writer, first, below)
+        rows, lanes = map(int, table.arrays["valid"].shape[1:])
+        return slots * (rows - 1) * lanes
+
+    def _unrank(self, writer: int, first: int, below: int) -> None:
+        """Give the rows of these slots priority 0, unless their writer has overwritten them."""
+        if self._trees is None:
+            return
+        size = self._table.arrays["valid"][0].size
+        shard, number = divmod(writer, self._share)
+        sequences = np.arange(first, below)
+        slots = number * self._table.slots + sequences % self._table.slots
+        changed = (slots[:, None] * size + np.arange(size)).reshape(-1)
+        self._trees.shard(shard).update(changed, np.repeat(sequences, size), np.zeros(len(changed)))
+
+    def news(self, shards: Sequence[int], taken: Sequence[int], meeting: int) -> News:
+        """As `HostedShards.news`. After a meeting the host gets the priorities of its slots, and not the slots."""
+        found = super().news(shards, taken, meeting)
+        self._begun |= found.begins
+        if self._trees is None or not found.whole or not self._unranked:
+            return found
+        ranks = tuple(self._ranks(self._trees))
+        return found._replace(ranks=ranks, largest=self._trees.largest(), whole=not self._unranked)
+
+    def _meet(self) -> None:
+        self._unranked = {writer: (self._begun[writer], sent) for writer, sent in self._sent.items()}
+
+    def _ranks(self, trees: SumTrees) -> Iterator[RingRanks]:
+        """The next priorities that have to come anew, as many as travel at once."""
+        table, left = self._table, rings.PART_BYTES
+        size = table.arrays["valid"][0].size
+        for writer, (begin, end) in list(self._unranked.items()):
+            at = max(begin, table.first(writer))
+            while left > 0 and at < end:
+                index, most = table.index(writer, at), max(1, left // (8 * size))
+                count = min(end - at, (writer + 1) * table.slots - index, most)
+                priorities = trees.read(np.arange(index * size, (index + count) * size)).reshape(count, size)
+                left -= priorities.nbytes
+                # What was read before this look is of these slots from there on.
+                late = min(max(0, table.oldest(writer) - at), count)
+                if late < count:
+                    yield RingRanks(writer, at + late, priorities[late:])
+                at += count
+            self._unranked[writer] = at, end
+            if at >= end:
+                del self._unranked[writer]

@@ -27,7 +27,7 @@ def sharded_program(**settings: object) -> Program:
     """The program of a run with two learners that step together, each with a shard of a table, before it is cut."""
     small = {"algo": "sac", "env": "Pendulum-v1", "num_workers": 2, "num_envs": 4, "num_steps": 8, "capacity": 512}
     small |= {"learners": 2, "runtime": "ray", "min_rows": 64, "mini_batch_size": 16}
-    return apart(off_policy.build(plan(prepared(**small, **settings), Path("run"), quiet=True)), "10.0.0.1")
+    return apart(off_policy.build(plan(prepared(**{**small, **settings}), Path("run"), quiet=True)), "10.0.0.1")
 
 
 def wired(program: Program) -> Wiring:

@@ -60,13 +60,17 @@ def test_rows_that_lie_with_their_learners_change_no_bit(cluster, tmp_path: Path
     assert load_table(find_checkpoint(spread.run_folder)) is None
 
 
-@pytest.mark.nightly  # Twenty seconds. Shorter: ``tests/test_notes.py``, of any table that is not in its checkpoint.
-def test_a_run_whose_rows_lie_with_its_learners_is_resumed_with_an_empty_table(cluster, tmp_path: Path) -> None:
-    there = {"runtime": "ray", "address": cluster.address, "table_on": "learners"}
-    begun = train(tmp_path, **{**SHARDED, "sync_mode": "non_blocking"}, **there)
-    resumed = penstock.resume(begun.run_folder, timesteps=2 * SHARDED["timesteps"], quiet=True)
-    assert any("the replay table begins empty" in note for note in resumed.notes)
-    assert resumed.steps >= 2 * SHARDED["timesteps"]
+@pytest.mark.nightly  # Twenty seconds. Shorter: ``test_shard_files.py``, without a cluster.
+@pytest.mark.parametrize("table_on", ["launcher", "learners"])
+def test_a_run_that_ended_in_order_finds_all_rows_again(cluster, tmp_path: Path, table_on: str) -> None:
+    there = {"runtime": "ray", "address": cluster.address, "table_on": table_on}
+    alone = train(tmp_path / "alone", **SHARDED, runtime="local")
+    resumed = penstock.resume(alone.run_folder, timesteps=2 * SHARDED["timesteps"], quiet=True)
+    begun = train(tmp_path / "spread", **SHARDED, **there)
+    spread = penstock.resume(begun.run_folder, timesteps=2 * SHARDED["timesteps"], quiet=True)
+    assert fingerprint(spread) == fingerprint(resumed)
+    assert not any("replay" in note for note in spread.notes)
+    assert (tmp_path / "spread" / ".shards").exists() == (table_on == "learners")
 
 
 @pytest.mark.nightly

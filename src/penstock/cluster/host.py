@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -20,17 +21,20 @@ from penstock.cluster.cut import RELAY, carried, sampled, viewed
 from penstock.cluster.followers import Followers
 from penstock.cluster.messages import Batch, Facts, FilledSlot, Publication, SlotCopy, Task, Vitals, facts
 from penstock.cluster.parcels import packed, unpack
-from penstock.cluster.rings import PART_BYTES, News, take_news
-from penstock.errors import ResourceError
+from penstock.cluster.rings import PART_BYTES, FoundShard, News, ring_ranks, take_news
+from penstock.errors import PenstockError, ResourceError
 from penstock.memory.action_log import Past, Position
 from penstock.memory.segment import Segment
 from penstock.memory.snapshots import Snapshot
 from penstock.memory.stream import Stream as StreamMemory
+from penstock.memory.table import Table as TableMemory
 from penstock.nodes.contract import LaneStart
 from penstock.processes.starts import Processes
 from penstock.processes.supervised import START_LIMIT_S
 from penstock.processes.worker import WorkerSpec
-from penstock.program.graph import ActionLog, NodeSpec, Program
+from penstock.program.graph import ActionLog, NodeSpec, Program, Table
+from penstock.replay.shard_file import ShardMark, find_shard, keep_shard
+from penstock.replay.sum_tree import SumTrees
 from penstock.supervision.lives import Exit
 from penstock.types import Array, Arrays, Cause
 from penstock.wiring.edges import SUPERVISOR, Wiring, placement
@@ -226,6 +230,52 @@ class Host:
                 await asyncio.wait_for(self._rung.wait(), min(LOOK_S, left))
             except TimeoutError:
                 continue
+
+    async def find_shard(self, shard: int, path: str, checkpoint: str) -> FoundShard | None:
+        """Fill an empty shard of the table with the rows that a file holds of this checkpoint; ``None``: it holds none.
+
+        Args:
+            shard: its number.
+            path: of the file on this machine.
+            checkpoint: as `find_shard` of `penstock.replay.shard_file` takes it.
+        """
+        edge, table, trees = self._table()
+        own, tree = table.shard(shard, edge.shards), None if trees is None else trees.shard(shard)
+        if not (count := find_shard(Path(path), own, tree, checkpoint)):
+            return None
+        end, ranks = own.written(0), []
+        for writer in range(shard * own.writers, (shard + 1) * own.writers):
+            begin = end - count
+            while trees is not None and begin < end:
+                ranks.append(ring_ranks(table, trees, writer, begin, end))
+                begin += len(ranks[-1].priorities)
+        return FoundShard(end - count, end, tuple(ranks), 0.0 if tree is None else tree.max_priority())
+
+    async def keep_shard(self, shard: int, path: str, mark: ShardMark, rest: Sequence[News]) -> str:
+        """Write the rows of a shard to a file, once all nodes have ended. Returns why that failed; empty: it did not.
+
+        Args:
+            shard: its number.
+            path: of the file on this machine.
+            mark: the checkpoint to which it belongs.
+            rest: the slots that are not here yet.
+        """
+        edge, table, trees = self._table()
+        for news in rest:
+            take_news(table, trees, news)
+        own, tree = table.shard(shard, edge.shards), None if trees is None else trees.shard(shard)
+        try:
+            keep_shard(Path(path), own, tree, mark)
+        except (PenstockError, OSError) as error:
+            return str(error)
+        return ""
+
+    def _table(self) -> tuple[Table, TableMemory, SumTrees | None]:
+        """The table that learners of this host sample, and the priorities of its rows."""
+        edge = self._sampled
+        if edge is None:
+            raise PenstockError("no learner of this run samples a table on a host")
+        return edge, self._wiring.table_memory(edge.name), self._wiring.trees(edge.name)
 
     async def end(self) -> None:
         """End all processes: each closes its environments, if it does so within two seconds."""

@@ -27,6 +27,7 @@ from penstock.types import Array
 __all__ = [
     "Machine",
     "alone",
+    "answers",
     "as_object",
     "cluster_address",
     "counted",
@@ -102,6 +103,10 @@ class Machine:
         """Ask for the stacks of processes there."""
         return self._actor.stacks.remote(groups)
 
+    def ask(self, name: str, *arguments: Any) -> ray.ObjectRef:  # noqa: ANN401
+        """Ask for the result of a method of the host. `answers` waits for several of them."""
+        return getattr(self._actor, name).remote(*arguments)
+
     def lost(self) -> bool:
         """Whether the cluster no longer has this machine. Waits for some seconds until Ray has noticed."""
         until = time.monotonic() + LOST_S
@@ -135,6 +140,24 @@ def stacks_on(asked: Mapping[Machine, Sequence[str]]) -> dict[str, str]:
                 # Of a machine that was lost meanwhile.
                 with contextlib.suppress(ray.exceptions.RayError):
                     found |= ray.get(answer)
+    return found
+
+
+def answers(asked: Mapping[int, ray.ObjectRef], limit_s: float) -> dict[int, Any]:
+    """What was answered to each question. Questions that failed, or take longer than ``limit_s`` seconds, are left out.
+
+    Args:
+        asked: questions, which all are answered at the same time.
+        limit_s: for all together.
+    """
+    found: dict[int, Any] = {}
+    with contextlib.suppress(ray.exceptions.RayError):
+        ready, _ = ray.wait(list(asked.values()), num_returns=len(asked), timeout=limit_s) if asked else ([], [])
+        for number, answer in asked.items():
+            if answer in ready:
+                # Of a machine that was lost meanwhile.
+                with contextlib.suppress(ray.exceptions.RayError):
+                    found[number] = ray.get(answer)
     return found
 
 

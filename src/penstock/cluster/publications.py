@@ -5,7 +5,7 @@ The rollouts of a batch go with the first version that names it. New slots of th
 Where the rows of a shard stay on its host alone, home gives their memory back. Knows no thread and no clock.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,8 @@ from penstock.cluster.machines import Machine, as_object
 from penstock.cluster.messages import Publication
 from penstock.cluster.parcels import packed
 from penstock.cluster.resident import ResidentShards
-from penstock.cluster.rings import HostedShards, News
+from penstock.cluster.rings import FoundShard, HostedShards, News
+from penstock.errors import PenstockError
 from penstock.memory.board import Board as BoardMemory
 from penstock.memory.record import Record as RecordMemory
 from penstock.memory.stream import Stream as StreamMemory
@@ -110,13 +111,34 @@ class Publications:
 
     def _hosted_on(self, host: Machine, table: Table) -> HostedShards:
         if host not in self._hosted:
-            memory, trees = self._wiring.table_memory(table.name), self._wiring.trees(table.name)
-            self._hosted[host] = (
-                ResidentShards(memory, trees, table.shards, self._give_back)
-                if table.resident
-                else HostedShards(memory, trees, table.shards)
-            )
+            self._hosted[host] = self._resident(table) if table.resident else self._copied(table)
         return self._hosted[host]
+
+    def _copied(self, table: Table) -> HostedShards:
+        return HostedShards(self._wiring.table_memory(table.name), self._wiring.trees(table.name), table.shards)
+
+    def _resident(self, table: Table) -> ResidentShards:
+        memory, trees = self._wiring.table_memory(table.name), self._wiring.trees(table.name)
+        return ResidentShards(memory, trees, table.shards, self._give_back)
+
+    def remember(self, host: Machine, found: Mapping[int, FoundShard]) -> None:
+        """Note which rows a resumed run has found on a host. Call this once for each host, before anything is due.
+
+        Args:
+            host: the host.
+            found: shard -> its rows.
+        """
+        if self._table is None:
+            raise PenstockError("no learner of this run samples a table on a host")
+        self._hosted[host] = resident = self._resident(self._table)
+        for shard, rows in found.items():
+            resident.remember(shard, rows)
+
+    def rest(self, host: Machine, shards: Sequence[int], taken: Sequence[int]) -> Iterator[News]:
+        """All that a host lacks of the slots of these shards below ``taken``."""
+        if self._table is None:
+            raise PenstockError("no learner of this run samples a table on a host")
+        yield from self._hosted_on(host, self._table).rest(shards, taken)
 
     def feeds(self, placed: Mapping[str, Machine]) -> Iterator[tuple[Machine, News]]:
         """For each host with learners that follow no goals: the slots of the table that it lacks, or a part of them.

@@ -10,13 +10,14 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from penstock.cluster.cut import RELAY
 from penstock.cluster.machines import Machine, machine_error
 from penstock.cluster.messages import Batch, FilledSlot
 from penstock.cluster.publications import Publications
+from penstock.cluster.rings import FoundShard, News
 from penstock.cluster.stand_in import FollowerStandIn, StandIn, stand_in
 from penstock.errors import LostError
 from penstock.memory.doorbell import CEILING_S
@@ -100,6 +101,14 @@ class Relay:
         ports = NodePorts(self._wiring, RELAY, RELAY, life, former)
         self._thread = threading.Thread(target=self._run, args=(ports,), name=RELAY)
         self._thread.start()
+
+    def remember(self, machine: Machine, found: Mapping[int, FoundShard]) -> None:
+        """Note which rows of the table a resumed run has found on a machine: by shard. Call this before `begin`."""
+        self._publications.remember(machine, found)
+
+    def rest(self, machine: Machine, shards: Sequence[int], taken: Sequence[int]) -> Iterator[News]:
+        """All that a machine lacks of the slots of these shards below ``taken``. Call it after `close`."""
+        yield from self._publications.rest(machine, shards, taken)
 
     def start(self, machine: Machine, spec: WorkerSpec, threads: int, imports: Sequence[str]) -> None:
         """Run the node of a placement group on a machine."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from penstock.cluster import rings
-from penstock.cluster.rings import HostedShards, News, RingRanks
+from penstock.cluster.rings import FoundShard, HostedShards, News, RingRanks, put_ranks, ring_ranks
 from penstock.memory.table import Table
 from penstock.memory.table_pages import TablePages
 from penstock.replay.sum_tree import SumTrees
@@ -45,6 +45,19 @@ class ResidentShards(HostedShards):
         """Writer -> the sequence at which its ring on the host began."""
         self._unranked: dict[int, tuple[int, int]] = {}
         """Writer -> the slots on the host, from one sequence to below another, whose priorities have to come anew."""
+
+    def remember(self, shard: int, found: FoundShard) -> None:
+        """Note what a resumed run has found on this host. Call this before any other process uses the table."""
+        table = self._table
+        for writer in range(shard * self._share, (shard + 1) * self._share):
+            table.begin(writer, found.end, found.first)
+            # The successor of a writer reads where its lanes go on in the last slot, or in a record that is newer.
+            table.arrays["rollout"][table.index(writer, found.end - 1)] = -1
+            self._begun[writer] = found.first
+            self._sent[writer] = self._there[writer] = self._gone[writer] = found.end
+        if self._trees is not None:
+            put_ranks(table, self._trees, found.ranks)
+            self._trees.shard(shard).put_largest(found.largest)
 
     def arrived(self) -> None:
         """As `HostedShards.arrived`."""
@@ -102,15 +115,14 @@ class ResidentShards(HostedShards):
         for writer, (begin, end) in list(self._unranked.items()):
             at = max(begin, table.first(writer))
             while left > 0 and at < end:
-                index, most = table.index(writer, at), max(1, left // (8 * size))
-                count = min(end - at, (writer + 1) * table.slots - index, most)
-                priorities = trees.read(np.arange(index * size, (index + count) * size)).reshape(count, size)
-                left -= priorities.nbytes
+                most = max(1, left // (8 * size))
+                found = ring_ranks(table, trees, writer, at, min(end, at + most))
+                left -= found.priorities.nbytes
                 # What was read before this look is of these slots from there on.
-                late = min(max(0, table.oldest(writer) - at), count)
-                if late < count:
-                    yield RingRanks(writer, at + late, priorities[late:])
-                at += count
+                late = min(max(0, table.oldest(writer) - at), len(found.priorities))
+                if late < len(found.priorities):
+                    yield RingRanks(writer, at + late, found.priorities[late:])
+                at += len(found.priorities)
             self._unranked[writer] = at, end
             if at >= end:
                 del self._unranked[writer]

@@ -5,7 +5,7 @@ each goal. After each meeting of the learners it gets all slots anew, as home ha
 `penstock.cluster.resident` is about shards whose rows home does not keep.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +15,17 @@ from penstock.memory.table import Table
 from penstock.replay.sum_tree import SumTrees
 from penstock.types import Array
 
-__all__ = ["PART_BYTES", "HostedShards", "News", "RingRanks", "RingSlot", "take_news"]
+__all__ = [
+    "PART_BYTES",
+    "FoundShard",
+    "HostedShards",
+    "News",
+    "RingRanks",
+    "RingSlot",
+    "put_ranks",
+    "ring_ranks",
+    "take_news",
+]
 
 PART_BYTES = 16 << 20
 """About how many bytes of slots travel at once. The host answers other calls between two parts."""
@@ -54,6 +64,19 @@ class News(NamedTuple):
     ranks: tuple[RingRanks, ...] = ()
 
 
+class FoundShard(NamedTuple):
+    """The rows of a shard that a resumed run has found on a host."""
+
+    first: int
+    """For each of its writers: the oldest sequence."""
+    end: int
+    """For each of its writers: the sequence at which it goes on."""
+    ranks: tuple[RingRanks, ...]
+    """The priorities of these slots; empty if rows are not ranked."""
+    largest: float
+    """The largest priority of the shard."""
+
+
 class HostedShards:
     """The shards of one host, as home knows them.
 
@@ -75,6 +98,14 @@ class HostedShards:
 
     def arrived(self) -> None:
         """The host has all that was sent."""
+
+    def rest(self, shards: Sequence[int], taken: Sequence[int]) -> Iterator[News]:
+        """All that the host lacks of the slots below ``taken``, without a new meeting of the learners."""
+        whole = False
+        while not whole:
+            news = self.news(shards, taken, self._meeting)
+            whole = news.whole
+            yield news
 
     def let_go(self, taken: Sequence[int]) -> None:
         """Give up what only the host has to keep: nothing, since home has the whole table.
@@ -159,8 +190,24 @@ def take_news(table: Table, trees: SumTrees | None, news: News) -> None:
         if trees is not None:
             trees.set(index * size, sequence, priorities)
         table.push(writer, sequence)
-    for ranks in news.ranks if trees is not None else ():
+    if trees is not None:
+        put_ranks(table, trees, news.ranks)
+        if len(news.largest):
+            trees.put_largest(news.largest)
+
+
+def ring_ranks(table: Table, trees: SumTrees, writer: int, begin: int, end: int) -> RingRanks:
+    """The priorities of a writer's slots from ``begin`` on, below ``end``, up to the last place of its ring."""
+    size = table.arrays["valid"][0].size
+    index = table.index(writer, begin)
+    count = min(end - begin, (writer + 1) * table.slots - index)
+    rows = np.arange(index * size, (index + count) * size)
+    return RingRanks(writer, begin, trees.read(rows).reshape(count, size))
+
+
+def put_ranks(table: Table, trees: SumTrees, found: Iterable[RingRanks]) -> None:
+    """Give the rows of these slots their priorities. Nobody else may change them meanwhile."""
+    size = table.arrays["valid"][0].size
+    for ranks in found:
         for sequence, priorities in enumerate(ranks.priorities, ranks.sequence):
             trees.set(table.index(ranks.writer, sequence) * size, sequence, priorities)
-    if trees is not None and len(news.largest):
-        trees.put_largest(news.largest)

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from penstock.cluster.claims import Claims
 from penstock.cluster.cut import (
@@ -40,6 +41,7 @@ from penstock.cluster.places import FewMachinesError, Gpus, asked_by, env_shares
 from penstock.cluster.relaunch import ask_deputies
 from penstock.cluster.relay import Relay
 from penstock.cluster.safekeeping import Safekeeping
+from penstock.cluster.shard_files import shard_files
 from penstock.config.fields import amounts_text
 from penstock.errors import PenstockError
 from penstock.memory.segment import Segment
@@ -124,9 +126,24 @@ def _told(program: Program) -> Program:
             f"; Ray takes this machine for {here}, which is none of its addresses: if no update comes, see that "
             "machines do not share a folder /tmp/ray"
         )
+    return _telling(program, note)
+
+
+def _telling(program: Program, note: str) -> Program:
+    """The program whose monitor says one more line first; an empty one is left out."""
+    if not note:
+        return program
     monitor = program.node("monitor")
     settings = replace(monitor.settings, told=(*monitor.settings.told, note))
     return program.with_node(replace(monitor, settings=settings))
+
+
+def _write_down(deaths: Path | None, lines: Sequence[str]) -> None:
+    """Add lines to the run's log of deaths."""
+    if lines and deaths is not None:
+        # The run does not need this file, so a full disk must not end it.
+        with contextlib.suppress(OSError), deaths.open("a", encoding="utf-8") as log:
+            log.writelines(f"{line}\n\n" for line in lines)
 
 
 def run(program: Program, processes: Processes) -> Outcome:
@@ -153,11 +170,19 @@ def _run(program: Program, processes: Processes, cluster: Members) -> Outcome:
         with Claims() as claims:
             spread = _Spread(program, processes, relay, cluster, claims)
             folder = RunFolder(program.node("checkpointer").settings.folder)
+            files = shard_files(program, wiring, folder.path)
+            if files is not None:
+                checkpoint = program.node("learner").settings.keeper.checkpoint
+                program = _telling(program, files.find(checkpoint, spread.place_of, relay))
             with (
                 HeadWatch(cluster_address(), wiring.want_checkpoint, relay.fail),
                 Safekeeping(folder, spread.left, wiring.want_checkpoint, relay.fail, claims.run),
             ):
-                return supervised(program, wiring, segment, spread)
+                outcome = supervised(program, wiring, segment, spread)
+            if files is not None:
+                relay.close()
+                _write_down(program.deaths, files.keep(spread.place_of, relay))
+            return outcome
     finally:
         relay.close()
         processes.clear()
@@ -203,6 +228,10 @@ class _Spread:
         """Ask for machines for the groups that have no room. Call it after all claims: it would take their room."""
         for group in self._wanted.keys() - self._kept:
             self._claims.ask(group, asked_by(self._program, group))
+
+    def place_of(self, group: str) -> Machine | None:
+        """The machine that is to run a group; ``None``: home."""
+        return self._wanted.get(group)
 
     def left(self) -> list[Machine]:
         """Machines that are not lost."""
@@ -280,10 +309,7 @@ class _Spread:
     def exits(self) -> Sequence[Exit]:
         """Processes that have ended since the last call, here and elsewhere."""
         joined, refused = self._cluster.joined(self._relay.lost())
-        if refused and self._program.deaths is not None:
-            # The run does not need this file, so a full disk must not end it.
-            with contextlib.suppress(OSError), self._program.deaths.open("a", encoding="utf-8") as log:
-                log.writelines(f"{line}\n\n" for line in refused)
+        _write_down(self._program.deaths, refused)
         if joined and self._program.max_restarts:
             self._share_again()
         moved, self._moved = self._moved, []

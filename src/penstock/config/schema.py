@@ -215,8 +215,8 @@ class RunConfig:
         "launcher",
         "where the rows of the replay table lie on several machines; launcher: all on the launcher's machine, with a "
         "copy of its shard for each other learner; learners: those of a shard only with its learner, so that the "
-        "launcher's machine does not have to hold all; then checkpoints hold no rows, and a lost machine takes its "
-        "rows with it",
+        "launcher's machine does not have to hold all; then a lost machine takes its rows with it, and only a run that "
+        "ends in order keeps them for a resume",
     )
     demonstrations: str | None = _setting(
         None,

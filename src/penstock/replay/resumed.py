@@ -30,7 +30,7 @@ from penstock.replay.table_file import (
 from penstock.saved_runs.checkpoints import TABLE, Checkpoint
 from penstock.saved_runs.durable import PARTIAL
 
-__all__ = ["MARK", "Found", "begin", "marked"]
+__all__ = ["MARK", "Found", "begin", "marked", "sound_from"]
 
 MARK = "replay"
 """The key of the facts about the file in the manifest of a checkpoint."""
@@ -142,7 +142,7 @@ def _go_on(path: Path, rings: Rings, header: Header, place: _Place) -> Found:
     there = [
         max(first, min(end, table.first(writer))) for writer, (first, end) in enumerate(zip(firsts, ends, strict=True))
     ]
-    sound = [_sound_from(table, writer, first, ends[writer]) for writer, first in enumerate(there)]
+    sound = [sound_from(table, writer, first, ends[writer]) for writer, first in enumerate(there)]
     altered = row * (sum(sound) - sum(there))
     if header.rings == rings:
         _go_back(table, tree, sound, ends)
@@ -160,7 +160,7 @@ def _sign(table: Table) -> None:
             table.sign(index, sequence, sampled_parts(table, index))
 
 
-def _sound_from(table: Table, writer: int, first: int, end: int) -> int:
+def sound_from(table: Table, writer: int, first: int, end: int) -> int:
     """The first sequence in ``first .. end`` from which on all slots of a writer are unaltered."""
     for sequence in range(end - 1, first - 1, -1):
         index = table.index(writer, sequence)

@@ -95,7 +95,9 @@ def _resume(
         outcome = launch(processes, prepared, folder, program)
     result = finish(processes, prepared, folder, outcome, begun_anew, had_ended=bool(over), quiet=quiet)
     changed = differences(begin.manifest, prepared.manifest())
-    of_table = table_differences(prepared.spec, begin.manifest, found)
+    # The run itself says first what it has found of rows that lie with its learners.
+    there = prepared.config.run.table_on == "learners"
+    of_table = () if there else table_differences(prepared.spec, begin.manifest, found)
     return logged(replace(result, notes=(*(over or (*changed, *of_table, *unused)), *result.notes)))
 
 

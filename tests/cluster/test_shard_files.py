@@ -1,0 +1,186 @@
+"""A run with shards on two machines ends, and the next one finds them where its learners run."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from penstock.cluster import shard_files as files
+from penstock.cluster.cut import host_program, with_relay
+from penstock.cluster.host import Host
+from penstock.cluster.publications import Publications
+from penstock.cluster.rings import News, take_news
+from penstock.program.graph import Program
+from penstock.replay.contents import contents
+from penstock.saved_runs.checkpoints import save_checkpoint
+from penstock.types import Array
+from tests.cluster.handing import sharded_program, wired
+
+SLOTS, TAKEN = 6, 5
+"""Slots of each writer, and those that the last commit accounts for."""
+FACTS = {"env": "Pendulum-v1", "algorithm": "apex", "spaces": "Box", "steps": 64}
+
+
+class Machine:
+    """A machine whose host is in this process. It answers at once."""
+
+    name = "a machine"
+
+    def __init__(self, program: Program) -> None:
+        self.host = Host(program, [])
+
+    def ask(self, name: str, *arguments: Any) -> Any:
+        return asyncio.run(getattr(self.host, name)(*arguments))
+
+
+class Run:
+    """One life of a run: its first learner at home, the other one on a machine."""
+
+    def __init__(self, folder: Path) -> None:
+        whole = sharded_program(algo="apex", env="CartPole-v1", table_on="learners")
+        self.program = with_relay(whole)
+        self.wiring = wired(self.program)
+        self.machine = Machine(host_program(whole))
+        self.table, self.trees = self.wiring.table_memory("rollouts"), self.wiring.trees("rollouts")
+        self.publications = Publications(self.program, self.wiring, self.give_back)
+        found = files.shard_files(self.program, self.wiring, folder)
+        assert found is not None
+        self.files = found
+        self.gone: set[Machine] = set()
+
+    def give_back(self, part: Array) -> None:
+        part[...] = 0
+
+    def place(self, group: str) -> Machine | None:
+        return self.machine if group == "learner.1" else None
+
+    def lost(self) -> set[Machine]:
+        """As of a relay."""
+        return self.gone
+
+    def remember(self, machine: Any, found: Any) -> None:
+        """As of a relay."""
+        self.publications.remember(machine, found)
+
+    def rest(self, machine: Any, shards: Sequence[int], taken: Sequence[int]) -> Iterator[News]:
+        """As of a relay."""
+        return self.publications.rest(machine, shards, taken)
+
+    def fill(self) -> None:
+        """Each writer fills its slots. The host has got the first two, and home has let go of them."""
+        size = self.table.arrays["valid"][0].size
+        for sequence in range(SLOTS):
+            for writer in (0, 1):
+                index = self.table.claim(writer, sequence)
+                for name, array in self.table.slot(index).items():
+                    # Nothing is in the side areas.
+                    array[...] = 0 if name.endswith("_count") else 10 * writer + sequence + 1
+                self.trees.set(index * size, sequence, np.arange(size) + 10 * writer + sequence)
+                self.table.push(writer, sequence)
+            if sequence == 1:
+                for news in self.rest(self.machine, [1], [2, 2]):
+                    take_news(self.hosted_table(), self.hosted_trees(), news)
+                self.publications._hosted[self.machine].arrived()
+                self.publications._hosted[self.machine].let_go([2, 2])
+
+    def hosted_table(self) -> Any:
+        return self.machine.host._wiring.table_memory("rollouts")
+
+    def hosted_trees(self) -> Any:
+        return self.machine.host._wiring.trees("rollouts")
+
+    def find(self, checkpoint: Path | None) -> str:
+        return self.files.find(checkpoint, self.place, self)
+
+    def keep(self) -> list[str]:
+        return self.files.keep(self.place, self)
+
+
+@pytest.fixture
+def new_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Run]:
+    monkeypatch.setattr(files, "answers", lambda asked, limit_s: asked)
+    return lambda: Run(tmp_path / "logs" / "run")
+
+
+def checkpoint(tmp_path: Path, update: int = 3) -> Path:
+    arrays = {"taken": np.full(2, TAKEN), "update": np.array(update)}
+    return save_checkpoint(tmp_path / "logs" / "run", arrays, {**FACTS, "update": update})
+
+
+def test_each_machine_keeps_its_shard_and_finds_it_again(new_run, tmp_path: Path) -> None:
+    ended = new_run()
+    ended.fill()
+    saved = checkpoint(tmp_path)
+    assert ended.keep() == []
+    assert sorted(entry.name for entry in (tmp_path / "logs" / ".shards" / "run").iterdir()) == [
+        "shard-0.table",
+        "shard-1.table",
+    ]
+    resumed = new_run()
+    rows = 2 * TAKEN * 8 * 2
+    assert resumed.find(saved) == f"all 2 shards of the replay table were found, with {rows:,} rows"
+    # Home knows of all rows, and has those of its own shard; the machine has those of the other one.
+    for writer in (0, 1):
+        assert (resumed.table.first(writer), resumed.table.written(writer)) == (0, TAKEN)
+    size = resumed.table.arrays["valid"][0].size
+    for writer in (0, 1):
+        at = resumed.table.index(writer, 0) * size
+        ranks = resumed.trees.read(np.arange(at, at + TAKEN * size)).reshape(TAKEN, size)
+        assert np.array_equal(ranks, np.arange(size) + 10 * writer + np.arange(TAKEN)[:, None])
+    # Home had ranked one slot more of its shard.
+    assert resumed.trees.largest().tolist() == [size - 1 + SLOTS - 1, size - 1 + 10 + TAKEN - 1]
+    here, there = resumed.table.shard(0, 2), resumed.hosted_table().shard(1, 2)
+    assert [contents(shard, [TAKEN])["reward"][:, 0, 0].tolist() for shard in (here, there)] == [
+        [1.0, 2.0, 3.0, 4.0, 5.0],
+        [11.0, 12.0, 13.0, 14.0, 15.0],
+    ]
+    assert resumed.table.arrays["reward"][resumed.table.index(1, 0)].max() == 0.0
+    # The next life of a writer reads in the record where its lanes go on.
+    assert resumed.table.arrays["rollout"][resumed.table.index(1, TAKEN - 1)] == -1
+    # The first goal brings no slot that the machine has found.
+    hosted = resumed.publications._hosted[resumed.machine]
+    assert hosted.news([1], [TAKEN, TAKEN], 1).slots == []
+    # If the machine is lost, they are.
+    assert resumed.publications.lose(resumed.machine) == TAKEN * 8 * 2
+    assert (resumed.table.held(0, TAKEN), resumed.table.held(1, TAKEN)) == (TAKEN, 0)
+
+
+def test_a_run_that_goes_on_from_another_checkpoint_begins_with_an_empty_table(new_run, tmp_path: Path) -> None:
+    ended, earlier = new_run(), checkpoint(tmp_path)
+    ended.fill()
+    checkpoint(tmp_path, update=4)
+    ended.keep()
+    resumed = new_run()
+    assert "the replay table begins empty (no file of its shards belongs" in resumed.find(earlier)
+    assert (resumed.table.written(0), resumed.table.written(1)) == (0, 0)
+    # A new run looks for nothing.
+    assert new_run().find(None) == ""
+
+
+def test_a_shard_that_is_not_found_begins_empty(new_run, tmp_path: Path) -> None:
+    ended = new_run()
+    ended.fill()
+    saved = checkpoint(tmp_path)
+    ended.gone.add(ended.machine)
+    assert ended.keep() == ["shard 1 of the replay table is not kept: a machine was lost"]
+    resumed = new_run()
+    rows = TAKEN * 8 * 2
+    said = f"not bit-exact: of 2 shards of the replay table 1 were found, with {rows:,} rows; the others begin empty"
+    assert resumed.find(saved) == said
+    assert (resumed.table.written(0), resumed.table.written(1)) == (TAKEN, 0)
+
+
+def test_a_disk_that_is_full_is_told_of_and_ends_nothing(new_run, tmp_path: Path, monkeypatch) -> None:
+    ended = new_run()
+    ended.fill()
+    checkpoint(tmp_path)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("penstock.cluster.host.keep_shard", full)
+    monkeypatch.setattr(files, "keep_shard", full)
+    assert [line.partition(": ")[2] for line in ended.keep()] == ["[Errno 28] No space left on device"] * 2

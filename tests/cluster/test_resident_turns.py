@@ -1,0 +1,107 @@
+"""Turns of a run whose second shard stays on a host: home learns as if it still had the rows that it let go of."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from penstock.cluster import publications
+from penstock.cluster.cut import host_program, with_relay
+from penstock.cluster.host import Host
+from penstock.memory import table_pages
+from penstock.nodes.learner import ReplayLearnerNode
+from penstock.replay.contents import contents
+from penstock.types import Array, Arrays
+from penstock.wiring.ports import NodePorts
+from tests.cluster.handing import sharded_program, wired
+from tests.nodes import test_replay_learner as doubles
+
+TURNS = 40
+"""Rings have 17 slots, so they go round twice."""
+MACHINE: Any = object()
+
+
+class Run:
+    """The keeper of a run at home, and a host with the shard of the other learner. Rollouts are made by hand."""
+
+    def __init__(self, give_back: Callable[[Array], object]) -> None:
+        settings = {"algo": "apex", "env": "CartPole-v1", "hidden_sizes": (4,), "backend": "fused"}
+        whole = sharded_program(**settings, save_interval=10 * TURNS, timesteps=10**6, table_on="learners")
+        program = with_relay(whole)
+        self.wiring = wired(program)
+        self.host = Host(host_program(whole), [])
+        self.publications = publications.Publications(program, self.wiring, give_back)
+        self.envs = [
+            NodePorts(self.wiring, name, name, 100 + number).stream_writer("rollouts")
+            for number, name in enumerate(("env.0", "env.1"))
+        ]
+        learner = program.node("learner")
+        steps = replace(learner.settings.steps, team=f"{doubles.__name__}:Team")
+        doubles.Team.others, doubles.Team.ends, doubles.Team.losses = None, [], []
+        self.node = ReplayLearnerNode(replace(learner.settings, steps=steps))
+        self.node.open(NodePorts(self.wiring, "learner", learner.group, 1))
+        self.random = np.random.default_rng(5)
+
+    def turn(self) -> None:
+        for worker, env in enumerate(self.envs):
+            index = env.claim(0)
+            assert index is not None
+            self.fill(env.slot(index), worker)
+            env.push(index)
+        while self.node.ready():
+            self.node.step()
+        # The relay hands the goal on, and lets go of what was committed before.
+        for _, board, publication, rollouts in self.publications.due({"learner.1": MACHINE}):
+            asyncio.run(self.host.publish(board, publication, rollouts))
+            self.publications.arrived(MACHINE, board)
+        self.publications.let_go()
+
+    def fill(self, slot: Arrays, worker: int) -> None:
+        for array in slot.values():
+            array[...] = self.random.normal(size=array.shape) if array.dtype.kind == "f" else 0
+        slot["valid"][...] = slot["continues"][...] = True
+        slot["first_lane"][...] = 2 * worker
+
+    def state(self) -> Arrays:
+        committed = self.wiring.record("learner").current()
+        assert committed is not None
+        return committed.arrays
+
+    def shard(self) -> Arrays:
+        """The rows of the second shard on the host."""
+        table, trees = self.host._wiring.table_memory("rollouts"), self.host._wiring.trees("rollouts")
+        return contents(table.shard(1, 2), [TURNS], trees.shard(1))
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publications, "as_object", lambda content: content)
+    monkeypatch.setattr(table_pages, "PART_BYTES", 1)
+
+
+def test_nothing_is_learned_from_rows_that_home_has_let_go_of() -> None:
+    given = []
+
+    def spoil(part: Array) -> None:
+        # Not zeros: whatever read them would learn something else in any case.
+        given.append(part.nbytes)
+        part.view(np.uint8)[...] = 0xFF
+
+    spoilt, kept = Run(spoil), Run(lambda part: None)
+    for _ in range(TURNS):
+        spoilt.turn()
+        kept.turn()
+    assert given
+    found, expected = spoilt.state(), kept.state()
+    assert int(found["gradient_steps"]) > 100
+    assert found["taken"].tolist() == [TURNS, TURNS]
+    different = {name for name, values in expected.items() if found[name].tobytes() != values.tobytes()}
+    assert different <= {"elapsed_s"}
+    # The host has the same rows, with the same priorities, as one whose home has let go of nothing.
+    here, there = spoilt.shard(), kept.shard()
+    assert len(here["valid"]) == 16
+    assert all(np.array_equal(here[name], there[name]) for name in there)
+    assert np.isfinite(here["obs"]).all()

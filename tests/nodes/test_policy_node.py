@@ -117,6 +117,9 @@ class Ports:
         taken, self.asked = self.asked, []
         return taken
 
+    def rows(self, asker: int) -> Arrays:
+        return self.arrays
+
     def environment_action(self, asker: int) -> Array:
         return self.actions[asker]
 
@@ -383,6 +386,22 @@ def native_answers(monkeypatch: pytest.MonkeyPatch, apart_bytes: int, most_bound
             ports.board.latest = 1 + row // 2
             node.step()
     return ports.arrays, ports
+
+
+@pytest.mark.parametrize("apart_bytes", [0, 1 << 20], ids=["together", "one by one"])
+def test_askers_with_streams_of_their_own_get_the_answers_of_a_stream_that_they_share(
+    monkeypatch: pytest.MonkeyPatch, apart_bytes: int
+) -> None:
+    shared, _ = native_answers(monkeypatch, apart_bytes)
+    own = [Ports().arrays, Ports().arrays]
+    monkeypatch.setattr(Ports, "rows", lambda _, asker: own[asker])
+    native_answers(monkeypatch, apart_bytes)
+    for name, values in shared.items():
+        # Asker 0 asks about slots 0 and 1, asker 1 about slot 2.
+        np.testing.assert_array_equal(own[0][name][:2], values[:2])
+        np.testing.assert_array_equal(own[1][name][2], values[2])
+    assert (own[0]["policy_version"][2] == -1).all()
+    assert (own[1]["policy_version"][:2] == -1).all()
 
 
 def test_a_small_native_policy_answers_one_by_one_with_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,9 +51,9 @@ def team(writer: str, reader: str) -> Program:
 LOCAL = LocalAnswer("local_policy", None)
 
 
-def remote(nodes: tuple[str, ...], asker: str = "a") -> Program:
+def remote(nodes: tuple[str, ...], asker: str = "a", streams: tuple[str, ...] = ("s",)) -> Program:
     """``nodes`` answer ``asker`` about rows of the stream that ``a`` writes, by a board that ``b`` reads."""
-    ask = Ask("act", (asker,), "p", RemoteAnswer(nodes, "s", VALUE))
+    ask = Ask("act", (asker,), "p", RemoteAnswer(nodes, streams, VALUE))
     return program(stream(), Board("p", "a", ("b",), (VALUE,)), ask)
 
 
@@ -77,6 +77,8 @@ def remote(nodes: tuple[str, ...], asker: str = "a") -> Program:
         (remote(()), "0 nodes answer the 1 askers of act"),
         (remote(("b", "b")), "2 nodes answer the 1 askers of act"),
         (remote(("b",), asker="b"), "b asks about rows of s, which it does not write"),
+        (remote(("b",), streams=("t",)), "a asks about rows of t, which it does not write"),
+        (remote(("b",), streams=()), "act has 1 askers, and names 0 streams of theirs"),
         (program(table(("a", "b", "a"), shards=2)), "2 shards do not share the 3 writers of table t equally"),
         (program(Rounds("r", ("a",), (VALUE,))), "rounds r need 2 to 12 members, not 1"),
         (program(Rounds("r", ("a",) * 13, (VALUE,)), stream()), "rounds r need 2 to 12 members, not 13"),

@@ -31,7 +31,7 @@ EDGE = Ask(
     "policy",
     RemoteAnswer(
         ("policy.0",),
-        "rollouts",
+        ("rollouts", "rollouts"),
         ArraySpec("environment_action", (LANES,), "float64"),
         (ArraySpec("obs.film", (LANES, 4, 6), "uint8"),),
     ),
@@ -77,7 +77,7 @@ class Pair:
     def answer_again(self, owner: int) -> AnsweringEnd:
         slots = [self.questions.slot(asker, "policy.0", owner) for asker in EDGE.askers]
         wakes = [lambda asker=asker: self.rung.append(asker) for asker in EDGE.askers]  # type: ignore[misc]
-        return AnsweringEnd(slots, self.stream.arrays, wakes, lambda: None)
+        return AnsweringEnd(slots, [self.stream.arrays] * len(slots), wakes, lambda: None)
 
 
 def test_a_question_goes_there_and_back() -> None:
@@ -281,7 +281,7 @@ class Several:
 
     def answerer(self, node: str, owner: int) -> AnsweringEnd:
         slots = [self.questions.slot(asker, node, owner) for asker in self.edge.askers]
-        return AnsweringEnd(slots, self.stream.arrays, [lambda: None] * len(slots), lambda: None)
+        return AnsweringEnd(slots, [self.stream.arrays] * len(slots), [lambda: None] * len(slots), lambda: None)
 
 
 def test_an_asker_stays_with_an_answerer_from_one_refresh_to_the_next() -> None:

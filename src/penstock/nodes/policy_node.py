@@ -85,7 +85,7 @@ class PolicyNode:
     def open(self, ports: Ports) -> None:
         """Make the policy."""
         self._questions = ports.questions("act")
-        self._queue = QuestionQueue(self._rule, lanes=self._questions.arrays["action"].shape[2])
+        self._queue = QuestionQueue(self._rule, lanes=self._questions.rows(0)["action"].shape[2])
         self._board = ports.board_reader("policy")
         with ports.busy("make the policy", self._open_limit_s):
             self._latest = self._make()
@@ -154,10 +154,9 @@ class PolicyNode:
             self._bound(model, questions[0]).act(questions[0].row, questions[0].step)
         else:
             self._answer_together(model, questions)
-        versions = self._questions.arrays["policy_version"]
         for question in questions:
             # The asker wrote the version that it knew. The version that answered may be later: it is written here.
-            versions[question.slot, question.row] = model.version
+            self._questions.rows(question.asker)["policy_version"][question.slot, question.row] = model.version
 
     def _answer_together(self, model: _Model, questions: Sequence[Question]) -> None:
         """Answer questions about rows by one call of the backend."""
@@ -191,7 +190,7 @@ class PolicyNode:
         if key not in model.bound:
             if len(model.bound) >= MOST_BOUND:
                 del model.bound[next(iter(model.bound))]
-            rows = {name: values[question.slot] for name, values in self._questions.arrays.items()}
+            rows = {name: values[question.slot] for name, values in self._questions.rows(question.asker).items()}
             stacks = self._questions.stacks(question.asker)
             model.bound[key] = bound_rows(model.backend, self._session(question), self._policy, rows, stacks)
         return model.bound[key]
@@ -200,7 +199,7 @@ class PolicyNode:
         """The acting session of the asker's lanes. It works on the asker's own arrays."""
         asker = question.asker
         if asker not in self._sessions:
-            policy, count = self._policy, self._questions.arrays["action"].shape[2]
+            policy, count = self._policy, self._questions.rows(asker)["action"].shape[2]
             self._sessions[asker] = ActingSession(
                 policy.policy,
                 policy.spaces.action,
@@ -213,7 +212,7 @@ class PolicyNode:
         return self._sessions[asker]
 
     def _row(self, question: Question, names: Sequence[str]) -> Arrays:
-        arrays, at = self._questions.arrays, (question.slot, question.row)
+        arrays, at = self._questions.rows(question.asker), (question.slot, question.row)
         return {name: arrays[name][at] for name in names}
 
     def _given(self, question: Question) -> Arrays:
@@ -223,7 +222,7 @@ class PolicyNode:
 
     def _finals(self, question: Question) -> tuple[Arrays, Arrays]:
         """The inputs for the last observations that a question is about, and where their values go."""
-        arrays, at = self._questions.arrays, (question.slot, slice(question.finals))
+        arrays, at = self._questions.rows(question.asker), (question.slot, slice(question.finals))
         names = (*(name for name, _ in self._policy.spaces.obs), *self._memory)
         given = {name: arrays[f"final.{name}"][at] for name in names}
         if self._memory:

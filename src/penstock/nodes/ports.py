@@ -171,8 +171,9 @@ class PolicyPort(Protocol):
 class QuestionPort(Protocol):
     """The answering end of an ask edge."""
 
-    arrays: Arrays
-    """Field -> ``[slots, ...]``: the slots that questions are about. Answers are written in place."""
+    def rows(self, asker: int) -> Arrays:
+        """Field -> ``[slots, ...]``: the slots that this asker's questions are about. Answers are written in place."""
+        ...
 
     def waiting(self) -> bool:
         """True if a question is waiting."""

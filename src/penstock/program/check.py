@@ -130,6 +130,10 @@ def _ask(program: Program, ask: Ask) -> list[str]:
     faults = [f"{node} answers {ask.name} and does not read {ask.board}" for node in unread]
     if not 1 <= len(remote.nodes) <= len(ask.askers):
         faults.append(f"{len(remote.nodes)} nodes answer the {len(ask.askers)} askers of {ask.name}")
-    writers = streams[remote.stream].writers if remote.stream in streams else ()
-    strangers = [asker for asker in ask.askers if asker not in writers]
-    return faults + [f"{asker} asks about rows of {remote.stream}, which it does not write" for asker in strangers]
+    if len(remote.streams) != len(ask.askers):
+        return [*faults, f"{ask.name} has {len(ask.askers)} askers, and names {len(remote.streams)} streams of theirs"]
+    return faults + [
+        f"{asker} asks about rows of {stream}, which it does not write"
+        for asker, stream in zip(ask.askers, remote.streams, strict=True)
+        if stream not in streams or asker not in streams[stream].writers
+    ]

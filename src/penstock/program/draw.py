@@ -114,7 +114,7 @@ def _answer(answer: LocalAnswer | RemoteAnswer) -> str:
         case LocalAnswer():
             return "answered in the process that asks"
         case RemoteAnswer():
-            return f"answered by {_names(answer.nodes)}, in the slots of {answer.stream}"
+            return f"answered by {_names(answer.nodes)}, in the slots of {_names(tuple(dict.fromkeys(answer.streams)))}"
 
 
 def _names(names: tuple[str, ...]) -> str:

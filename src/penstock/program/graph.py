@@ -14,7 +14,7 @@ Kinds of edge:
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -164,8 +164,8 @@ class RemoteAnswer:
 
     nodes: tuple[str, ...]
     """The answering nodes. Each rollout of an asker is answered by the one with the shortest queue at its beginning."""
-    stream: str
-    """Name of the stream or table with these slots. The askers write it."""
+    streams: tuple[str, ...]
+    """For each asker, the name of the stream or table with these slots. The asker writes it."""
     action: ArraySpec
     """One asker's actions in the environment's own units, ``[lanes, ...]``."""
     stacks: tuple[ArraySpec, ...] = ()
@@ -345,6 +345,11 @@ def ends(edge: Edge) -> Iterator[str]:
             yield from edge.members
         case Meeting():
             yield from edge.nodes
+
+
+def asked_of_nodes(edges: Iterable[Edge]) -> tuple[Ask, ...]:
+    """The ask edges that nodes answer."""
+    return tuple(edge for edge in edges if isinstance(edge, Ask) and isinstance(edge.answer, RemoteAnswer))
 
 
 def file_of_table(program: Program) -> tuple[Path, Rings] | None:

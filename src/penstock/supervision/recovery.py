@@ -4,7 +4,7 @@ Call it only after the process was killed *and* reaped: nothing protects a paylo
 Starts no process.
 """
 
-from penstock.program.graph import Ask, Board, Program, Record, RemoteAnswer, Rounds
+from penstock.program.graph import Board, Program, Record, Rounds, asked_of_nodes
 from penstock.wiring.edges import Wiring
 from penstock.wiring.ledger import ledger
 
@@ -26,10 +26,10 @@ def recover(wiring: Wiring, program: Program, group: str, incarnations: dict[str
     # 1. Answerers: a question that a dead one had begun to answer is asked again. 2. Askers: now no dead answerer holds
     # their questions, so these can be withdrawn.
     for node, owner in incarnations.items():
-        for edge in _asked(program):
+        for edge in asked_of_nodes(program.edges):
             wiring.questions(edge).recover_answerer(node, owner)
     for node, owner in incarnations.items():
-        for edge in _asked(program):
+        for edge in asked_of_nodes(program.edges):
             if node in edge.askers and not wiring.questions(edge).recover_asker(node, owner):
                 return False
     for _, stream in wiring.streams():
@@ -66,7 +66,3 @@ def _count_redone(wiring: Wiring, incarnations: dict[str, int]) -> None:
         # Slots that a dead writer has pushed name it as well, and nobody was learning from them.
         if found is not None and node in found.readers and (rows := found.returned(owner)):
             wiring.counters.add(node, "redone", rows)
-
-
-def _asked(program: Program) -> list[Ask]:
-    return [edge for edge in program.edges if isinstance(edge, Ask) and isinstance(edge.answer, RemoteAnswer)]

@@ -268,7 +268,8 @@ def _remote(plan: Plan, policies: tuple[str, ...], lanes: int, stacks: tuple[Arr
     array = environment_array(plan.spaces.action, lanes)
     action = ArraySpec("environment_action", array.shape, array.dtype.name)
     carry = tuple(spec.within(lanes) for spec in plan.learning.spec.policy.carry)
-    return RemoteAnswer(policies, "rollouts", action, tuple(spec.within(lanes) for spec in stacks), carry)
+    streams = ("rollouts",) * plan.num_workers
+    return RemoteAnswer(policies, streams, action, tuple(spec.within(lanes) for spec in stacks), carry)
 
 
 def _policy(plan: Plan, name: str, stacks: tuple[ArraySpec, ...]) -> NodeSpec:

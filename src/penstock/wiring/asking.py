@@ -1,7 +1,7 @@
 """Both ends of an ask edge that nodes answer: the asker's end, which is a policy port, and the answerer's end.
 
 A question is a handful of numbers in the asker's own slot (`questions.py`): they say where the rows lie. The answerer
-reads observations and writes answers in place, in the slots of the askers' stream. Neither end computes anything.
+reads observations and writes answers in place, in the slots of the askers' streams. Neither end computes anything.
 """
 
 import struct
@@ -147,7 +147,7 @@ class AnsweringEnd:
     def __init__(
         self,
         slots: Sequence[QuestionSlot],
-        arrays: Arrays,
+        arrays: Sequence[Arrays],
         wakes: Sequence[Callable[[], None]],
         count: Callable[[], None],
     ) -> None:
@@ -155,12 +155,12 @@ class AnsweringEnd:
 
         Args:
             slots: one for each asker.
-            arrays: field -> ``[slots, ...]``, of the stream that the askers write.
+            arrays: for each asker, field -> ``[slots, ...]``, of the stream that it writes.
             wakes: one for each asker; rings its bell.
             count: called once for each answer.
         """
         self._count = count
-        self.arrays = arrays
+        self._arrays = tuple(arrays)
         self._slots = tuple(slots)
         self._wakes = tuple(wakes)
 
@@ -171,6 +171,10 @@ class AnsweringEnd:
     def take(self) -> list[Question]:
         """All questions that wait now."""
         return [self._read(asker, slot) for asker, slot in enumerate(self._slots) if slot.take()]
+
+    def rows(self, asker: int) -> Arrays:
+        """The slots with the rows of that asker."""
+        return self._arrays[asker]
 
     def environment_action(self, asker: int) -> Array:
         """The array from which that asker reads its actions."""

@@ -125,12 +125,13 @@ class NodePorts:
             case LocalAnswer(kind, settings):
                 policy: PolicyPort = node_class(kind)(settings, board, first_lane, lanes)
                 return policy
-            case RemoteAnswer(nodes, stream):
+            case RemoteAnswer(nodes, streams):
                 questions = self._wiring.questions(ask)
-                first = ask.askers.index(self.name) % len(nodes)
+                asker = ask.askers.index(self.name)
+                first = asker % len(nodes)
                 return AskingEnd(
                     [questions.slot(self.name, node, self.incarnation) for node in nodes],
-                    self._arrays(stream),
+                    self._arrays(streams[asker]),
                     board,
                     first_lane=first_lane,
                     choose=lambda: questions.shortest(first),
@@ -146,7 +147,8 @@ class NodePorts:
         slots = [questions.slot(asker, self.name, self.incarnation) for asker in ask.askers]
         wakes = [self._bell_of(asker) for asker in ask.askers]
         count = self._counters.cell(self.name, "handed_on").add
-        return AnsweringEnd(slots, self._arrays(ask.answer.stream), wakes, count)
+        arrays = {stream: self._arrays(stream) for stream in dict.fromkeys(ask.answer.streams)}
+        return AnsweringEnd(slots, [arrays[stream] for stream in ask.answer.streams], wakes, count)
 
     def _ask(self, name: str) -> Ask:
         edge = self._wiring.edge(name)

@@ -1,4 +1,7 @@
-"""Programs of runs with two learners on two machines, and memory for them, without any process."""
+"""Programs of runs on several machines, and memory for them, without any process.
+
+Two learners that hand their gradients on, or have a shard each; environment nodes that ask policy nodes.
+"""
 
 import mmap
 from pathlib import Path
@@ -8,12 +11,12 @@ import numpy as np
 from penstock.cluster.cut import apart
 from penstock.planning import plan
 from penstock.program.graph import Program
-from penstock.topologies import async_on_policy, off_policy
+from penstock.topologies import async_on_policy, off_policy, on_policy
 from penstock.types import Array
 from penstock.wiring.edges import Wiring
 from tests.planned import prepared
 
-__all__ = ["kept", "sharded_program", "spread_program", "wired"]
+__all__ = ["asking_program", "kept", "sharded_program", "spread_program", "wired"]
 
 
 def spread_program() -> Program:
@@ -28,6 +31,13 @@ def sharded_program(**settings: object) -> Program:
     small = {"algo": "sac", "env": "Pendulum-v1", "num_workers": 2, "num_envs": 4, "num_steps": 8, "capacity": 512}
     small |= {"learners": 2, "runtime": "ray", "min_rows": 64, "mini_batch_size": 16}
     return apart(off_policy.build(plan(prepared(**{**small, **settings}), Path("run"), quiet=True)), "10.0.0.1")
+
+
+def asking_program(workers: int = 2, policy_nodes: int = 1) -> Program:
+    """The program of a run in lock step whose environment nodes ask policy nodes, before it is cut."""
+    sizes = {"num_workers": workers, "num_envs": 2 * workers, "policy_nodes": policy_nodes}
+    found = prepared(**sizes, policy_placement="node", runtime="ray", inference="native")
+    return on_policy.build(plan(found, Path("run"), quiet=True))
 
 
 def wired(program: Program) -> Wiring:

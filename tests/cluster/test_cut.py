@@ -7,18 +7,22 @@ import pytest
 
 from penstock.cluster.cut import (
     RELAY,
+    answerers,
     apart,
     carried,
     host_program,
+    movable,
     movable_learners,
+    names_on_hosts,
     same_bits,
+    seats,
     watched,
     with_relay,
 )
 from penstock.nodes.learner import ReplicaSettings, StepSettings
 from penstock.nodes.learner.demonstrations import DemonstrationSettings, TableDemonstrations
 from penstock.planning import plan
-from penstock.program.graph import Board, NodeSpec, ProcessGroup, Program, Rounds, Stream, Table
+from penstock.program.graph import Ask, Board, NodeSpec, ProcessGroup, Program, RemoteAnswer, Rounds, Stream, Table
 from penstock.topologies import async_off_policy, async_on_policy, off_policy, on_policy
 from tests.planned import prepared
 
@@ -159,3 +163,51 @@ def test_learners_on_several_machines_need_the_same_bits_in_any_mode() -> None:
     assert same_bits(program(async_on_policy, **overlapping, learners=1)) is None
     assert "--sync_mode non_blocking" in str(same_bits(program(learners=1)))
     assert "leave --learners out" in str(same_bits(apart(program(async_on_policy, **overlapping), "10.0.0.1")))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "settings"), [(on_policy, {}), (off_policy, SAC)], ids=["rollouts in a stream", "in a table"]
+)
+def test_the_environment_nodes_of_a_host_ask_policy_nodes_there(pattern, settings: dict[str, object]) -> None:
+    asking = {"learners": 1, "policy_placement": "node", "policy_nodes": 2}
+    whole = program(pattern, **{**settings, **asking})
+    assert movable(whole) == ("env.0", "env.1")
+    host = host_program(whole)
+    assert names(host.nodes) == {"env.0", "env.1", "policy.0", "policy.1", RELAY}
+    ask, at_home = host.edge("act"), whole.edge("act")
+    assert isinstance(ask, Ask)
+    assert isinstance(at_home, Ask)
+    assert isinstance(ask.answer, RemoteAnswer)
+    # An asker's rows are in its own stream there.
+    assert ask.answer.streams == ("rollouts.env.0", "rollouts.env.1")
+    assert replace(ask, answer=replace(ask.answer, streams=("rollouts", "rollouts"))) == at_home
+    policy = host.edge("policy")
+    assert isinstance(policy, Board)
+    assert set(policy.readers) == {"env.0", "env.1", "policy.0", "policy.1"}
+
+
+def test_home_has_the_policy_nodes_of_as_many_hosts_as_there_may_be() -> None:
+    whole = program(learners=1, policy_placement="node", policy_nodes=2)
+    of_home, first, second = seats(whole)
+    assert (of_home, first, second) == (
+        ("policy.0", "policy.1"),
+        ("policy.0.1", "policy.1.1"),
+        ("policy.0.2", "policy.1.2"),
+    )
+    home = with_relay(whole)
+    assert names(home.nodes) - names(whole.nodes) == {*first, *second, RELAY}
+    # Each is as that of home. Nobody at home asks it, and what it reads is carried to its host.
+    for name, there in names_on_hosts(whole).items():
+        assert replace(home.node(name), name=there, group=there) == whole.node(there)
+    assert home.edge("act") == whole.edge("act")
+    policy = home.edge("policy")
+    assert isinstance(policy, Board)
+    assert {*of_home, *first, *second, RELAY} <= set(policy.readers)
+    # Cut again, it is the same.
+    assert seats(home) == seats(whole)
+
+
+def test_without_policy_nodes_no_machine_has_any() -> None:
+    whole = program(learners=1)
+    assert (answerers(whole), seats(whole), names_on_hosts(whole)) == ((), (), {})
+    assert names(with_relay(whole).nodes) == {*names(whole.nodes), RELAY}

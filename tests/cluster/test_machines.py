@@ -33,15 +33,20 @@ def test_all_machines_look_at_their_stacks_at_the_same_time(monkeypatch: pytest.
     def answer(name: str) -> dict[str, str]:
         if name == "lost":
             raise ray.exceptions.ActorUnavailableError("Socket closed", None)
-        return {"env.0": "in step", "env.1": "in reset"}
+        return {"env.0": "in step", "policy.0": "in act"}
 
     monkeypatch.setattr(ray, "wait", waited)
     monkeypatch.setattr(ray, "get", answer)
-    asked: Any = {Machine("lost"): ["env.3"], Machine("silent"): ["env.2"], Machine("a"): ["env.0", "env.1"]}
+    # On each machine the policy node has the name of that of home.
+    asked: Any = {
+        Machine("lost"): {"env.3": "env.3"},
+        Machine("silent"): {"policy.0": "policy.0.2"},
+        Machine("a"): {"env.0": "env.0", "policy.0": "policy.0.1"},
+    }
     assert stacks_on(asked) == {
         "env.0": "in step",
-        "env.1": "in reset",
-        "env.2": "silent does not answer",
+        "policy.0.1": "in act",
+        "policy.0.2": "silent does not answer",
         "env.3": "lost does not answer",
     }
     assert waits == [["lost", "silent", "a"]]

@@ -24,11 +24,13 @@ from penstock.errors import ResourceError
 from penstock.memory.stream import Stream
 from penstock.processes.starts import Processes
 from penstock.processes.worker import WorkerSpec
+from penstock.program.graph import Program
 from penstock.supervision.lives import Exit
 from penstock.supervision.outcome import SharedSigns
 from penstock.types import Cause
 from penstock.wiring.edges import placement
-from tests.cluster.handing import kept, spread_program, wired
+from penstock.wiring.ports import NodePorts
+from tests.cluster.handing import asking_program, kept, spread_program, wired
 from tests.runtime.nodes import wait_until
 
 GROUP = "learner.1"
@@ -43,15 +45,18 @@ class Machine:
     def __init__(self) -> None:
         self.has_ended = False
         self.answers: list[Callable[[Any, None], None]] = []
+        self.called: list[tuple[str, Any]] = []
+        """The calls and their first arguments."""
 
     def call(self, name: str, replied: Callable[[Any, None], None], *arguments: Any) -> None:
+        self.called.append((name, arguments[0]))
         if name == "collect":
             self.answers.append(replied)
         else:
             replied(arguments[1].life if name == "start" else None, None)
 
-    def answer(self, **vitals: Vitals) -> None:
-        self.answers.pop()(Batch([], [], vitals), None)
+    def answer(self, *exits: tuple[int, Exit], **vitals: Vitals) -> None:
+        self.answers.pop()(Batch([], list(exits), vitals), None)
 
     def end(self) -> None:
         self.has_ended = True
@@ -60,16 +65,16 @@ class Machine:
 class Home:
     """A relay with its thread, and a clock that is set by hand."""
 
-    def __init__(self) -> None:
-        self.program = with_relay(spread_program())
+    def __init__(self, program: Program) -> None:
+        self.program = with_relay(program)
         self.wiring = wired(self.program)
         self.relay = Relay(self.program, self.wiring, kept)
         self.now = 1000.0
         self.relay.begin(1, ())
 
-    def start(self, machine: Machine, life: int) -> None:
-        part = placement(self.program, GROUP)
-        self.relay.start(machine, WorkerSpec(part, {GROUP: life}, {GROUP: tuple(range(1, life))}), 1, ())
+    def start(self, machine: Machine, life: int, group: str = GROUP) -> None:
+        part = placement(self.program, group)
+        self.relay.start(machine, WorkerSpec(part, {group: life}, {group: tuple(range(1, life))}), 1, ())
         # Its reply is heard now, not later.
         self.pass_time(0.0)
 
@@ -90,9 +95,10 @@ class Home:
 
 
 @pytest.fixture
-def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
+def home(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Home]:
+    """Of the run with two learners, or of the program that a test gives."""
     monkeypatch.setattr(publications, "as_object", lambda content: content)
-    made = Home()
+    made = Home(getattr(request, "param", spread_program)())
     monkeypatch.setattr(relays, "time", SimpleNamespace(monotonic=lambda: made.now))
     yield made
     made.relay.close()
@@ -353,3 +359,123 @@ def test_a_host_that_stood_still_alone_tells_when_its_nodes_were_last_alive(monk
     # From now on it hangs.
     paused.now += 0.5
     assert 0.5 <= paused.silent_s() <= 0.75
+
+
+@pytest.mark.parametrize("home", [asking_program], indirect=True)
+def test_the_policy_nodes_of_machines_are_told_apart_although_each_has_the_name_of_that_of_home(home: Home) -> None:
+    first, second = Machine(), Machine()
+    home.start(first, 1, "policy.0.1")
+    home.start(second, 2, "policy.0.2")
+    assert [machine.called[0] for machine in (first, second)] == [("start", "policy.0")] * 2
+    counted = {"busy_ns": 7, "idle_ns": 0, "skipped": 0, "not_restored": 0}
+    second.answer(**{"policy.0": Vitals(2, 0, busy_ns=0, sign=0, handed_on=4, counters=counted)})
+    home.pass_time(0.0)
+    names = ("policy.0", "policy.0.1", "policy.0.2")
+    assert [home.wiring.counters.get(name, "busy_ns") for name in names] == [0, 0, 7]
+    first.answer((1, Exit("policy.0", -9, "")))
+    home.pass_time(0.0)
+    assert [ended.group for ended in home.relay.exits()] == ["policy.0.1"]
+    assert home.relay.machine_of("policy.0.1") is None
+    home.relay.kill("policy.0.2")
+    assert second.called[-1] == ("stop", "policy.0")
+
+
+class Asking:
+    """A host with an environment node and a policy node, whose ends are made in this process."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.started: list[tuple[str, int]] = []
+        monkeypatch.setattr(hosts, "Processes", lambda: self)
+        monkeypatch.setattr(hosts, "WITHDRAW_S", 0.0)
+        self.program = host_program(asking_program())
+        self.host = hosts.Host(self.program, [])
+        for group, life in (("env.0", 1), ("policy.0", 2)):
+            asyncio.run(self.begin(group, life))
+        self.asker, self.answerer = self.asking(1), self.answering(2)
+
+    def start(self, segment: object, spec: WorkerSpec, threads: int, imports: object) -> None:
+        self.started += spec.incarnations.items()
+
+    def running(self) -> list[str]:
+        return []
+
+    async def begin(self, group: str, life: int) -> None:
+        await self.host.start(group, Task(self.program.node(group), life, (), 1, ()))
+
+    def ports(self, name: str, life: int) -> NodePorts:
+        return NodePorts(self.host._wiring, name, name, life, edges=self.program.node(name).edges)
+
+    def asking(self, life: int) -> Any:
+        """What a life of the environment node asks with."""
+        return self.ports("env.0", life).policy("act", 0, 2)
+
+    def answering(self, life: int) -> Any:
+        """What a life of the policy node answers with."""
+        return self.ports("policy.0", life).questions("act")
+
+
+def test_what_is_asked_and_answered_on_a_host_is_in_the_askers_own_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Asking(monkeypatch)
+    other = run.ports("env.1", 7)
+    arrays = other.stream_writer("rollouts").slot(0)
+    asker = other.policy("act", 2, 2)
+    asker.ask(asker.bind(arrays), 3, 50)
+    (question,) = run.answerer.take()
+    assert (question.asker, question.slot, question.row, question.first_lane) == (1, 0, 3, 2)
+    run.answerer.rows(1)["action"][0, 3] = 1
+    assert arrays["action"][3].tolist() == [1, 1]
+    assert not run.answerer.rows(0)["action"].any()
+
+
+def test_a_policy_node_that_begins_again_on_a_host_is_asked_again_what_it_was_answering(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = Asking(monkeypatch)
+    run.asker.ask(0, 3, 50)
+    begun = run.answerer.take()
+    assert len(begun) == 1
+    asyncio.run(run.begin("policy.0", 3))
+    assert run.answering(3).take() == begun
+    assert run.started[-1] == ("policy.0", 3)
+
+
+@pytest.mark.parametrize("dies_too", [False, True], ids=["it answers", "it dies, too"])
+def test_an_environment_node_begins_again_on_a_host_once_nobody_writes_for_the_dead_one(
+    monkeypatch: pytest.MonkeyPatch, dies_too: bool
+) -> None:
+    run = Asking(monkeypatch)
+    run.asker.ask(0, 3, 50)
+    (question,) = run.answerer.take()
+
+    async def go_on() -> None:
+        begins = asyncio.ensure_future(run.begin("env.0", 4))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert ("env.0", 4) not in run.started
+        # Home stops that life, which never ran, and starts another.
+        await run.host.stop("env.0", 4)
+        again = asyncio.ensure_future(run.begin("env.0", 5))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert run.started == [("env.0", 1), ("policy.0", 2)]
+        if dies_too:
+            await run.begin("policy.0", 6)
+        else:
+            run.answerer.answer(question.asker, 0)
+        await begins
+        await again
+
+    asyncio.run(go_on())
+    assert [life for name, life in run.started if name == "env.0"] == [1, 5]
+    # The question of the dead life is answered or withdrawn, and the next life may ask.
+    asker, answerer = run.asking(5), run.answering(6 if dies_too else 2)
+    assert answerer.take() == []
+    asker.ask(0, 0, 60)
+    assert [found.step for found in answerer.take()] == [60]
+
+
+def test_the_question_of_an_environment_node_that_leaves_its_host_is_withdrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Asking(monkeypatch)
+    run.asker.ask(0, 3, 50)
+    asyncio.run(run.host.stop("env.0", 1))
+    assert run.answerer.take() == []

@@ -9,7 +9,7 @@ from penstock.cluster.cut import watched, with_relay
 from penstock.cluster.messages import Vitals
 from penstock.cluster.stand_in import FollowerStandIn, stand_in
 from penstock.nodes.contract import LaneStart
-from tests.cluster.handing import spread_program, wired
+from tests.cluster.handing import asking_program, spread_program, wired
 from tests.nodes.test_takeover import Watched
 
 ENV = "env.1"
@@ -75,3 +75,16 @@ def test_a_learner_is_shown_the_oldest_rollout_first_whenever_it_is_pushed(pushe
     stream._words = Watched(stream._words, before)  # type: ignore[assignment]
     shown = [copy.sequence for _ in range(4) for copy in found.unseen()]
     assert shown == [0, 2]
+
+
+def test_a_policy_node_has_the_name_of_one_of_home_on_its_host_and_counts_under_its_own() -> None:
+    program = with_relay(asking_program(policy_nodes=2))
+    wiring = wired(program)
+    found = stand_in(program, wiring, program.node("policy.1.2"), LIFE, ())
+    node = found.task(1, ()).node
+    assert (found.there, node.name, node.group) == ("policy.1", "policy.1", "policy.1")
+    assert node.settings == program.node("policy.1").settings
+    found.see(vitals(LIFE, busy_ns=5, idle_ns=15)._replace(handed_on=3))
+    counted = {name: wiring.counters.get("policy.1.2", name) for name in ("busy_ns", "idle_ns", "handed_on")}
+    assert counted == {"busy_ns": 5, "idle_ns": 15, "handed_on": 3}
+    assert wiring.counters.get("policy.1", "busy_ns") == 0

@@ -98,7 +98,6 @@ def test_the_algorithm_may_be_named_in_the_file(tmp_path):
             ["--preset", "halfcheetah", "--algo", "ppo"],
             "^preset halfcheetah is for --algo sac: ppo has no setting min_rows; leave out --algo ppo, or --preset",
         ),
-        (["--env", "X", "--distributed", "--policy_placement", "node"], "^--policy_placement node needs environments"),
     ],
 )
 def test_what_cannot_be_understood_is_one_line(argv, says):

@@ -108,6 +108,7 @@ def test_each_restart_is_told_of_once_over_all_lives(tmp_path) -> None:
         ),
         ({"cause": Cause.SILENT}, "hung (it gave no sign of life), was ended", ""),
         ({"cause": Cause.MOVED, "detail_kept": 1}, "moved to a machine that has joined", ""),
+        ({"cause": Cause.NEEDED, "detail_kept": 1}, "begins on a machine that is to run environments", ""),
         (
             {"cause": Cause.REFUSED, "detail_kept": 1},
             "could not be started, and was tried again",
@@ -124,7 +125,7 @@ def test_a_restart_is_told_with_how_the_process_ended_and_what_is_kept_of_it(tmp
     ports.start_again("env.0", **ending)
     tell(node)
     note = json.loads((tmp_path / METRICS).read_text())["note"]
-    lived = "" if {"moved", "tried"} & set(how.split()) else " after 2.5 s and was started again"
+    lived = "" if {"moved", "tried", "begins"} & set(how.split()) else " after 2.5 s and was started again"
     assert note == f"env.0 {how}{lived} (restart 1){kept}"
 
 

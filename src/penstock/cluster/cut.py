@@ -3,6 +3,8 @@
 - *Home* is the machine of the launcher. Its program is the whole program with one more node, the relay.
 - A *host* is another machine. Its program has the nodes that may move, and a relay in place of all other nodes.
 
+Policy nodes do not move. Each machine that runs environment nodes has policy nodes of its own, which answer these.
+
 Nodes are the same on both: which machine runs one may change while the run goes on.
 """
 
@@ -16,10 +18,10 @@ from penstock.program.graph import (
     Ask,
     Board,
     Edge,
-    LocalAnswer,
     NodeSpec,
     ProcessGroup,
     Program,
+    RemoteAnswer,
     Rounds,
     SharedArrays,
     Stream,
@@ -30,16 +32,19 @@ from penstock.types import ArraySpec
 __all__ = [
     "GOALS",
     "RELAY",
+    "answerers",
     "apart",
     "carried",
     "handing_on",
     "host_program",
     "movable",
     "movable_learners",
+    "names_on_hosts",
     "own_stream",
     "parameters",
     "same_bits",
     "sampled",
+    "seats",
     "viewed",
     "watched",
     "with_relay",
@@ -59,18 +64,42 @@ _TEAM = "team"
 
 
 def movable(program: Program) -> tuple[str, ...]:
-    """The groups of environment nodes that another machine may run: one node each, which computes its own actions."""
-    local = {
-        node
-        for edge in program.edges
-        if isinstance(edge, Ask) and isinstance(edge.answer, LocalAnswer)
-        for node in edge.askers
-    }
+    """The groups of environment nodes that another machine may run: one node each."""
+    asking = {node for edge in program.edges if isinstance(edge, Ask) for node in edge.askers}
     return tuple(
         node.group
         for node in program.nodes
-        if node.kind == "env" and node.name in local and len(program.members(node.group)) == 1
+        if node.kind == "env" and node.name in asking and len(program.members(node.group)) == 1
     )
+
+
+def answerers(program: Program) -> tuple[str, ...]:
+    """The policy nodes that answer movable environment nodes; empty if these compute their own actions."""
+    names = _movable_envs(program)
+    return tuple(
+        node
+        for edge in program.edges
+        if isinstance(edge, Ask) and isinstance(edge.answer, RemoteAnswer) and names & set(edge.askers)
+        for node in edge.answer.nodes
+    )
+
+
+def seats(program: Program) -> tuple[tuple[str, ...], ...]:
+    """The policy nodes of each machine, by their names at home: first those of home, then of hosts.
+
+    There is a seat for each environment node, in case that all of them run on hosts, and each on another one.
+    """
+    names = answerers(program)
+    if not names:
+        return ()
+    hosts = range(1, 1 + len(movable(program)))
+    return (names, *(tuple(f"{name}.{seat}" for name in names) for seat in hosts))
+
+
+def names_on_hosts(program: Program) -> dict[str, str]:
+    """Policy node of a host, by its name at home -> its name there. On each host it has the name of one of home's."""
+    names = answerers(program)
+    return {name: there for seat in seats(program)[1:] for name, there in zip(seat, names, strict=True)}
 
 
 def movable_learners(program: Program) -> tuple[str, ...]:
@@ -164,7 +193,7 @@ def _spread(node: NodeSpec) -> NodeSpec:
 
 def parameters(program: Program) -> Board:
     """The board that environment nodes read."""
-    names = {program.members(group)[0].name for group in movable(program)}
+    names = _movable_envs(program)
     return next(edge for edge in program.edges if isinstance(edge, Board) and names & set(edge.readers))
 
 
@@ -209,12 +238,17 @@ def same_bits(program: Program) -> str | None:
 
 
 def with_relay(program: Program) -> Program:
-    """The program of home. The relay's bell rings with publications, and with slots that come free."""
+    """The program of home. The relay's bell rings with publications, and with slots that come free.
+
+    It has the policy nodes of all hosts, too. They answer nobody at home, and read a board that is carried to them.
+    """
     boards, nodes = {board.name for board in carried(program)}, _movable_nodes(program)
+    hosted = names_on_hosts(program)
 
     def joined(edge: Edge) -> Edge:
         if isinstance(edge, Board) and edge.name in boards:
-            return replace(edge, readers=(*edge.readers, RELAY))
+            answering = (name for name, there in hosted.items() if there in edge.readers)
+            return replace(edge, readers=(*edge.readers, *answering, RELAY))
         # Not in a table: each of its writers has a ring of slots, and the relay writes in the name of these.
         if isinstance(edge, Stream) and nodes & set(edge.writers):
             edge = replace(edge, writers=(*edge.writers, RELAY))
@@ -222,7 +256,8 @@ def with_relay(program: Program) -> Program:
             edge = replace(edge, viewers=(*edge.viewers, RELAY), woken=(*edge.woken, RELAY))
         return edge
 
-    return check(replace(program, nodes=(*program.nodes, _RELAY), edges=tuple(map(joined, program.edges))))
+    more = (replace(program.node(there), name=name, group=name) for name, there in hosted.items())
+    return check(replace(program, nodes=(*program.nodes, *more, _RELAY), edges=tuple(map(joined, program.edges))))
 
 
 def host_program(program: Program) -> Program:
@@ -230,8 +265,8 @@ def host_program(program: Program) -> Program:
 
     Memory of nodes that it does not run is never touched, and costs nothing.
     """
-    names = _movable_nodes(program)
-    in_step = {program.members(group)[0].name for group in movable(program)} if in_lock_step(program) else set()
+    names = _movable_nodes(program) | set(answerers(program))
+    in_step = _movable_envs(program) if in_lock_step(program) else set()
     edges: list[Edge] = []
     roles: dict[str, tuple[tuple[str, str], ...]] = {}
     for edge in program.edges:
@@ -242,8 +277,8 @@ def host_program(program: Program) -> Program:
                 # A stream for each node: so none takes the slots of another.
                 for name in _among(edge.writers, names):
                     slots = 1 if name in in_step else _AHEAD
-                    edges.append(Stream(own_stream(edge, name), (name,), (RELAY,), edge.arrays, slots, "wait"))
-                    roles[name] = ((edge.name, own_stream(edge, name)),)
+                    edges.append(Stream(own_stream(edge.name, name), (name,), (RELAY,), edge.arrays, slots, "wait"))
+                    roles[name] = ((edge.name, own_stream(edge.name, name)),)
                 if isinstance(edge, Stream) and (viewers := _among(edge.viewers, names)):
                     edges.append(_shown(edge, viewers))
                 if isinstance(edge, Table) and (readers := _among(edge.readers, names)):
@@ -252,7 +287,7 @@ def host_program(program: Program) -> Program:
             case ActionLog() if edge.writer in names:
                 edges.append(replace(edge, readers=(RELAY,)))
             case Ask() if names & set(edge.askers):
-                edges.append(replace(edge, askers=_among(edge.askers, names)))
+                edges.append(_asked(edge, _among(edge.askers, names)))
             case ProcessGroup():
                 edges.append(replace(edge, members=(RELAY, *edge.members[1:])))
     nodes = (node for node in program.nodes if node.name in names)
@@ -260,9 +295,18 @@ def host_program(program: Program) -> Program:
     return check(Program((*here, _RELAY), tuple(edges), ends_with=(RELAY,), demands=program.demands))
 
 
-def own_stream(edge: Stream | Table, node: str) -> str:
-    """The stream on a host into which one node writes what it writes into this edge at home."""
-    return f"{edge.name}.{node}"
+def own_stream(edge: str, node: str) -> str:
+    """The stream on a host into which one node writes what it writes at home into the edge of this name."""
+    return f"{edge}.{node}"
+
+
+def _asked(edge: Ask, askers: tuple[str, ...]) -> Ask:
+    """The ask edge of a host, with these askers: their rows are in streams of their own there."""
+    if isinstance(edge.answer, RemoteAnswer):
+        at_home = dict(zip(edge.askers, edge.answer.streams, strict=True))
+        streams = tuple(own_stream(at_home[asker], asker) for asker in askers)
+        return replace(edge, askers=askers, answer=replace(edge.answer, streams=streams))
+    return replace(edge, askers=askers)
 
 
 def _shown(edge: Stream, viewers: tuple[str, ...]) -> Stream:
@@ -273,6 +317,10 @@ def _shown(edge: Stream, viewers: tuple[str, ...]) -> Stream:
     #    its slot anew by then.
     slots = 2 * edge.slots if woken else edge.slots
     return replace(edge, writers=(RELAY,), readers=(RELAY,), viewers=viewers, woken=woken, slots=slots)
+
+
+def _movable_envs(program: Program) -> set[str]:
+    return {program.members(group)[0].name for group in movable(program)}
 
 
 def _movable_nodes(program: Program) -> set[str]:

@@ -32,7 +32,7 @@ from penstock.nodes.contract import LaneStart
 from penstock.processes.starts import Processes
 from penstock.processes.supervised import START_LIMIT_S
 from penstock.processes.worker import WorkerSpec
-from penstock.program.graph import ActionLog, NodeSpec, Program, Table
+from penstock.program.graph import ActionLog, NodeSpec, Program, Table, asked_of_nodes
 from penstock.replay.shard_file import ShardMark, find_shard, keep_shard
 from penstock.replay.sum_tree import SumTrees
 from penstock.supervision.lives import Exit
@@ -53,12 +53,14 @@ SILENCE_S = 10.0
 """If home asks for nothing for so long, the processes end: home may be lost, and the run then goes on elsewhere."""
 LATE_S = 1.0
 """If a host looks for home so much later than the last time, its own process stood still meanwhile."""
+WITHDRAW_S = 0.01
+"""How often a host looks whether the last question of a dead environment node is answered."""
 TOLD = ("busy_ns", "idle_ns", "skipped", "not_restored")
 """Counters of a node that home reports."""
 
 
 class Host:
-    """The environment nodes and learners of one run on this machine, each in a process of its own.
+    """The environment nodes, policy nodes and learners of one run on this machine, each in a process of its own.
 
     Args:
         program: see `host_program`.
@@ -80,6 +82,9 @@ class Host:
             self._viewed = self._wiring.stream(stream.name)
         self._sampled = sampled(program)
         self._followers = Followers(program, self._wiring, OWNER)
+        self._questions = [(edge.askers, self._wiring.questions(edge)) for edge in asked_of_nodes(program.edges)]
+        self._asked_last: dict[str, int] = {}
+        """Environment node -> its dead life, of which a policy node may still be answering the last question."""
         self._logs = {edge.writer: edge for edge in program.edges if isinstance(edge, ActionLog)}
         self._processes = Processes()
         self._tasks: dict[str, Task] = {}
@@ -129,6 +134,9 @@ class Host:
         while self._published.get(parameters, 0) < task.publication:
             self._publishes.clear()
             await self._publishes.wait()
+        # Nothing may be written into the rollout of the life before, once this life fills its slot.
+        while not self._withdrawn(node.name):
+            await asyncio.sleep(WITHDRAW_S)
         if self._tasks.get(group) is not task:
             return task.life
         spec = WorkerSpec(part, {node.name: task.life}, {node.name: ()})
@@ -298,6 +306,7 @@ class Host:
             return
         if group in self._processes.running():
             self._processes.kill(group)
+        self._drop_questions(task)
         stream = self._streams.get(task.node.name)
         if stream is not None:
             # First what travels, then what the dead node was filling, then what it had filled.
@@ -307,6 +316,29 @@ class Host:
                 stream.release(slot, OWNER)
         self._followers.drop(task.node.name)
         self._wiring.bells.recover(self._wiring.bell_of(group))
+
+    def _drop_questions(self, task: Task) -> None:
+        """Ask anew what a dead policy node was answering. Withdraw the question of a dead environment node."""
+        name = task.node.name
+        for askers, questions in self._questions:
+            questions.recover_answerer(name, task.life)
+            if name in askers:
+                # A life that was not started yet, because of the question of the one before, has asked nothing itself.
+                self._asked_last.setdefault(name, task.life)
+        self._withdrawn(name)
+
+    def _withdrawn(self, name: str) -> bool:
+        """Whether the last question of a dead environment node is withdrawn or answered. If not, call it again.
+
+        A policy node that dies meanwhile is started again by home, and its question is then asked anew.
+        """
+        life = self._asked_last.get(name)
+        if life is None:
+            return True
+        open_ones = [one for askers, one in self._questions if name in askers and not one.recover_asker(name, life)]
+        if not open_ones:
+            del self._asked_last[name]
+        return not open_ones
 
     def _finished(self) -> tuple[list[FilledSlot], bool]:
         """What is filled, and whether that is all: the answer is a sign of life, so it must not be long on its way."""

@@ -126,20 +126,20 @@ class Machine:
             ray.kill(self._actor)
 
 
-def stacks_on(asked: Mapping[Machine, Sequence[str]]) -> dict[str, str]:
+def stacks_on(asked: Mapping[Machine, Mapping[str, str]]) -> dict[str, str]:
     """Group -> the stacks of its process. All machines are asked at once; a note for one that does not answer.
 
     Args:
-        asked: machine -> the groups that it runs.
+        asked: machine -> the groups that it runs: name there -> name at home.
     """
-    found = {group: f"{machine.name} does not answer" for machine, groups in asked.items() for group in groups}
+    found = {group: f"{machine.name} does not answer" for machine, groups in asked.items() for group in groups.values()}
     with contextlib.suppress(ray.exceptions.RayError):
-        if answers := [machine.stacks(groups) for machine, groups in asked.items()]:
-            ready, _ = ray.wait(answers, num_returns=len(answers), timeout=STACKS_LIMIT_S)
+        if answers := {machine.stacks(list(groups)): groups for machine, groups in asked.items()}:
+            ready, _ = ray.wait(list(answers), num_returns=len(answers), timeout=STACKS_LIMIT_S)
             for answer in ready:
                 # Of a machine that was lost meanwhile.
                 with contextlib.suppress(ray.exceptions.RayError):
-                    found |= ray.get(answer)
+                    found |= {answers[answer][there]: text for there, text in ray.get(answer).items()}
     return found
 
 

@@ -124,7 +124,7 @@ class Relay:
             task = placed.task(threads, tuple(imports))
             group = spec.placement.group
             self._placed[group] = _Placed(machine, placed)
-            self._call(machine, "start", group, group, task)
+            self._call(machine, "start", group, placed.there, task)
             if machine not in self._collecting:
                 # A machine without nodes was not asked for anything, so its silence meant nothing.
                 # Race: the supervisor may go on before the thread does, after this process stood still.
@@ -166,7 +166,7 @@ class Relay:
             placed = self._placed.pop(group, None)
             self._showing.discard(group)
             if placed is not None and placed.machine not in self._lost:
-                self._call(placed.machine, "stop", group, group, placed.node.life)
+                self._call(placed.machine, "stop", group, placed.node.there, placed.node.life)
 
     def fail(self, why: str) -> None:
         """The run cannot go on here: it ends."""
@@ -292,20 +292,22 @@ class Relay:
             self._take(reply.machine, reply.result)
 
     def _take(self, machine: Machine, batch: Batch) -> None:
-        for group, vitals in batch.vitals.items():
-            placed = self._placed.get(group)
+        groups = {placed.node.there: group for group, placed in self._placed.items() if placed.machine is machine}
+        for there, vitals in batch.vitals.items():
+            placed = self._placed.get(groups.get(there, ""))
             if placed is not None and placed.node.life == vitals.life:
                 placed.node.see(vitals)
         self._waiting.extend((machine, filled) for filled in batch.filled)
         for life, ended in batch.exits:
-            placed = self._placed.get(ended.group)
+            group = groups.get(ended.group, "")
+            placed = self._placed.get(group)
             if placed is not None and placed.node.life == life:
                 # What it has finished counts: its next life begins behind that.
                 self._deliver()
-                del self._placed[ended.group]
-                self._showing.discard(ended.group)
+                del self._placed[group]
+                self._showing.discard(group)
                 where = f"On {machine.name}:\n" if ended.detail else ""
-                self._ended.append(ended._replace(detail=where + ended.detail))
+                self._ended.append(ended._replace(group=group, detail=where + ended.detail))
                 self._wiring.bells.ring(0)
 
     def _deliver(self) -> None:

@@ -20,7 +20,9 @@ from penstock.cluster.cut import (
     apart,
     host_program,
     movable,
+    names_on_hosts,
     same_bits,
+    seats,
     with_relay,
 )
 from penstock.cluster.head import HeadWatch
@@ -41,6 +43,7 @@ from penstock.cluster.places import FewMachinesError, Gpus, asked_by, env_shares
 from penstock.cluster.relaunch import ask_deputies
 from penstock.cluster.relay import Relay
 from penstock.cluster.safekeeping import Safekeeping
+from penstock.cluster.seats import Seats
 from penstock.cluster.shard_files import shard_files
 from penstock.config.fields import amounts_text
 from penstock.errors import PenstockError
@@ -199,12 +202,17 @@ class _Spread:
         self._cluster = cluster
         self._claims = claims
         self._moved: list[Exit] = []
+        """Ends that the supervisor is to hear of, so that it starts these groups where they are to run now."""
+        self._names = names_on_hosts(program)
         self._shared = movable(program)
         """The groups that move when a machine joins. Learners stay where they are."""
         places = first_places(program, [cluster.home, *(machine.offer for machine in cluster.machines)])
         turns = (None, *cluster.machines)
         self._wanted: dict[str, Machine | None] = {group: turns[place] for group, place in places.items()}
-        """Group -> the machine that is to run it; ``None``: home."""
+        """Group -> the machine that is to run it; ``None``: home. Policy nodes have seats instead."""
+        self._seats: Seats[Machine | None] = Seats(None, seats(program))
+        for group in self._shared:
+            self._seats.take(self._wanted[group], self._used())
         self._gpus = Gpus()
         self._kept: set[str] = set()
         """Groups for which Ray keeps on their machine what they ask for. The others share it there."""
@@ -258,12 +266,29 @@ class _Spread:
         if group == RELAY:
             self._relay.begin(spec.incarnations[RELAY], spec.former[RELAY])
             return
+        if group in self._seats:
+            # Race: its next life may be due by itself, and its seat was taken meanwhile. So it needs no other.
+            self._moved = [ended for ended in self._moved if ended.group != group]
+            if not self._seats.taken(group):
+                return
         machine = self._place(group)
+        if group in self._shared:
+            self._have_answerers(machine)
         spec = self._with_gpus(spec, machine)
         if machine is None:
             self._here.start(segment, spec, threads, imports)
         else:
             self._relay.start(machine, spec, threads, imports)
+
+    def _used(self) -> set[Machine | None]:
+        """The machines that are to run environment nodes; ``None`` stands for home."""
+        return {self._wanted[group] for group in self._shared} - self._relay.lost()
+
+    def _have_answerers(self, place: Machine | None) -> None:
+        """See that a machine that runs environment nodes has policy nodes, if these do not act by themselves."""
+        why = "a machine is to run environments, and has no policy node"
+        needed = self._seats.take(place, self._used())
+        self._moved += [Exit(group, -signal.SIGTERM, why, Cause.NEEDED) for group in needed]
 
     def _with_gpus(self, spec: WorkerSpec, place: Machine | None) -> WorkerSpec:
         """The spec with the next GPU of this machine for each node that asks for one; ``None``: home."""
@@ -274,7 +299,7 @@ class _Spread:
         return spec._replace(placement=replace(spec.placement, nodes=nodes))
 
     def _place(self, group: str) -> Machine | None:
-        """The machine for a group; ``None``: home.
+        """The machine for a group; ``None``: home. That of a policy node is the one that has its seat.
 
         If its own machine was lost:
 
@@ -285,6 +310,8 @@ class _Spread:
         Raises:
             PenstockError: no machine that is left has what the group asks for.
         """
+        if group in self._seats:
+            return self._seats.place(group)
         wanted = self._wanted.get(group)
         if wanted is None or wanted not in self._relay.lost():
             return wanted
@@ -313,7 +340,17 @@ class _Spread:
         if joined and self._program.max_restarts:
             self._share_again()
         moved, self._moved = self._moved, []
-        return [*self._here.exits(), *self._relay.exits(), *moved]
+        for ended in moved:
+            if ended.group in self.running():
+                self.kill(ended.group)
+        return [*self._here.exits(), *filter(self._counts, self._relay.exits()), *moved]
+
+    def _counts(self, ended: Exit) -> bool:
+        """Whether the supervisor has to start this group again: not a policy node whose machine was lost.
+
+        The environment nodes that it answered go on elsewhere. A machine that lacks policy nodes for them takes a seat.
+        """
+        return ended.group not in self._seats or ended.cause is not Cause.LOST
 
     def _share_again(self) -> None:
         """Move as few groups as it takes to give each machine its share. Each begins its next life there."""
@@ -331,7 +368,6 @@ class _Spread:
         for group, place in zip(surplus, places, strict=True):
             self._wanted[group] = place
             if group in self.running():
-                self.kill(group)
                 self._moved.append(Exit(group, -signal.SIGTERM, "it moves to a machine that has joined", Cause.MOVED))
         # Those that stay and have no room may have it now.
         self._claim((*surplus, *(group for group in self._shared if group not in self._kept)))
@@ -343,12 +379,12 @@ class _Spread:
 
     def stacks(self, groups: Sequence[str]) -> Mapping[str, str]:
         """Group -> the stacks of its process."""
-        there: dict[Machine, list[str]] = {}
+        there: dict[Machine, dict[str, str]] = {}
         here = []
         for group in groups:
             machine = self._relay.machine_of(group)
             if machine is not None:
-                there.setdefault(machine, []).append(group)
+                there.setdefault(machine, {})[self._names.get(group, group)] = group
             elif group != RELAY:
                 # Race: 1. The supervisor has seen that a node runs elsewhere. 2. It ends, and the relay forgets it.
                 # 3. No such group is known here, so its text says that it has ended.

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from penstock.cluster.cut import RELAY, handing_on, watched
+from penstock.cluster.cut import RELAY, handing_on, names_on_hosts, watched
 from penstock.cluster.messages import FilledSlot, SlotCopy, Task, Vitals
 from penstock.cluster.parcels import packed, unpack
 from penstock.errors import PenstockError
@@ -25,7 +25,7 @@ from penstock.program.graph import NodeSpec, Program, Stream
 from penstock.wiring.edges import Wiring
 from penstock.wiring.ports import NodePorts
 
-__all__ = ["EnvStandIn", "FollowerStandIn", "StandIn", "stand_in"]
+__all__ = ["AnswererStandIn", "EnvStandIn", "FollowerStandIn", "StandIn", "stand_in"]
 
 
 def stand_in(program: Program, wiring: Wiring, node: NodeSpec, life: int, former: tuple[int, ...]) -> "StandIn":
@@ -34,7 +34,8 @@ def stand_in(program: Program, wiring: Wiring, node: NodeSpec, life: int, former
         return EnvStandIn(wiring, node, life, former)
     if node.name in handing_on(program):
         return FollowerStandIn(wiring, node, life, former, watched(program))
-    return StandIn(wiring, node, life)
+    there = names_on_hosts(program).get(node.name)
+    return StandIn(wiring, node, life) if there is None else AnswererStandIn(wiring, node, life, there)
 
 
 class StandIn:
@@ -44,10 +45,14 @@ class StandIn:
         wiring: of home.
         node: the node.
         life: the number of this life.
+
+    Attributes:
+        there: the name of its group on the host.
     """
 
     def __init__(self, wiring: Wiring, node: NodeSpec, life: int) -> None:
         self.name = node.name
+        self.there = node.group
         self.life = life
         self._node = node
         self._counters = wiring.counters
@@ -84,6 +89,25 @@ class StandIn:
     def wait_for_word(self) -> None:
         """Count the node as alive, because its machine tells nothing. That has a limit of its own."""
         self._counters.set(self.name, "heartbeat_ns", time.monotonic_ns())
+
+
+class AnswererStandIn(StandIn):
+    """One life of a policy node on another machine.
+
+    Args:
+        wiring: of home.
+        node: the policy node.
+        life: the number of this life.
+        there: its name on the host, and that of its group.
+    """
+
+    def __init__(self, wiring: Wiring, node: NodeSpec, life: int, there: str) -> None:
+        super().__init__(wiring, node, life)
+        self.there = there
+
+    def task(self, threads: int, imports: tuple[str, ...]) -> Task:
+        """What a host has to do: run the policy node that has this name there."""
+        return Task(replace(self._node, name=self.there, group=self.there), self.life, (), threads, imports)
 
 
 class EnvStandIn(StandIn):

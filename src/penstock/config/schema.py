@@ -147,7 +147,10 @@ class RunConfig:
         "the run is not in lock step",
     )
     policy_nodes: int = _setting(
-        1, "number of policy nodes; each rollout is answered by the one with the shortest queue when it begins", min=1
+        1,
+        "number of policy nodes; with --runtime ray, on each machine with environment processes. A rollout is answered "
+        "by the one of its machine with the shortest queue when it begins",
+        min=1,
     )
     max_batch: int | None = _setting(
         None,

@@ -96,7 +96,3 @@ def _check_cluster(run: RunConfig) -> None:
             )
         if run.num_workers != "auto" and run.min_workers > run.num_workers:
             raise ConfigError(f"--min_workers {run.min_workers} is more than --num_workers {run.num_workers}")
-    if run.policy_placement == "node" and machines:
-        raise ConfigError(
-            "--policy_placement node needs environments on the learner's machine; leave it out, or give --runtime local"
-        )

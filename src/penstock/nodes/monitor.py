@@ -192,7 +192,7 @@ class MonitorNode:
             values |= self._rows(self._ports.counters())
             cause = Cause(counts["cause"])
             lived = f"{node} {_ending(status, cause)} after {uptime_s:.1f} s and was started again"
-            note = f"{node} {_ending(status, cause)}" if cause in {Cause.MOVED, Cause.REFUSED} else lived
+            note = f"{node} {_ending(status, cause)}" if cause in {Cause.MOVED, Cause.REFUSED, Cause.NEEDED} else lived
             note += f" (restart {count})"
             if counts["detail_kept"] and cause.hung:
                 note += f"; its stacks stand in {self._deaths.name}"
@@ -272,6 +272,8 @@ def _ending(status: int, cause: Cause) -> str:
             return "was lost with its machine"
         case Cause.REFUSED:
             return "could not be started, and was tried again"
+        case Cause.NEEDED:
+            return "begins on a machine that is to run environments"
         case Cause.NONE if status < 0:
             return f"was ended by {signal_name(-status)}"
         case Cause.NONE:

@@ -211,7 +211,7 @@ def _check_own_rule(run: RunConfig, spec: AlgorithmSpec) -> None:
 
 
 def _place(config: Config, inference: str, spec: AlgorithmSpec) -> Place:
-    """Where actions are computed. Policy nodes need environments on the learner's machine."""
+    """Where actions are computed. Speeds were measured on one machine, so on several ``auto`` is ``env``."""
     run = config.run
     if run.policy_placement != "auto":
         return run.policy_placement

@@ -19,6 +19,8 @@ class Cause(IntEnum):
     """Its machine was lost."""
     REFUSED = 5
     """It never ran: the system refused another process, or another open file."""
+    NEEDED = 6
+    """A machine that had no policy nodes is to run environment nodes. This policy node ran elsewhere, or not at all."""
 
     @property
     def hung(self) -> bool:

@@ -180,3 +180,9 @@ def test_a_writer_that_drops_waits_for_no_dead_reader() -> None:
     assert index is not None
     requests.push(index, 1)
     assert not SharedSigns(wiring, program).deserted(["learner"])
+
+
+def test_only_nodes_that_run_or_are_to_run_are_told_of_when_a_run_comes_no_further(monkeypatch) -> None:
+    """The policy nodes of machines that have not joined yet, for instance, do not run."""
+    run = Run(monkeypatch)
+    assert [line.partition(":")[0] for line in run.signs.waits(["monitor"]).splitlines()] == ["checkpointer", "monitor"]

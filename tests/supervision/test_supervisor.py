@@ -82,8 +82,8 @@ class Signs:
     def progress(self) -> int:
         return self.come
 
-    def waits(self) -> str:
-        return "env.0: waits for better times"
+    def waits(self, groups) -> str:
+        return "\n".join(f"{group}: waits for better times" for group in sorted(groups))
 
     def excuse(self, seconds: float) -> None:
         self.excused_s += seconds
@@ -441,7 +441,7 @@ def test_a_run_that_comes_no_further_ends_and_says_who_waits_for_what() -> None:
     assert supervisor.tick(1201.0) is State.STOPPING
     assert supervisor.failure is not None
     assert "the run came no further for 301 s" in supervisor.failure.detail
-    assert "env.0: waits for better times" in supervisor.failure.detail
+    assert "env.0: waits for better times\nlearner: waits for better times" in supervisor.failure.detail
     assert "env.0:\nstacks of env.0\nlearner:\nstacks of learner" in supervisor.failure.detail
     # Half a second each would take the time in which the last checkpoint is written.
     assert table.looks == [("env.0", "learner", "monitor")]

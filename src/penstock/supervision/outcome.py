@@ -116,9 +116,9 @@ class SharedSigns:
         steps = [log.position(0) for log in self._logs]
         return *counts, *(where.first_step + where.steps for where in steps)
 
-    def waits(self) -> str:
-        """A line for each node: its last sign of life, and the slots that it could read or fill."""
-        return "\n".join(self._wait_of(node) for node in self._nodes)
+    def waits(self, groups: Collection[str]) -> str:
+        """A line for each node of these groups: its last sign of life, and the slots that it could read or fill."""
+        return "\n".join(self._wait_of(node) for node in self._nodes if node.group in groups)
 
     def _wait_of(self, node: NodeSpec) -> str:
         counters, now = self._wiring.counters, monotonic_ns()

@@ -114,8 +114,8 @@ class Signs(Protocol):
         """A value that changes while the run makes progress."""
         ...
 
-    def waits(self) -> str:
-        """A line for each node: what it waits for."""
+    def waits(self, groups: Collection[str]) -> str:
+        """A line for each node of these groups: what it waits for."""
         ...
 
     def excuse(self, seconds: float) -> None:
@@ -213,7 +213,7 @@ class Supervisor:
         self._take_stall(now)
         if self.state is State.RUNNING and self._signs.finished():
             self.stop(now)
-        living = {*self._running(), *(group for group, restart in self._dead.items() if restart is not None)}
+        living = self._living()
         if self.state is State.STOPPING and self._signs.finished() and self._signs.drained(living):
             self._signs.end()
             self._enter(State.ENDING, now)
@@ -293,7 +293,7 @@ class Supervisor:
             self._progress, self._progress_at = progress, now
         if now - self._progress_at <= self._limits.stall_s:
             return
-        parts = [f"the run came no further for {now - self._progress_at:.0f} s", self._signs.waits()]
+        parts = [f"the run came no further for {now - self._progress_at:.0f} s", self._signs.waits(self._living())]
         parts += [f"{group}:\n{stacks}" for group, stacks in self._processes.stacks(self._processes.running()).items()]
         self.failure = self.failure or Exit(", ".join(self._processes.running()), -signal.SIGKILL, "\n".join(parts))
         self.stop(now)
@@ -329,6 +329,10 @@ class Supervisor:
 
     def _running(self) -> list[str]:
         return [group for group in self._processes.running() if group not in self._stuck]
+
+    def _living(self) -> set[str]:
+        """The groups that run, and those that are to be started again."""
+        return {*self._running(), *(group for group, restart in self._dead.items() if restart is not None)}
 
     def _enter(self, state: State, now: float) -> None:
         self.state, self._since = state, now

@@ -287,6 +287,21 @@ def test_exported_action_values_give_the_best_action(name):
     np.testing.assert_array_equal(action, 10 + reference.action_values(graph.head, outputs).argmax(axis=1))
 
 
+@pytest.mark.parametrize("name", ["masked", "masked values", "masked values, dueling, atoms", "masked, choices"])
+def test_where_a_mask_allows_nothing_every_backend_takes_the_first_choice(name):
+    graph, generator = EVERY[name], np.random.default_rng(1)
+    published, n = reference.record(graph, generator), 40
+    obs = reference.observations(graph, generator, n)
+    obs[graph.mask][...] = 0
+    backends = [onnx.build(graph), torch_backend.build("tests.inference.reference:build_policy", graph, None)]
+    if supports(graph):
+        backends.append(native.build(graph))
+    noise = reference.noise_of(graph, generator, n)
+    for backend in backends:
+        backend.load(published)
+        assert not acted(backend, graph, obs, noise, np.zeros(n, np.float32))["action"].any()
+
+
 def test_native_says_what_it_does_not_run():
     assert all(map(supports, reference.GRAPHS.values()))
     assert not any(map(supports, (reference.IMAGES | reference.COMPOSED | reference.BRANCHED).values()))

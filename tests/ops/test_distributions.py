@@ -144,12 +144,18 @@ def test_epsilon_greedy_by_hand():
 
 def test_epsilon_greedy_takes_only_possible_actions_by_hand():
     # The best of actions 1, 3 and 4 is 1, although 0 has more. At random: floor(0.5 * 3) = 1, the second of them is 3;
-    # 1.0 counts as the last. In a row without possible actions, action 0 stands for none.
-    q = rows([5.0, 4.0, 3.0, 2.0, 1.0]).expand(4, 5)
-    mask = torch.tensor([[0, 1, 0, 1, 1]] * 3 + [[0] * 5], dtype=torch.uint8)
-    noise = rows([0.5, 0.0], [0.0, 0.5], [0.0, 1.0], [0.0, 0.5])
-    action = epsilon_greedy(q, noise, rows(0.5, 0.5, 0.5, 0.5), mask)
-    assert action.tolist() == [1, 3, 4, 0]
+    # 1.0 counts as the last.
+    q = rows([5.0, 4.0, 3.0, 2.0, 1.0]).expand(3, 5)
+    mask = torch.tensor([[0, 1, 0, 1, 1]] * 3, dtype=torch.uint8)
+    noise = rows([0.5, 0.0], [0.0, 0.5], [0.0, 1.0])
+    action = epsilon_greedy(q, noise, rows(0.5, 0.5, 0.5), mask)
+    assert action.tolist() == [1, 3, 4]
+
+
+def test_without_a_possible_action_action_0_stands_for_none():
+    # The first row takes the best action, which would be 2; the second one takes a random one.
+    q, mask = rows([1.0, 2.0, 3.0]).expand(2, 3), torch.zeros(2, 3, dtype=torch.uint8)
+    assert epsilon_greedy(q, rows([0.5, 0.9], [0.0, 0.9]), rows(0.5, 0.5), mask).tolist() == [0, 0]
 
 
 def test_the_best_action_is_a_possible_one_unless_none_is():

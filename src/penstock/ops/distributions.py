@@ -191,6 +191,8 @@ def perturbed(action: Tensor, noise: Tensor, explore: Tensor) -> Tensor:
 def epsilon_greedy(q: Tensor, noise: Tensor, explore: Tensor, mask: Tensor | None) -> Tensor:
     """int64 ``[m]``: possible action number ``floor(noise[:, 1] * n)`` if ``noise[:, 0] < explore``, else the best one.
 
+    In a row without a possible action, action 0 stands for none, as in all backends.
+
     Args:
         q: ``[m, actions]``; the first of equal values is the best.
         noise: uniform in [0, 1), ``[m, 2]``.
@@ -203,11 +205,14 @@ def epsilon_greedy(q: Tensor, noise: Tensor, explore: Tensor, mask: Tensor | Non
     number = torch.minimum((noise[:, 1] * n).to(torch.int64), n - 1)  # the product may round up to n
     # The first action with more than `number` possible ones up to it; `argmax` takes no bool on every device.
     anything = (counted > number.unsqueeze(1)).to(torch.int64).argmax(1)
-    return torch.where(noise[:, 0] < explore, anything, best_action(q, mask))
+    best = torch.argmax(q if mask is None else q.masked_fill(mask == 0, -torch.inf), 1)
+    return torch.where(noise[:, 0] < explore, anything, best)
 
 
 def best_action(q: Tensor, mask: Tensor | None) -> Tensor:
     """int64 ``[m]``: the possible action with the largest value ``q`` ``[m, n]``; the first of equal ones.
+
+    For targets: nobody takes this action. For one that is taken, see `epsilon_greedy`.
 
     Args:
         q: action values.

@@ -7,6 +7,8 @@ outputs besides ``action``.
 ``[n, sum(choices)]``. In the first two, before everything else, ``FORBIDDEN`` replaces the logit of each choice that is
 not possible. So the probability of such a choice is exactly 0, it gets no gradient, and the entropy counts possible
 choices only.
+
+Where a mask leaves no choice at all, the first choice is taken, number 0: by every backend, and in exported policies.
 """
 
 from collections.abc import Iterator

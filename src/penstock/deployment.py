@@ -24,6 +24,7 @@ from penstock.nodes.contract import OPEN_LIMIT_S
 from penstock.nodes.evaluation import INPUT, OUTPUT, record
 from penstock.paths import expanded
 from penstock.policies import PolicyGraph
+from penstock.policies.critic_fields import Deployed, deployed
 from penstock.processes.errand import Errand, call_apart
 from penstock.processes.starts import Processes
 from penstock.registry import RUNTIMES, load
@@ -47,7 +48,7 @@ from penstock.serving.bundle.writing import check_place
 from penstock.serving.mobile import ort_format
 from penstock.serving.quantize import PRECISIONS, Precision, quantized
 from penstock.serving.verification import EXACT, QUANTIZED, Limits, Report, Verification, compared, latencies
-from penstock.trained import Trained, open_trained, policy_of
+from penstock.trained import Trained, open_trained, whole_policy_of
 from penstock.types import Arrays, EnvFactory, EnvRecipe
 
 __all__ = ["export", "verify"]
@@ -107,14 +108,16 @@ def export(
     with processes or Processes() as opened:
         trained = open_trained(opened, folder, checkpoint, given_of(env, wrap), "export")
         sample = _observed(opened, folder, trained, observations, trained.prepared.config.run.seed)
-    graph, spaces, published = trained.prepared.spec.policy, trained.prepared.profile.spaces, trained.published
+    acting = _deployed(trained)
+    graph, spaces, published = acting.graph, acting.spaces, acting.record(trained.published)
     own = graph.actor.own
     exported = b"" if own is None else load("penstock.torch_networks.own_export:exported")(own)
     model = onnx_bytes(graph, spaces, published, exported, noise=noise)
-    inputs, outputs = _ports(trained, noise=noise)
+    inputs, outputs = ports_of(graph, spaces, noise=noise)
     facts = Facts(_origin(folder, trained), __version__, quantize or "fp32", spaces, inputs, outputs)
     given = facts.filled(sample.inputs)
-    files = {GRAPHS["fp32"]: model, SAMPLE: pack_sample(Sample(given, sample.outputs))}
+    answers = {port.name: sample.outputs[port.name] for port in outputs}
+    files = {GRAPHS["fp32"]: model, SAMPLE: pack_sample(Sample(given, answers))}
     if quantize is not None:
         files[GRAPHS[quantize]] = quantized(model, quantize, given)
     if "ort" in format:
@@ -122,7 +125,7 @@ def export(
     if "safetensors" in format:
         files[PARAMETERS] = safetensors.numpy.save(_named(graph, published))
     if "torch" in format:
-        files[PROGRAM] = load("penstock.torch_networks.program:exported")(graph, spaces, published, sample.inputs)
+        files[PROGRAM] = load("penstock.torch_networks.program:exported")(graph, spaces, published, given)
     write_bundle(out, facts, files)
     return out
 
@@ -261,12 +264,17 @@ def _own_checkpoint(bundle: Bundle, folder: RunFolder) -> str:
 
 def _check_form(bundle: Bundle, trained: Trained, folder: RunFolder) -> None:
     """Refuse a run whose policy takes or gives other arrays than the bundle."""
-    facts = bundle.facts
-    differs = difference(facts.spaces, trained.prepared.profile.spaces)
+    facts, acting, whole = bundle.facts, _deployed(trained), trained.prepared.profile.spaces
+    graph, spaces = acting.graph, acting.spaces
+    # In a bundle of an older version, the policy takes the fields that only the critic sees.
+    if not difference(facts.spaces, whole):
+        graph, spaces = acting.trained, whole
+    differs = difference(facts.spaces, spaces)
     if differs:
         raise BundleError(f"bundle {bundle.path} is not of run {folder.name}: its spaces {differs}")
     explores = any(port.role == "noise" for port in facts.inputs)
-    sides = zip(("takes", "gives"), (facts.inputs, facts.outputs), _ports(trained, noise=explores), strict=True)
+    ports = ports_of(graph, spaces, noise=explores)
+    sides = zip(("takes", "gives"), (facts.inputs, facts.outputs), ports, strict=True)
     for verb, own, other in sides:
         if set(own) != set(other):
             raise BundleError(
@@ -275,9 +283,9 @@ def _check_form(bundle: Bundle, trained: Trained, folder: RunFolder) -> None:
             )
 
 
-def _ports(trained: Trained, *, noise: bool) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
-    """Inputs and outputs of a run's policy, as a bundle of it has them."""
-    return ports_of(trained.prepared.spec.policy, trained.prepared.profile.spaces, noise=noise)
+def _deployed(trained: Trained) -> Deployed:
+    """The policy of a run, as a bundle of it has it."""
+    return deployed(trained.prepared.spec.policy, trained.prepared.profile.spaces)
 
 
 def _listed(ports: Sequence[Port]) -> str:
@@ -287,7 +295,7 @@ def _listed(ports: Sequence[Port]) -> str:
 def _of_run(trained: Trained, sample: Sample) -> Report:
     """The run's own policy backend, which has answered the sample."""
     prepared = trained.prepared
-    policy = policy_of(prepared, trained.published)
+    policy = whole_policy_of(prepared, trained.published)
     nbytes = sum(values.nbytes for values in trained.published.values())
     taken = latencies(policy, sample)
     return Report(f"{prepared.config.run.inference} (trained)", "fp32", 1.0, 0.0, {}, {}, nbytes, taken, passed=True)

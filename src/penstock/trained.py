@@ -13,15 +13,24 @@ from penstock.errors import ConfigError, EnvError, NoEffectError
 from penstock.nodes.contract import OPEN_LIMIT_S
 from penstock.nodes.evaluation import PlaySettings
 from penstock.planning import Prepared, check_fits, prepare
+from penstock.policies.critic_fields import deployed
 from penstock.processes.starts import Processes
-from penstock.registry import load
+from penstock.registry import INFERENCE, load
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import list_checkpoints, load_to_play
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.serving.run_policy import RunPolicy
 from penstock.types import Arrays, EnvReference
 
-__all__ = ["Trained", "asking_for_objects", "open_trained", "pointing_to_line", "policy_of", "published_of"]
+__all__ = [
+    "Trained",
+    "asking_for_objects",
+    "open_trained",
+    "pointing_to_line",
+    "policy_of",
+    "published_of",
+    "whole_policy_of",
+]
 
 
 @dataclass(frozen=True)
@@ -92,11 +101,27 @@ def published_of(prepared: Prepared, record: Arrays) -> Arrays:
 
 
 def policy_of(prepared: Prepared, record: Arrays) -> RunPolicy:
-    """The policy with the parameters and statistics of ``record``, on the policy backend of the run."""
+    """The policy as production takes it, with the parameters and statistics of ``record``.
+
+    It is `whole_policy_of`, unless the critic sees fields that the actor does not see. Then ONNX Runtime runs the actor
+    alone: the policy backend of the run runs both.
+    """
+    found = deployed(prepared.spec.policy, prepared.profile.spaces)
+    if not found.spaces.unread:
+        return whole_policy_of(prepared, record)
+    backend = load(INFERENCE["onnx"].build)(found.graph)
+    return RunPolicy(found.spaces, found.graph, backend, found.record(record), _origin(prepared, "onnx"))
+
+
+def whole_policy_of(prepared: Prepared, record: Arrays) -> RunPolicy:
+    """The policy as the run acts with it, on its policy backend, with the parameters and statistics of ``record``."""
     backend = load(prepared.inference.build)(*prepared.inference.arguments)
-    run = prepared.config.run
-    origin = f"{run.algo} on {prepared.profile.name}, run by {run.inference}"
+    origin = _origin(prepared, prepared.config.run.inference)
     return RunPolicy(prepared.profile.spaces, prepared.spec.policy, backend, record, origin)
+
+
+def _origin(prepared: Prepared, backend: str) -> str:
+    return f"{prepared.config.run.algo} on {prepared.profile.name}, run by {backend}"
 
 
 @contextlib.contextmanager

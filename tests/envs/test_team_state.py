@@ -5,8 +5,12 @@ import pytest
 from gymnasium.spaces import Box
 
 import penstock
+from penstock.envs.given import Given
 from penstock.envs.sources import open_source, probe
 from penstock.errors import EnvError
+from penstock.processes.starts import Processes
+from penstock.saved_runs.run_folder import RunFolder
+from penstock.trained import open_trained, whole_policy_of
 from penstock.types import EnvRecipe
 from tests.team_environments import Signals, Worth
 
@@ -88,6 +92,13 @@ def test_a_state_that_cannot_be_called_is_none_and_a_mistake_within_it_is_told_a
         probe(EnvRecipe("pettingzoo:tests.envs.test_team_state:broken", {"with_state": True}, ()))
 
 
+def as_trained(run):
+    """The policy of a run with its critic."""
+    with Processes() as processes:
+        trained = open_trained(processes, RunFolder.open(run), None, Given(), "load_policy")
+    return whole_policy_of(trained.prepared, trained.published)
+
+
 def test_a_central_critic_learns_what_only_the_state_tells(tmp_path, shared_templates):
     """What a step is worth is 5 times the state, and 1 for the right sign. No agent sees the state."""
     settings = {"env": WORTH, "env_args": {"with_state": True}, "critic_obs": ("state",), "gamma": 0.0, "lr": 0.01}
@@ -96,11 +107,11 @@ def test_a_central_critic_learns_what_only_the_state_tells(tmp_path, shared_temp
     result = penstock.train(settings, quiet=True)
     seen = np.array([[0.0], [1.0], [0.0], [1.0]], np.float32)
     state = np.array([[-1.0], [-1.0], [1.0], [1.0]], np.float32)
-    answers = result.policy.answers({"obs.observation": seen, "obs.state": state})
+    answers = as_trained(result.run_folder).answers({"obs.observation": seen, "obs.state": state})
     np.testing.assert_array_equal(answers["action"], [0, 1, 0, 1])
     np.testing.assert_allclose(answers["value"], [-4, -4, 6, 6], atol=1.0)
-    # A client has no state to send, and zeros change no action.
-    zeros = result.policy.answers({"obs.observation": seen, "obs.state": np.zeros_like(state)})
-    np.testing.assert_array_equal(zeros["action"], [0, 1, 0, 1])
+    # A client has no state to send.
+    np.testing.assert_array_equal(result.policy({"observation": seen}), [0, 1, 0, 1])
+    np.testing.assert_array_equal(result.policy({"observation": seen, "state": state}), [0, 1, 0, 1])
     assert result.evaluation.mean_length == Worth.LENGTH
     assert penstock.evaluate(result.run_folder, episodes=8, quiet=True).mean_return == result.evaluation.mean_return

@@ -1,5 +1,7 @@
 """A centralised critic: fields that only the critic sees."""
 
+from dataclasses import replace
+
 import numpy as np
 import onnxruntime
 import pytest
@@ -9,9 +11,10 @@ from penstock.algorithms.ppo.spec import PPOConfig, policy_graph
 from penstock.errors import ConfigError
 from penstock.inference.onnx import export
 from penstock.policies import Branch
+from penstock.policies.critic_fields import deployed
 from penstock.policies.native import supports, supports_update
 from penstock.torch_networks.policy import Policy
-from penstock.types import Box, Discrete, Spaces
+from penstock.types import Box, Composite, Discrete, Spaces
 
 VECTOR = Box((3,), "float32", (-1.0,), (1.0,))
 IMAGE = Box((12, 12, 3), "uint8", (0.0,), (255.0,))
@@ -85,14 +88,68 @@ def test_only_the_critic_may_see_the_image():
     assert (values != changed).all()
 
 
-def test_an_exported_policy_acts_alike_with_zeros_in_the_field():
-    graph = policy_graph(TEAM, PPOConfig(critic_obs=("state",)))
-    session = onnxruntime.InferenceSession(export(graph, TEAM, published(graph)))
-    obs = rows(TEAM)
-    zeros = {**obs, "obs.state": np.zeros((5, 4), np.float32)}
-    found, others = (session.run(["action", "value"], given) for given in (obs, zeros))
-    np.testing.assert_array_equal(found[0], others[0])
-    assert (found[1] != others[1]).all()
+def uneven(graph):
+    """Parameters and statistics of which no two are alike, so that a wrong column shows."""
+    random = np.random.default_rng(2)
+    found = {spec.name: random.uniform(0.5, 2.0, spec.shape).astype(spec.dtype) for spec in graph.statistics()}
+    return found | {
+        network.name: random.normal(0.0, 0.5, network.num_parameters).astype(np.float32) for network in graph.networks
+    }
+
+
+MASK = Box((3,), "uint8", (0.0,), (1.0,))
+WITH_IMAGE = Spaces((("obs.image", IMAGE), *TEAM.obs), Discrete(3))
+POSES = Composite(((("kind",), Discrete(3)), (("turn",), VECTOR)))
+CASES = {
+    "mlp": (TEAM, {}),
+    "mlp, normalised": (TEAM, {"normalize_obs": True, "normalize_value": True}),
+    "gru, normalised": (TEAM, {"model": "gru", "memory_size": 4, "normalize_obs": True}),
+    "resnet": (WITH_IMAGE, {"model": "resnet"}),
+    "an image for the critic": (WITH_IMAGE, {"critic_obs": ("image", "state"), "normalize_obs": True}),
+    "nothing to normalise": (WITH_IMAGE, {"critic_obs": ("own", "sign", "state"), "normalize_obs": True}),
+    "a box": (replace(TEAM, action=VECTOR), {}),
+    "parts": (replace(TEAM, action=POSES), {}),
+    "masked": (Spaces((("action_mask", MASK), *TEAM.obs), Discrete(3), "action_mask"), {}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_in_production_the_policy_takes_what_the_actor_sees_and_acts_as_it_was_trained(name):
+    spaces, settings = CASES[name]
+    graph = policy_graph(spaces, PPOConfig(**{"critic_obs": ("state",), **settings}))
+    found, record = deployed(graph, spaces), uneven(graph)
+    unread = [field for field, _ in spaces.obs if field.removeprefix("obs.") in settings.get("critic_obs", ("state",))]
+    assert [field for field, _ in found.spaces.unread] == unread
+    assert found.spaces.sent() == spaces
+    assert "value" not in found.graph.outputs
+    given = rows(spaces)
+    if graph.carry:
+        given["first"] = np.zeros(5, np.bool_)
+        given |= {spec.name: np.ones((5, *spec.shape), np.float32) for spec in graph.carry}
+    acting = found.record(record)
+    session = onnxruntime.InferenceSession(export(found.graph, found.spaces, acting))
+    taken, outputs = ([port.name for port in ports] for ports in (session.get_inputs(), session.get_outputs()))
+    assert not set(taken) & {*unread, *(spec.name for spec in graph.carry if ".critic." in spec.name)}
+    seen = {field: given[field] for field in taken}
+    whole = onnxruntime.InferenceSession(export(graph, spaces, record))
+    wanted = dict(zip(outputs, whole.run(outputs, given), strict=True))
+    for output, values in zip(outputs, session.run(outputs, seen), strict=True):
+        np.testing.assert_allclose(values, wanted[output], rtol=1e-5, atol=1e-5, err_msg=output)
+    greedy = {"noise": np.zeros((5, *graph.noise.shape), np.float32), "explore": np.zeros(5, np.float32)}
+    answered = Policy(found.graph).act(tensors(acting), tensors(seen | greedy))
+    np.testing.assert_allclose(answered["log_prob"].numpy(), wanted["log_prob"], rtol=1e-5, atol=1e-5)
+
+
+def tensors(arrays):
+    return {name: torch.from_numpy(np.asarray(values)) for name, values in arrays.items()}
+
+
+def test_a_policy_whose_actor_sees_all_is_the_same_in_production():
+    graph = policy_graph(TEAM, PPOConfig())
+    found, record = deployed(graph, TEAM), published(graph)
+    assert found.graph is graph
+    assert found.spaces is TEAM
+    assert found.record(record) is record
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import json
 import math
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,11 @@ from onnx.reference import ReferenceEvaluator
 
 import penstock
 from penstock.envs.sources import open_source
-from penstock.errors import BundleError, ConfigError, DeviceError, RunFolderError
+from penstock.errors import BadDataError, BundleError, ConfigError, DeviceError, RunFolderError
 from penstock.inference.onnx import export as onnx_bytes
 from penstock.inference.onnx import load_graph
 from penstock.policies import Gaussian
+from penstock.policies.critic_fields import Deployed
 from penstock.saved_runs.manifest import seal
 from penstock.serving.bundle import GraphRunner, read_bundle
 from penstock.serving.bundle.sample import sample_of
@@ -52,6 +54,7 @@ RUNS = {
     "ppo, lstm": {"env": "Pendulum-v1", "model": "mlp+lstm", "memory_size": 8},
     "ppo, gru, shared": {"env": f"{ENVS}:BlinkEnv", "model": "gru", "memory_size": 8, "share_memory": True},
     "ppo, dict": {"env": f"{ENVS}:DictEnv"},
+    "ppo, a field for the critic alone": {"env": f"{ENVS}:DictEnv", "critic_obs": ("dials.b",), "normalize_obs": True},
     "ppo, discrete observation": {"env": f"{ENVS}:CorridorEnv"},
     "ppo, tuple": {"env": f"{ENVS}:TupleEnv", "ignore_obs": ("1.2",)},
     "ppo, multi-discrete": {"env": f"{TASKS}:DigitsEnv"},
@@ -159,6 +162,7 @@ def test_it_acts_as_its_run_does(trained, tmp_path, name: str) -> None:
     [
         "ppo, box",
         "own module with memory",
+        "ppo, a field for the critic alone",
         pytest.param("ppo, masked composite, lstm", marks=pytest.mark.nightly),
         pytest.param("dqn, image", marks=pytest.mark.nightly),
     ],
@@ -180,6 +184,31 @@ def test_torch_and_safetensors_hold_the_same_policy(trained, tmp_path, name: str
     state = safetensors.numpy.load_file(run / "checkpoints" / bundle.facts.run["checkpoint"] / "state.safetensors")
     actor = [values.size for name, values in parameters.items() if name.startswith("actor.")]
     assert sum(actor) == state["actor"].size
+
+
+def test_a_bundle_asks_for_nothing_that_only_the_critic_has_seen(trained, tmp_path, monkeypatch) -> None:
+    run = trained("ppo, a field for the critic alone")
+    bundle = read_bundle(penstock.export(run, tmp_path / "policy", format=("onnx", "safetensors"), observations=8))
+    assert [port.name for port in bundle.facts.inputs] == ["obs.dials.a", "obs.which"]
+    assert [port.name for port in bundle.facts.outputs] == ["action", "log_prob"]
+    parameters = safetensors.numpy.load_file(tmp_path / "policy" / "parameters.safetensors")
+    assert not [name for name in parameters if name.startswith("critic")]
+    # The dial and the two values of `which`.
+    assert parameters["obs_mean"].shape == (3,)
+    seen = {"dials": {"a": [0.5]}, "which": 1}
+    more = {"dials": {"a": [0.5], "b": [9.0]}, "which": 1}
+    of_run, of_bundle = penstock.load_policy(run), penstock.load_policy(tmp_path / "policy")
+    assert of_run(seen) == of_run(more) == of_bundle(seen) == of_bundle(more)
+    # Older versions have exported the whole policy. Such a bundle is used and verified as before.
+    with monkeypatch.context() as patched:
+        patched.setattr("penstock.deployment.deployed", lambda graph, spaces: Deployed(graph, spaces, graph))
+        older = penstock.export(run, tmp_path / "older", observations=8)
+    assert [port.name for port in read_bundle(older).facts.inputs] == ["obs.dials.a", "obs.dials.b", "obs.which"]
+    assert penstock.load_policy(older)(more) == of_run(seen)
+    with pytest.raises(BadDataError, match=r"lacks obs\.dials\.b"):
+        penstock.load_policy(older)(seen)
+    found = penstock.verify(older, against=run, observations=8)
+    assert found.passed, found.table()
 
 
 def test_a_run_whose_policy_has_another_form_is_refused(trained, tmp_path) -> None:
@@ -484,4 +513,11 @@ SPACES = Spaces(
 
 
 def test_spaces_survive_json() -> None:
-    assert from_json(json.loads(json.dumps(to_json(SPACES), allow_nan=False))) == SPACES
+    for spaces in (SPACES, replace(SPACES, obs=SPACES.obs[1:], unread=SPACES.obs[:1])):
+        assert from_json(json.loads(json.dumps(to_json(spaces), allow_nan=False))) == spaces
+
+
+def test_spaces_of_older_versions_are_read() -> None:
+    written = to_json(SPACES)
+    del written["unread"]
+    assert from_json(written) == SPACES

@@ -179,7 +179,6 @@ def test_a_dueling_layer_makes_the_values():
 @pytest.mark.parametrize(
     ("head", "arguments", "text"),
     [
-        (Gaussian(1), {"gives_value": False}, "Gaussian cannot give no value"),
         (SquashedGaussian(1), {}, "SquashedGaussian cannot give a value"),
         (Deterministic(1), {"gives_value": False, "normalize_value": True}, "neither a critic nor statistics"),
         (Gaussian(1), {"encoding": (Encoding("obs", "image", 12),), "normalize_obs": True}, "there are none"),

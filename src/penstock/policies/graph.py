@@ -44,7 +44,9 @@ class PolicyGraph:
     normalize_obs: bool = False
     normalize_value: bool = False
     gives_value: bool = True
-    """False: ``act`` gives no ``value``. There is no critic, and the head takes all outputs of the actor."""
+    """False: ``act`` gives no ``value``. There is no critic, and the head takes all outputs of the actor.
+
+    So it is for heads that cannot give one, and for a policy in production whose critic sees other fields."""
     mask: str | None = None
     """The observation field that is the action mask: uint8 ``[choices]``. Only the head reads it; no network does."""
 
@@ -52,9 +54,8 @@ class PolicyGraph:
         """Refuse a graph that no backend can run."""
         if self.mask is not None and not (isinstance(self.head, _Choosing) and self.head.choices):
             raise ValueError(f"a policy with the head {type(self.head).__name__} has no choices to mask")
-        if self.gives_value != isinstance(self.head, Gaussian | Categorical | Composed):
-            given = "a value" if self.gives_value else "no value"
-            raise ValueError(f"a policy with the head {type(self.head).__name__} cannot give {given}")
+        if self.gives_value and not isinstance(self.head, Gaussian | Categorical | Composed):
+            raise ValueError(f"a policy with the head {type(self.head).__name__} cannot give a value")
         if not self.gives_value and (self.critic is not None or self.normalize_value):
             raise ValueError("a policy that gives no value has neither a critic nor statistics of values")
         if self.normalize_obs and not self.features:

@@ -14,9 +14,10 @@ __all__ = ["layers_of", "layout_of", "supports", "supports_learning", "supports_
 def supports(graph: PolicyGraph) -> bool:
     """True if the native kernel can run ``graph``: flat and one-hot fields, linear and recurrent layers, no branches.
 
-    The last layer may be a dueling layer that fits the head. The kernel knows no composed heads.
+    The last layer may be a dueling layer that fits the head. The kernel knows no composed heads. Beside the outputs of
+    a Gaussian or categorical head it needs a value.
     """
-    if isinstance(graph.head, Composed):
+    if isinstance(graph.head, Composed) or (isinstance(graph.head, Gaussian | Categorical) and not graph.gives_value):
         return False
     return all(part.kind in {"flat", "one_hot"} for part in graph.encoding) and all(
         not network.branches

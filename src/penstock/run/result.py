@@ -22,6 +22,7 @@ from penstock.notes import (
     stale_rows,
 )
 from penstock.planning import Prepared
+from penstock.policies.critic_fields import deployed
 from penstock.processes.starts import Processes
 from penstock.saved_runs.card import write_card
 from penstock.saved_runs.leftovers import is_unbegun
@@ -138,7 +139,8 @@ def _log_end(folder: Path, steps: int, updates: int, *notes: str, ended: str = "
 def _exported(prepared: Prepared, folder: RunFolder, published: Arrays) -> tuple[str, ...]:
     """Write ``policy.onnx``. Returns a line if the policy is a module that ONNX cannot express, else nothing."""
     try:
-        export(folder.path, prepared.profile.spaces, prepared.spec.policy, published)
+        found = deployed(prepared.spec.policy, prepared.profile.spaces)
+        export(folder.path, found.spaces, found.graph, found.record(published))
     except ConfigError as error:
         return (f"no policy.onnx: {error}",)
     return ()

@@ -104,7 +104,8 @@ class Policy(ABC):
 
         Args:
             obs: one observation as the environment gives it, or a batch ``[n, ...]``; for Dict observations a mapping
-                of such arrays, for Tuple observations a tuple. Fields that the run leaves out are ignored.
+                of such arrays, for Tuple observations a tuple. Fields that the policy does not take are ignored: those
+                that the run leaves out, and those that only its critic has seen.
             action_mask: 1 where a choice is possible, else 0: one mask as the environment gives it, or a batch. Needed
                 by a policy that was trained with masks, unless the observation holds the mask.
 

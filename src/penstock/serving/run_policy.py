@@ -1,4 +1,4 @@
-"""The policy of a run. Runs on the same policy backend as training, and imports torch only if that backend is torch."""
+"""The policy of a run. The caller chooses its policy backend. Imports torch only if that backend is torch."""
 
 from collections.abc import Mapping
 
@@ -24,7 +24,7 @@ class RunPolicy(Policy):
         origin: see `Policy`.
 
     Attributes:
-        backend: runs the policy, as in training and evaluation.
+        backend: runs the policy.
     """
 
     def __init__(

@@ -8,11 +8,19 @@ from torch import Tensor
 
 from penstock.ops.distributions import Distribution, TanhGaussian, epsilon_greedy, expected_value, perturbed
 from penstock.ops.statistics import EPSILON
-from penstock.policies import EpsilonGreedy, Head, Network, PolicyGraph, SquashedGaussian
+from penstock.policies import (
+    Categorical,
+    Composed,
+    EpsilonGreedy,
+    Gaussian,
+    Network,
+    PolicyGraph,
+    SquashedGaussian,
+)
 from penstock.policies.architecture import PrecisionName
 from penstock.policies.encoding import VECTOR, Encoding
 from penstock.torch_networks.encoding import encode, normalise
-from penstock.torch_networks.forward import Forward, Memory
+from penstock.torch_networks.forward import Forward, Memory, Outputs
 from penstock.torch_networks.heads import distribution_of
 
 __all__ = ["Judgement", "Output", "Policy", "action_values", "denormalised_value", "normalised_target", "squashed"]
@@ -109,13 +117,17 @@ class Policy:
 
     def unrolled(self, published: Mapping[str, Tensor], obs: Mapping[str, Tensor]) -> Output:
         """The head's outputs of a policy without value, and its next carry. Arguments are those of a call."""
-        memory = _memory(self.graph, obs)
-        rows = obs if memory is None or obs["first"].dim() == 1 else _flat(self.graph.fields, obs)
-        found = self._actor(published[self.graph.actor.name], self.features(published, rows), memory)
+        found = self._run(published, obs)
         return Output(found.output, found.carry)
 
+    def _run(self, published: Mapping[str, Tensor], obs: Mapping[str, Tensor]) -> Outputs:
+        """The actor's outputs. Arguments are those of a call."""
+        memory = _memory(self.graph, obs)
+        rows = obs if memory is None or obs["first"].dim() == 1 else _flat(self.graph.fields, obs)
+        return self._actor(published[self.graph.actor.name], self.features(published, rows), memory)
+
     def act(self, published: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """``graph.outputs``: the action; its log-probability and the value in the units of the rewards, or ``q``.
+        """``graph.outputs``: the action; also its log-probability, the value in the units of the rewards, or ``q``.
 
         A policy with memory also gives its next carry.
 
@@ -125,9 +137,8 @@ class Policy:
                 also ``first`` ``[n]`` and its carry.
         """
         if not self.graph.gives_value:
-            mask = None if self.graph.mask is None else inputs[self.graph.mask]
-            output, carry = self.unrolled(published, inputs)
-            return {**_chosen(self.graph.head, output, inputs["noise"], inputs["explore"], mask), **carry}
+            found = self._run(published, inputs)
+            return {**_chosen(self.graph, found, inputs), **found.carry}
         distribution, value, carry = self(published, inputs)
         action = distribution.sample(inputs["noise"], inputs["explore"])
         if self.graph.normalize_value:
@@ -168,8 +179,14 @@ def action_values(head: EpsilonGreedy, output: Tensor) -> Tensor:
     return expected_value(output.reshape(-1, head.n, head.atoms), head.low, head.high)
 
 
-def _chosen(head: Head, output: Tensor, noise: Tensor, explore: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
-    """Outputs of ``act`` for a head without value."""
+def _chosen(graph: PolicyGraph, found: Outputs, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Outputs of ``act`` for a policy without value, but for the carry."""
+    head, output, noise, explore = graph.head, found.output, inputs["noise"], inputs["explore"]
+    mask = None if graph.mask is None else inputs[graph.mask]
+    if isinstance(head, Gaussian | Categorical | Composed):
+        distribution = distribution_of(head, output, found.free.get("log_std"), mask)
+        action = distribution.sample(noise, explore)
+        return {"action": action, "log_prob": distribution.log_prob(action)}
     if isinstance(head, EpsilonGreedy):
         q = action_values(head, output)
         return {"action": epsilon_greedy(q, noise, explore, mask), "q": q}

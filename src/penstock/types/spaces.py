@@ -161,11 +161,18 @@ class Spaces:
     action: ActionSpace
     mask: str | None = field(default=None, repr=False)
     """The field that is the action mask. A checkpoint does not record this, because ``obs`` tells it."""
+    unread: tuple[tuple[str, Space], ...] = field(default=(), repr=False)
+    """Of a policy in production: fields that only its critic has seen. It takes none of them, and clients that still
+    send them are answered."""
 
     @property
     def seen(self) -> tuple[tuple[str, Space], ...]:
         """The fields that networks see: all but the action mask."""
         return tuple((name, space) for name, space in self.obs if name != self.mask)
+
+    def sent(self) -> "Spaces":
+        """These spaces with all fields that a client may send: those that nothing reads, too."""
+        return replace(self, obs=tuple(sorted((*self.obs, *self.unread), key=lambda one: one[0])), unread=())
 
     def obs_specs(self) -> tuple[ArraySpec, ...]:
         """One spec for each observation field, without leading dimensions. A Discrete is an int64 scalar."""

@@ -22,6 +22,7 @@ from penstock.algorithms.ppo.spec import PPOConfig, init_state, spec
 from penstock.errors import CheckpointError
 from penstock.games.served import AgentSteps
 from penstock.inference import native, onnx
+from penstock.policies.critic_fields import deployed
 from penstock.serving.policy import Policy
 from penstock.serving.run_policy import RunPolicy
 from penstock.serving.server.admission.limits import Limits
@@ -53,6 +54,7 @@ SPACES = {
     "masked": Spaces((("action_mask", Box((4,), "uint8", (0.0,), (1.0,))), ("obs", BOX)), Discrete(4), "action_mask"),
     "parts": Spaces((("obs", BOX),), Composite(((("steer",), DIAL), (("gear",), Discrete(3))))),
     "memory": Spaces((("obs", BOX),), Box((2,), "float32", (-2.0, 0.0), (2.0, 10.0))),
+    "critic": Spaces((("obs.dial", DIAL), ("obs.state", BOX), ("obs.which", Discrete(3, 1))), Discrete(4, 5)),
 }
 
 
@@ -110,16 +112,19 @@ def spoilt(policy: RunPolicy) -> RunPolicy:
 
 
 def policy_of(kind: str, seed: int = 1) -> Policy:
-    """A policy whose parameters are random, with actions that differ from observation to observation."""
+    """A policy whose parameters are random, with actions that differ from observation to observation.
+
+    That of the kind ``critic`` has a critic that sees the field ``state`` alone.
+    """
     spaces = SPACES[kind]
-    memory = {"model": "lstm", "memory_size": 4} if kind == "memory" else {}
-    config = PPOConfig(hidden_sizes=(8,), **memory)
+    more = {"memory": {"model": "lstm", "memory_size": 4}, "critic": {"critic_obs": ("state",)}}
+    config = PPOConfig(hidden_sizes=(8,), **more.get(kind, {}))
     state = init_state(spaces, config, 1)
     noise = np.random.default_rng(seed).normal(0.0, 0.5, state["actor"].shape)
     state["actor"] = state["actor"] + noise.astype(np.float32)
-    graph = spec(spaces, config).policy
-    backend = onnx.build(graph, spaces) if kind == "parts" else native.build(graph)
-    return RunPolicy(spaces, graph, backend, state, "made for the tests")
+    found = deployed(spec(spaces, config).policy, spaces)
+    backend = (onnx if kind in {"parts", "critic"} else native).build(found.graph)
+    return RunPolicy(found.spaces, found.graph, backend, found.record(state), "made for the tests")
 
 
 def load(run: str, checkpoint: str):

@@ -28,21 +28,23 @@ def _outputs(writer: Writer, graph: PolicyGraph, record: Record, fields: Mapping
     else:
         outputs = run(writer, graph.actor, record, inputs)
         value = None
-    if not graph.gives_value:
-        return outputs
-    if value is None and graph.critic is None:
-        size = graph.head.outputs
-        outputs, value = writer.columns(outputs, 0, size), writer.columns(outputs, size, size + 1)
-    elif graph.critic is not None:
-        value = run(writer, graph.critic, record, inputs_of(writer, graph, graph.critic, features))
-    if value is None:
-        raise ValueError("the policy gives a value, but none of its networks does")
+    if graph.gives_value:
+        if graph.critic is not None:
+            value = run(writer, graph.critic, record, inputs_of(writer, graph, graph.critic, features))
+        elif value is None:
+            size = graph.head.outputs
+            outputs, value = writer.columns(outputs, 0, size), writer.columns(outputs, size, size + 1)
+        _write_value(writer, graph, record, value)
+    return possible(writer, graph.head, outputs, graph.mask)
+
+
+def _write_value(writer: Writer, graph: PolicyGraph, record: Record, value: str) -> None:
+    """Declare and write the output ``value``. ``value``: its name, in the critic's units."""
     if graph.normalize_value:
         mean, deviation = record.moments("value")
         value = writer.op("Add", writer.op("Mul", value, deviation), mean)
     writer.op("Reshape", value, writer.constant([-1], "int64"), into="value")
     writer.output("value", "float32", ("n",))
-    return possible(writer, graph.head, outputs, graph.mask)
 
 
 def write(graph: PolicyGraph, published: Mapping[str, Array], exported: bytes = b"") -> bytes:

@@ -11,8 +11,15 @@ __all__ = ["from_json", "to_json"]
 
 def to_json(spaces: Spaces) -> dict[str, Any]:
     """Spaces as JSON values. ``null`` stands for no bound."""
-    fields = [{"name": name, **_leaf(space)} for name, space in spaces.obs]
-    return {"observation": fields, "action_mask": spaces.mask, "action": _action(spaces.action)}
+    fields, unread = (
+        [{"name": name, **_leaf(space)} for name, space in parts] for parts in (spaces.obs, spaces.unread)
+    )
+    return {
+        "observation": fields,
+        "action_mask": spaces.mask,
+        "unread": unread,
+        "action": _action(spaces.action),
+    }
 
 
 def from_json(found: Mapping[str, Any]) -> Spaces:
@@ -21,12 +28,16 @@ def from_json(found: Mapping[str, Any]) -> Spaces:
     Raises:
         KeyError, TypeError, ValueError: it did not write this.
     """
-    fields = tuple((str(part["name"]), _space(part)) for part in found["observation"])
+    # Older versions have written no unread fields.
+    fields, unread = (
+        tuple((str(part["name"]), _space(part)) for part in parts)
+        for parts in (found["observation"], found.get("unread", ()))
+    )
     action = found["action"]
     if action["kind"] != "composite":
-        return Spaces(fields, _read_leaf(action), found["action_mask"])
+        return Spaces(fields, _read_leaf(action), found["action_mask"], unread)
     leaves = tuple((tuple(part["path"]), _read_leaf(part)) for part in action["leaves"])
-    return Spaces(fields, Composite(leaves), found["action_mask"])
+    return Spaces(fields, Composite(leaves), found["action_mask"], unread)
 
 
 def _action(space: ActionSpace) -> dict[str, Any]:

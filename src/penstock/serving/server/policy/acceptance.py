@@ -1,8 +1,9 @@
 """Acceptance: whether a policy may answer anybody. Its answers must be finite, and those of the trained network.
 
 - A bundle answers its own sample. It is compared with what the trained network answered, as ``penstock verify`` does.
-- A checkpoint of a run is answered by the backend that it was trained with, so it is the trained network itself. It
-  answers observations that are made up from the spaces. Each answer in a batch must be the one to the row alone.
+- A checkpoint of a run is the trained network itself: the policy backend of the run answers, or ONNX Runtime where the
+  critic is left out. It answers observations that are made up from the spaces. Each answer in a batch must be the one
+  to the row alone.
 """
 
 from pathlib import Path

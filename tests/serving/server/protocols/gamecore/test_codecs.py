@@ -1,17 +1,25 @@
-"""Codecs: a body whose numbers are read straight into a row says what it says to the reader of JSON, bit for bit."""
+"""Codecs: a body whose numbers are read straight into a row says what it says to the reader of JSON, bit for bit.
 
+A body may hold more than the policy takes.
+"""
+
+import asyncio
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from penstock.serving.observations import FieldReader
 from penstock.serving.server.admission.limits import Limits
 from penstock.serving.server.admission.refusal import Refusal
-from penstock.serving.server.protocols.gamecore.codecs import JsonCodec
+from penstock.serving.server.endpoints.endpoint import Endpoint
+from penstock.serving.server.protocols.gamecore.codecs import JsonCodec, RawCodec
+from penstock.types import Discrete, Spaces
 from tests.serving.server.fuzz_frames import Front
-from tests.serving.server.harness import policy_of
+from tests.serving.server.harness import BOX, DIAL, policy_of
 
 FRONT = Front()
 NUMBERS = st.floats() | st.floats(width=32) | st.integers() | st.just(-0.0)
@@ -55,3 +63,37 @@ def test_observations_of_other_forms_are_read_as_json(kind: str) -> None:
         policy, limits = policy_of(kind), Limits()
 
     assert JsonCodec(Endpoint())._row is None
+
+
+@pytest.fixture
+def of_critic():
+    """The endpoint of a policy whose critic alone has seen the field ``state``."""
+    loop = asyncio.new_event_loop()
+    yield Endpoint("critic", policy_of("critic"), Limits(), loop=loop)
+    loop.close()
+
+
+def test_a_body_may_hold_the_field_that_only_the_critic_has_seen(of_critic: Endpoint) -> None:
+    text, raw = JsonCodec(of_critic), RawCodec(of_critic)
+    bodies = {
+        text: (b'{"obs": {"dial": [0.5, 1], "which": 2}}', b'{"obs": {"dial": [0.5, 1], "state": [], "which": 2}}'),
+        # Fields stand in the order of their names.
+        raw: tuple(np.array(row, "<f4").tobytes() for row in ([0.5, 1, 2], [0.5, 1, 9, 9, 9, 2])),
+    }
+    for codec, sent in bodies.items():
+        for body in sent:
+            fields = codec.decode(body).fields
+            assert {name: values.tolist() for name, values in fields.items()} == {
+                "obs.dial": [[0.5, 1.0]],
+                "obs.which": [2],
+            }
+    with pytest.raises(Refusal, match="the body has 16 bytes, wanted 12 of float32"):
+        raw.decode(bytes(16))
+
+
+def test_an_array_is_a_tuple_though_only_the_critic_has_seen_its_first_place() -> None:
+    spaces = Spaces((("obs.1", DIAL),), Discrete(4), unread=(("obs.0", BOX),))
+    policy = SimpleNamespace(spaces=spaces)
+    endpoint = SimpleNamespace(policy=policy, limits=Limits(), check=FieldReader(spaces).read)
+    fields = JsonCodec(endpoint).decode(b'{"obs": [null, [0.5, 1]]}').fields
+    assert {name: values.tolist() for name, values in fields.items()} == {"obs.1": [[0.5, 1.0]]}

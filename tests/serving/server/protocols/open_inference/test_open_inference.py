@@ -126,6 +126,17 @@ def test_fields_and_masks_are_inputs_and_parts_of_actions_are_outputs(triton) ->
         np.testing.assert_array_equal(result.as_numpy("action.gear"), wanted["gear"])
 
 
+def test_a_field_that_only_the_critic_has_seen_is_no_input_and_may_still_be_sent(triton) -> None:
+    package, connect = triton
+    dial, which = np.array([[0.5, -0.5], [0.1, 0.2]], np.float32), np.array([2, 3])
+    wanted = policy_of("critic")({"dial": dial, "which": which})
+    with serving("critic", grpc=True) as server, connect(server) as client:
+        taken = inputs(package, **{"obs.dial": dial, "obs.which": which})
+        for more in ({}, {"obs.state": observations(2)}):
+            result = client.infer("toy", [*taken, *inputs(package, **more)])
+            np.testing.assert_array_equal(result.as_numpy("action"), wanted)
+
+
 @pytest.mark.parametrize("identities", [(5, 6), ("left", "right")])
 def test_sequences_have_a_memory_each(triton, identities) -> None:
     package, connect = triton

@@ -12,7 +12,7 @@ from penstock.serving.observations import flat_row, observation_of
 from penstock.serving.server.admission.json_reading import most_values, read_json
 from penstock.serving.server.admission.refusal import Refusal
 from penstock.serving.server.endpoints.endpoint import Endpoint
-from penstock.types import Array, Arrays, Composite
+from penstock.types import Array, Arrays, Composite, Spaces
 
 __all__ = ["CODECS", "Codec", "Heard", "JsonCodec", "RawCodec", "plain", "tuples_in", "with_tuples"]
 
@@ -69,10 +69,11 @@ class JsonCodec:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._tuples = tuples_in([spec.name for spec in endpoint.policy.spaces.obs_specs()])
+        sent = endpoint.policy.spaces.sent()
+        self._tuples = tuples_in([spec.name for spec in sent.obs_specs()])
         self._row = flat_row(endpoint.policy.spaces)
         """Numbers of an observation, for `read_row`; ``None``: `read_row` cannot read this policy's observations."""
-        self._most = most_values(endpoint.policy.spaces, endpoint.limits.max_batch)
+        self._most = most_values(sent, endpoint.limits.max_batch)
         self._has_parts = isinstance(endpoint.policy.spaces.action, Composite)
 
     def decode(self, body: bytes) -> Heard:
@@ -104,27 +105,31 @@ class JsonCodec:
 
 
 class RawCodec:
-    """Little-endian float32: the fields in the order of the server's metadata, then the action mask. No batches."""
+    """Little-endian float32: the fields in the order of the server's metadata, the action mask among them. No batches.
+
+    A body may also hold the fields that only the critic has seen, each at its place by name.
+    """
 
     content_type = "application/octet-stream"
     empty = b""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._specs = endpoint.policy.spaces.obs_specs()
-        self._mask = endpoint.policy.spaces.mask
-        self._sizes = [int(np.prod(spec.shape)) for spec in self._specs]
+        spaces = endpoint.policy.spaces
+        self._mask = spaces.mask
+        self._wanted = _bytes_of(spaces)
+        self._layouts = {_bytes_of(one): one.obs_specs() for one in (spaces.sent(), spaces)}
 
     def decode(self, body: bytes) -> Heard:
         """See `Codec`. There is no place for a reward."""
-        wanted = 4 * sum(self._sizes)
-        if len(body) != wanted:
-            raise Refusal(HTTPStatus.BAD_REQUEST, f"the body has {len(body)} bytes, wanted {wanted} of float32")
+        layout = self._layouts.get(len(body))
+        if layout is None:
+            raise Refusal(HTTPStatus.BAD_REQUEST, f"the body has {len(body)} bytes, wanted {self._wanted} of float32")
         values = np.frombuffer(body, "<f4")
         fields, start = {}, 0
-        for spec, size in zip(self._specs, self._sizes, strict=True):
-            fields[spec.name] = values[start : start + size].reshape(spec.shape)
-            start += size
+        for spec in layout:
+            fields[spec.name] = values[start : start + spec.size].reshape(spec.shape)
+            start += spec.size
         mask = None if self._mask is None else fields.pop(self._mask)
         return Heard(*self._endpoint.check(observation_of(fields), mask))
 
@@ -138,6 +143,11 @@ class RawCodec:
 
 
 CODECS: Mapping[str, type[JsonCodec] | type[RawCodec]] = {"json": JsonCodec, "raw": RawCodec}
+
+
+def _bytes_of(spaces: Spaces) -> int:
+    """Bytes of an observation as float32."""
+    return 4 * sum(spec.size for spec in spaces.obs_specs())
 
 
 def plain(actions: Any, row: int | None) -> Any:  # noqa: ANN401 - as the action space is

@@ -16,7 +16,7 @@ from penstock.serving.observations import observation_of
 from penstock.serving.server.admission.json_reading import most_values
 from penstock.serving.server.admission.refusal import Refusal
 from penstock.serving.server.endpoints.endpoint import Endpoint
-from penstock.types import Array, Arrays, Composite, Discrete
+from penstock.types import Array, Arrays, Composite, Discrete, Spaces
 
 __all__ = ["DATATYPES", "Inference", "Model", "Models", "Outcome", "Tensor", "server_metadata"]
 
@@ -123,12 +123,11 @@ class Model:
         self.name = endpoint.name
         spaces = endpoint.policy.spaces
         self._mask = spaces.mask
-        self.most_values = most_values(spaces, endpoint.limits.max_batch)
-        self.inputs = tuple(
-            Tensor(_MASK if spec.name == spaces.mask else spec.name, DATATYPES[spec.dtype], (-1, *spec.shape))
-            for spec in spaces.obs_specs()
-        )
+        self.most_values = most_values(spaces.sent(), endpoint.limits.max_batch)
+        self.inputs = _inputs(spaces)
         self._by_name = {tensor.name: tensor for tensor in self.inputs}
+        self._sent = {tensor.name: tensor for tensor in _inputs(spaces.sent())}
+        """The inputs, and those that a client may still send though the policy does not take them."""
         none = endpoint.policy.session(1).answer(_zeros(endpoint))[:0]
         self.outputs = tuple(
             Tensor(name, DATATYPES[str(values.dtype)], (-1, *values.shape[1:]))
@@ -163,7 +162,7 @@ class Model:
         Raises:
             Refusal: it is no input of this model, or does not fit it (400).
         """
-        tensor = self._by_name.get(name)
+        tensor = self._sent.get(name)
         if tensor is None:
             raise _bad(f"there is no input {name[:80]!r}; the inputs are {', '.join(self._by_name)}")
         if datatype != tensor.datatype:
@@ -284,6 +283,14 @@ class Models:
             raise Refusal(HTTPStatus.NOT_FOUND, f"there is no model {name[:80]!r}; this server has {there}")
         model.endpoint.check_version(version)
         return model
+
+
+def _inputs(spaces: Spaces) -> tuple[Tensor, ...]:
+    """One input for each field of these spaces."""
+    return tuple(
+        Tensor(_MASK if spec.name == spaces.mask else spec.name, DATATYPES[spec.dtype], (-1, *spec.shape))
+        for spec in spaces.obs_specs()
+    )
 
 
 def _zeros(endpoint: Endpoint) -> Arrays:

@@ -27,6 +27,12 @@ class Command(NamedTuple):
     """Name of its dataclass in ``config/commands/``. ``None``: it takes the settings of a run, or nothing."""
 
 
+def _new(argv: Sequence[str]) -> int:
+    options = _options("new", argv)
+    place = load("penstock.templates:write_project")(options.folder, options.template)
+    return say(f"project:    {place}\nbegin:      cd {load('shlex:quote')(str(place))}; README.md says what to type")
+
+
 def _train(argv: Sequence[str]) -> int:
     with _starting() as processes:
         options, config, settings = load("penstock.config.flags:train_from_arguments")(argv)
@@ -257,6 +263,12 @@ def _presets(argv: Sequence[str]) -> int:
 
 
 COMMANDS = {
+    "new": Command(
+        _new,
+        "write a small project that runs at once: an environment or a game of your own, its tests, its settings",
+        "penstock new my_project --template rl",
+        "NewOptions",
+    ),
     "train": Command(_train, "train a policy", "penstock train --env Pendulum-v1"),
     "resume": Command(_resume, "continue a run from a checkpoint", "penstock resume latest"),
     "tune": Command(

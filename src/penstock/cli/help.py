@@ -28,6 +28,7 @@ def program_help(commands: Mapping[str, Command]) -> str:
 def command_help(name: str, command: Command, argv: Sequence[str]) -> str:
     """What a command does, and its flags; ``argv`` may name an algorithm, whose settings are listed too."""
     takes = {
+        "new": " FOLDER",
         "compare": " SIDE SIDE ...",
         "verify": " BUNDLE",
         "serve": " RUN|BUNDLE | NAME=RUN|BUNDLE ...",

@@ -4,6 +4,7 @@
 """
 
 from penstock.config.commands.bundles import FORMATS, VERIFIED, ExportOptions, VerifyOptions
+from penstock.config.commands.projects import NewOptions
 from penstock.config.commands.runs import (
     CompareOptions,
     EvalOptions,
@@ -26,6 +27,7 @@ __all__ = [
     "ExportOptions",
     "MetricsOptions",
     "ModelsOptions",
+    "NewOptions",
     "PlotOptions",
     "ResumeOptions",
     "RetrainOptions",

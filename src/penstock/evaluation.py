@@ -14,6 +14,7 @@ from penstock.planning import Prepared
 from penstock.processes.starts import Processes
 from penstock.program.plan import EvaluationPlan
 from penstock.registry import RUNTIMES, load
+from penstock.saved_runs.run_folder import RunFolder
 from penstock.supervision.outcome import Outcome
 from penstock.topologies.evaluation import build
 from penstock.types import Arrays
@@ -71,7 +72,7 @@ def players_here(run: RunConfig) -> int:
     return min(_workers(run), available_cores())
 
 
-def judge(processes: Processes, prepared: Prepared, published: Arrays, asked: Asked, deaths: Path) -> Evaluation:
+def judge(processes: Processes, prepared: Prepared, published: Arrays, asked: Asked, folder: RunFolder) -> Evaluation:
     """Play greedy episodes in processes of their own, all of them on this machine.
 
     Args:
@@ -79,7 +80,7 @@ def judge(processes: Processes, prepared: Prepared, published: Arrays, asked: As
         prepared: of the run.
         published: the parameters and statistics that play.
         asked: how many episodes, from which seed, in how much time, in how many processes.
-        deaths: file for the tracebacks and stacks of processes that are restarted.
+        folder: of the run. Its log and its log of deaths get what the processes log, and how they die.
 
     Raises:
         ConfigError: the environment is a game, which cannot be asked for episodes.
@@ -88,7 +89,7 @@ def judge(processes: Processes, prepared: Prepared, published: Arrays, asked: As
         NodeError: a process failed otherwise; also for an error of the environment.
         KeyboardInterrupt: it was interrupted.
     """
-    program = build(_plan(prepared, published, asked, deaths))
+    program = build(_plan(prepared, published, asked, folder))
     try:
         outcome: Outcome = load(RUNTIMES[prepared.config.run.runtime].launch)(program, processes)
     except NodeError as error:
@@ -100,7 +101,7 @@ def judge(processes: Processes, prepared: Prepared, published: Arrays, asked: As
     return _evaluation(outcome.record, prepared.profile.name, asked)
 
 
-def _plan(prepared: Prepared, published: Arrays, asked: Asked, deaths: Path) -> EvaluationPlan:
+def _plan(prepared: Prepared, published: Arrays, asked: Asked, folder: RunFolder) -> EvaluationPlan:
     run, profile = prepared.config.run, prepared.profile
     if profile.kind == "game":
         raise ConfigError(f"{profile.name} is a game that connects to its run, so it cannot be asked for episodes")
@@ -119,7 +120,7 @@ def _plan(prepared: Prepared, published: Arrays, asked: Asked, deaths: Path) -> 
         seed=asked.seed,
         seconds=asked.seconds,
         quiet=asked.quiet,
-        deaths=deaths,
+        folder=folder,
         keep=asked.keep,
     )
 

@@ -1,6 +1,7 @@
 """One run on several hosts: the same bits as on one machine, and hosts may be lost."""
 
 import json
+import logging
 import os
 import re
 import subprocess
@@ -114,6 +115,21 @@ def test_what_is_printed_on_hosts_is_shown_if_the_user_asks_for_it(cluster, tmp_
     assert arrived
     assert "made at home" in said()
     assert (told_on_hosts in said()) == shown
+
+
+def make_warning() -> object:
+    """CartPole that warns where it is made on a host."""
+    if "RAY_RAYLET_PID" in os.environ:
+        logging.getLogger("plant").warning("made on a host")
+    return gymnasium.make("CartPole-v1")
+
+
+@pytest.mark.nightly  # Ten seconds. Shorter: ``test_relay.py``, without a cluster.
+def test_what_a_node_on_a_host_warns_of_stands_in_the_log_with_its_machine(cluster, tmp_path: Path) -> None:
+    settings = {**PPO, "env": f"{__name__}:make_warning"}
+    result = train(tmp_path, **settings, runtime="ray", address=cluster.address, num_workers=4)
+    log = (result.run_folder / "run.log").read_text()
+    assert re.search(r" WARNING env\.\d on machine \S+ \(\w+\): plant: made on a host$", log, re.MULTILINE)
 
 
 @pytest.mark.nightly  # Six seconds each. Shorter: the run of ``test_learners.py`` has a table, too.

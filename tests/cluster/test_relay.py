@@ -5,7 +5,7 @@ Also the order in which a host takes calls.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +22,7 @@ from penstock.cluster.relay import Relay
 from penstock.cluster.stand_in import stand_in
 from penstock.errors import ResourceError
 from penstock.memory.stream import Stream
+from penstock.processes.log_lines import LogLine
 from penstock.processes.starts import Processes
 from penstock.processes.worker import WorkerSpec
 from penstock.program.graph import Program
@@ -55,8 +56,8 @@ class Machine:
         else:
             replied(arguments[1].life if name == "start" else None, None)
 
-    def answer(self, *exits: tuple[int, Exit], **vitals: Vitals) -> None:
-        self.answers.pop()(Batch([], list(exits), vitals), None)
+    def answer(self, *exits: tuple[int, Exit], log_lines: Sequence[LogLine] = (), **vitals: Vitals) -> None:
+        self.answers.pop()(Batch([], list(exits), vitals, log_lines), None)
 
     def end(self) -> None:
         self.has_ended = True
@@ -293,6 +294,43 @@ def test_a_process_that_the_system_refuses_on_a_host_is_told_to_home(monkeypatch
     assert asyncio.run(host.start(GROUP, Task(program.node(GROUP), 3, (), 1, ()))) == 3
     assert host._exits() == [(3, Exit(GROUP, 1, "too many open files", Cause.REFUSED))]
     assert host._exits() == []
+
+
+def test_what_a_node_logs_on_a_machine_comes_with_the_name_of_the_machine(home: Home) -> None:
+    machine = Machine()
+    home.start(machine, 1)
+    machine.answer(log_lines=[LogLine(GROUP, "WARNING", "too hot", 3)])
+    home.pass_time(0.0)
+    assert home.relay.log_lines() == [LogLine(f"{GROUP} on a machine", "WARNING", "too hot", 3)]
+    assert home.relay.log_lines() == []
+
+
+def test_a_host_tells_home_what_its_processes_have_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [LogLine(GROUP, "WARNING", "too hot", 1)]
+
+    class Processes:
+        def start(self, segment: object, spec: WorkerSpec, threads: int, imports: object) -> None: ...
+
+        def running(self) -> list[str]:
+            return []
+
+        def exits(self) -> list[Exit]:
+            return [Exit(GROUP, 1, "its traceback")]
+
+        def log_lines(self) -> list[LogLine]:
+            return lines
+
+    monkeypatch.setattr(hosts, "Processes", Processes)
+    monkeypatch.setattr(hosts.Host, "_listen", lambda _: None)
+    program = host_program(spread_program())
+    host = hosts.Host(program, [])
+
+    async def collected() -> Batch:
+        await host.start(GROUP, Task(program.node(GROUP), 3, (), 1, ()))
+        return await host.collect(())
+
+    batch = asyncio.run(collected())
+    assert (batch.exits, batch.log_lines) == ([(3, Exit(GROUP, 1, "its traceback"))], lines)
 
 
 class Paused:

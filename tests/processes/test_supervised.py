@@ -49,5 +49,8 @@ def test_time_in_which_the_supervisor_does_not_run_is_excused(monkeypatch: pytes
     monkeypatch.setattr(supervised, "time", clock)
     supervisor = Supervisor(clock)
     wiring, interrupts = SimpleNamespace(bells=clock), SimpleNamespace(count=0)
-    supervised._supervise(cast("Any", supervisor), cast("Any", interrupts), cast("Any", wiring))
+    heard: list[int] = []
+    given = cast("Any", supervisor), cast("Any", interrupts), cast("Any", wiring)
+    supervised._supervise(*given, lambda: heard.append(len(supervisor.done)))
     assert supervisor.done == [("tick", 100.0), ("tick", 103.1), ("excuse", 5.0), ("tick", 111.1)]
+    assert heard == [1, 2, 4], "after each look at the processes, the last one too"

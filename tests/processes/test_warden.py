@@ -19,6 +19,7 @@ import pytest
 from penstock.errors import ResourceError
 from penstock.memory.segment import Segment
 from penstock.processes import starts, warded
+from penstock.processes.log_lines import LogLine
 from penstock.processes.starts import Processes
 from penstock.processes.worker import WorkerSpec
 from penstock.supervision.lives import Exit
@@ -101,6 +102,18 @@ def test_it_says_how_a_process_ended(processes, code: str, status: int) -> None:
     run(processes, code)
     assert exits(processes) == [Exit("one", status, "")]
     assert processes.running() == ()
+
+
+@pytest.mark.parametrize(("end", "status"), [("os._exit(7)", 7), ("os.kill(os.getpid(), 9)", -9)])
+def test_the_last_warning_of_a_process_is_not_lost_with_it(processes, end: str, status: int) -> None:
+    code = "import logging, warnings; logging.warning('too hot'); warnings.warn('too late');"
+    run(processes, f"{code} {end}")
+    assert exits(processes) == [Exit("one", status, "")]
+    first, second = processes.log_lines()
+    assert first == LogLine("one", "WARNING", "too hot", 1)
+    assert (second.process, second.level, second.times) == ("one", "WARNING", 1)
+    assert second.text.endswith(": UserWarning: too late")
+    assert processes.log_lines() == []
 
 
 def test_macos_before_python_3_13_has_no_waitid(monkeypatch, tmp_path) -> None:

@@ -8,6 +8,7 @@ from penstock.config.schema import RunConfig
 from penstock.evaluation import Asked, _plan, players_after, players_here
 from penstock.program.check import check
 from penstock.program.graph import Program
+from penstock.saved_runs.run_folder import RunFolder
 from penstock.topologies.evaluation import build
 from tests.planned import prepared
 
@@ -15,7 +16,7 @@ from tests.planned import prepared
 def program(episodes: int, **settings: object) -> Program:
     found = prepared(**{"num_envs": 8, **settings})
     asked = Asked(episodes, 0, None, quiet=True, players=players_after(found.config.run))
-    return check(build(_plan(found, {}, asked, Path("deaths.log"))))
+    return check(build(_plan(found, {}, asked, RunFolder(Path("run")))))
 
 
 def players(found: Program) -> list[tuple[str, int]]:
@@ -26,6 +27,11 @@ def test_as_many_play_as_training_has_environment_processes() -> None:
     found = program(100, num_workers=4)
     assert players(found) == [(f"player.{index}", 1) for index in range(4)]
     assert found.groups == ("judge", "player.0", "player.1", "player.2", "player.3")
+
+
+def test_what_players_log_and_how_they_die_is_kept_in_the_folder_of_the_run() -> None:
+    found = program(2, num_workers=1)
+    assert (found.folder, found.deaths) == (Path("run"), Path("run/deaths.log"))
 
 
 def test_no_more_play_than_there_are_episodes() -> None:

@@ -233,7 +233,7 @@ class Host:
             # The end of a process comes behind all that it has filled.
             exits = self._exits() if is_all else []
             if filled or exits or (left := until - time.monotonic()) <= 0:
-                return Batch(filled, exits, self._vitals())
+                return Batch(filled, exits, self._vitals(), self._processes.log_lines())
             try:
                 await asyncio.wait_for(self._rung.wait(), min(LOOK_S, left))
             except TimeoutError:

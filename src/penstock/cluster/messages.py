@@ -1,6 +1,7 @@
 """What home and hosts tell each other, as values. Knows no cluster."""
 
 import sys
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from penstock import __version__
@@ -8,6 +9,7 @@ from penstock.cluster.rings import News
 from penstock.kernels.level import instruction_set
 from penstock.memory.action_log import Past, Position
 from penstock.memory.snapshots import Snapshot
+from penstock.processes.log_lines import LogLine
 from penstock.program.graph import NodeSpec
 from penstock.supervision.lives import Exit
 from penstock.types import Array
@@ -101,3 +103,5 @@ class Batch(NamedTuple):
     exits: list[tuple[int, Exit]]
     """The life that has ended, and how."""
     vitals: dict[str, Vitals]
+    log_lines: Sequence[LogLine]
+    """What its processes have logged since the batch before."""

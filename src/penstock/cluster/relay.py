@@ -21,6 +21,7 @@ from penstock.cluster.rings import FoundShard, News
 from penstock.cluster.stand_in import FollowerStandIn, StandIn, stand_in
 from penstock.errors import LostError
 from penstock.memory.doorbell import CEILING_S
+from penstock.processes.log_lines import LogLine
 from penstock.processes.worker import WorkerSpec
 from penstock.program.graph import Program
 from penstock.supervision.lives import HOPELESS, Exit
@@ -81,6 +82,7 @@ class Relay:
         self._lock = threading.RLock()
         self._placed: dict[str, _Placed] = {}
         self._ended: list[Exit] = []
+        self._log_lines: list[LogLine] = []
         self._replies: deque[_Reply] = deque()
         self._waiting: deque[tuple[Machine, FilledSlot]] = deque()
         self._delivered: dict[Machine, list[tuple[str, int, int]]] = {}
@@ -137,6 +139,12 @@ class Relay:
         """Nodes on hosts that have ended since the last call; also the relay's own failure."""
         with self._lock:
             found, self._ended = self._ended, []
+            return found
+
+    def log_lines(self) -> list[LogLine]:
+        """What processes on hosts have logged since the last call."""
+        with self._lock:
+            found, self._log_lines = self._log_lines, []
             return found
 
     def running(self) -> tuple[str, ...]:
@@ -297,6 +305,7 @@ class Relay:
             placed = self._placed.get(groups.get(there, ""))
             if placed is not None and placed.node.life == vitals.life:
                 placed.node.see(vitals)
+        self._log_lines += [line._replace(process=f"{line.process} on {machine.name}") for line in batch.log_lines]
         self._waiting.extend((machine, filled) for filled in batch.filled)
         for life, ended in batch.exits:
             group = groups.get(ended.group, "")

@@ -48,6 +48,7 @@ from penstock.cluster.shard_files import shard_files
 from penstock.config.fields import amounts_text
 from penstock.errors import PenstockError
 from penstock.memory.segment import Segment
+from penstock.processes.log_lines import LogLine
 from penstock.processes.starts import Processes
 from penstock.processes.supervised import supervised
 from penstock.processes.worker import WorkerSpec
@@ -351,6 +352,10 @@ class _Spread:
         The environment nodes that it answered go on elsewhere. A machine that lacks policy nodes for them takes a seat.
         """
         return ended.group not in self._seats or ended.cause is not Cause.LOST
+
+    def log_lines(self) -> Sequence[LogLine]:
+        """What processes have logged, here and elsewhere."""
+        return [*self._here.log_lines(), *self._relay.log_lines()]
 
     def _share_again(self) -> None:
         """Move as few groups as it takes to give each machine its share. Each begins its next life there."""

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from penstock.errors import PenstockError
 from penstock.memory.lifeline import watch
+from penstock.processes.log_lines import last_words
 from penstock.processes.worker import leave
 from penstock.registry import load
 
@@ -42,6 +43,6 @@ def run(told_fd: int, lifeline_fd: int, error_fd: int) -> NoReturn:
                 found = error
             file.write(pickle.dumps(found))
     except BaseException:  # noqa: BLE001 - whatever it was, the launcher is told
-        os.write(error_fd, traceback.format_exc().encode(errors="replace")[-60_000:])
+        os.write(error_fd, last_words(traceback.format_exc()))
         leave(1)
     leave(0)

@@ -1,16 +1,19 @@
 """Supervises the processes of a program on this machine until the program has ended. Restarts those that die.
 
-It does not know how a process is started: a `Starting` does that, here or on another machine.
+What processes log is added to the log of the run. It does not know how a process is started: a `Starting` does that,
+here or on another machine.
 """
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from penstock.errors import NodeError
 from penstock.memory.segment import Segment
+from penstock.metrics.run_log import ProcessLines
 from penstock.processes.interrupts import Interrupts
+from penstock.processes.log_lines import LogLine
 from penstock.processes.starts import Processes
 from penstock.processes.worker import WorkerSpec
 from penstock.program.graph import Program, Record
@@ -41,6 +44,10 @@ class Starting(Protocol):
 
     def exits(self) -> Sequence[Exit]:
         """Processes that have ended since the last call."""
+        ...
+
+    def log_lines(self) -> Sequence[LogLine]:
+        """What processes have logged until the last call of ``exits``, and what was not returned before."""
         ...
 
     def running(self) -> Sequence[str]:
@@ -89,7 +96,12 @@ def supervised(program: Program, wiring: Wiring, segment: Segment, processes: St
         NodeError: a process failed; with that process's traceback.
     """
     signs = SharedSigns(wiring, program)
-    with Interrupts() as interrupts:
+    with Interrupts() as interrupts, contextlib.closing(ProcessLines(program.folder)) as log:
+
+        def hear() -> None:
+            for line in processes.log_lines():
+                log.add(line.process, line.level, line.text, line.times)
+
         nodes = _Nodes(program, wiring, segment, processes, signs)
         for group in program.groups:
             nodes.start(group)
@@ -101,15 +113,22 @@ def supervised(program: Program, wiring: Wiring, segment: Segment, processes: St
             tell=nodes.note,
             now=time.monotonic(),
         )
-        _supervise(supervisor, interrupts, wiring)
+        _supervise(supervisor, interrupts, wiring, hear)
     if supervisor.failure is not None:
         ended = supervisor.failure
         raise NodeError(ended.group, ended.detail or describe(ended))
     return Outcome(final_record(wiring, program), interrupts.count > 0, wiring.all_counters())
 
 
-def _supervise(supervisor: Supervisor, interrupts: Interrupts, wiring: Wiring) -> None:
-    """Supervise the processes until the run has ended. One interrupt ends it in order, a second one at once."""
+def _supervise(supervisor: Supervisor, interrupts: Interrupts, wiring: Wiring, hear: Callable[[], None]) -> None:
+    """Supervise the processes until the run has ended. One interrupt ends it in order, a second one at once.
+
+    Args:
+        supervisor: of the run.
+        interrupts: so far.
+        wiring: the structures of the run.
+        hear: called after each look at the processes; takes what they have logged.
+    """
     looked = time.monotonic()
     while True:
         seen = wiring.bells.word(0)
@@ -121,7 +140,9 @@ def _supervise(supervisor: Supervisor, interrupts: Interrupts, wiring: Wiring) -
             supervisor.kill()
         elif interrupts.count:
             supervisor.stop(now)
-        if supervisor.tick(now) is State.ENDED:
+        state = supervisor.tick(now)
+        hear()
+        if state is State.ENDED:
             return
         looked = time.monotonic()
         # Nobody rings when a process exits, and ending should take milliseconds. So the wait is short then.

@@ -23,6 +23,7 @@ from typing import Any, Self
 from penstock.errors import ResourceError
 from penstock.memory.lifeline import Lifeline
 from penstock.processes.command import calling, python
+from penstock.processes.log_lines import ErrorPipe, LogLine
 from penstock.processes.warden.messages import as_message, take_message
 from penstock.supervision.lives import Exit
 from penstock.types import Cause
@@ -33,6 +34,8 @@ KILL_LIMIT_S = 90.0
 """How long the system may take to end a process that was killed. One that is being forked is killed afterwards."""
 END_LIMIT_S = 5.0
 """How long the warden may take to end all that is left."""
+WAITING_LINES = 1000
+"""Log lines that wait for the next call of ``log_lines``; older ones are dropped."""
 WARDEN = "import sys; sys.path.append(sys.argv[1]); from warden.warden import main; main()"
 """The warden imports its own package and nothing of penstock."""
 
@@ -56,8 +59,9 @@ class Warded:
         self._lifeline = Lifeline()
         self._pids: dict[str, int | None] = {}
         """``None`` until the warden has told the process id."""
-        self._errors: dict[str, int] = {}
+        self._errors: dict[str, ErrorPipe] = {}
         self._ended: deque[Exit] = deque()
+        self._log_lines: deque[LogLine] = deque(maxlen=WAITING_LINES)
         self._received = b""
         self._clearing = False
         self._control, self._other = socket.socketpair()
@@ -106,8 +110,7 @@ class Warded:
             error_read, error_write = os.pipe()
         except OSError as error:
             raise ResourceError(_refused(name, error.strerror or str(error))) from error
-        os.set_blocking(error_read, False)
-        self._errors[name] = error_read
+        self._errors[name] = ErrorPipe(name, error_read)
         given = (*descriptors, self._lifeline.fd, error_write)
         details = python(calling(entry)), entry, list(numbers), variables, len(given)
         try:
@@ -127,9 +130,18 @@ class Warded:
             ResourceError: the warden was killed, so that all processes end.
         """
         self._listen(0.0)
+        # A process that leaves a traceback waits until there is room for all of it.
+        for pipe in self._errors.values():
+            self._log_lines += pipe.read()
         ended = list(self._ended)
         self._ended.clear()
         return ended
+
+    def log_lines(self) -> Sequence[LogLine]:
+        """What processes have logged until the last call of ``exits``, and what was not returned before."""
+        lines = list(self._log_lines)
+        self._log_lines.clear()
+        return lines
 
     def running(self) -> Sequence[str]:
         """Groups whose process is running."""
@@ -203,8 +215,9 @@ class Warded:
     def _forget(self) -> None:
         self._pids.clear()
         self._ended.clear()
-        for descriptor in self._errors.values():
-            os.close(descriptor)
+        self._log_lines.clear()
+        for pipe in self._errors.values():
+            pipe.close()
         self._errors.clear()
 
     def _start_warden(self) -> "subprocess.Popen[bytes]":
@@ -280,20 +293,18 @@ class Warded:
             case "ended":
                 del self._pids[group]
                 said = self._said(group)
-                os.close(self._errors.pop(group))
+                self._errors.pop(group).close()
                 self._ended.append(Exit(group, detail, said))
             case _:
                 del self._pids[group]
-                os.close(self._errors.pop(group))
+                self._errors.pop(group).close()
                 self._ended.append(Exit(group, 1, _refused(group, detail), Cause.REFUSED))
 
     def _said(self, group: str) -> str:
-        """What a process has written to its error pipe so far. A child of an environment may hold the pipe open."""
-        reader, parts = self._errors[group], []
-        with contextlib.suppress(BlockingIOError):
-            while part := os.read(reader, 65_536):
-                parts.append(part)
-        return b"".join(parts).decode(errors="replace")
+        """What a process has written to its error pipe besides log lines, and what was not returned before."""
+        pipe = self._errors[group]
+        self._log_lines += pipe.read()
+        return pipe.take_text()
 
 
 def _refused(name: str, why: str) -> str:

@@ -17,6 +17,8 @@ from penstock.errors import BadDataError, DamagedError, UsageError
 from penstock.memory.lifeline import watch
 from penstock.memory.segment import Segment
 from penstock.processes.contract import STACKS_SIGNAL
+from penstock.processes.log_lines import last_words
+from penstock.processes.logged import Teller, into_pipe, listen
 from penstock.registry import load
 from penstock.scheduler.loop import Loop, Placed
 from penstock.supervision.lives import HOPELESS
@@ -59,7 +61,7 @@ def work(nbytes: int, segment_fd: int, spec_fd: int, lifeline_fd: int, error_fd:
         segment_fd: the segment.
         spec_fd: file with the module search path and a ``WorkerSpec``.
         lifeline_fd: pipe whose end of file ends this process.
-        error_fd: pipe for a traceback, and for the stacks that `STACKS_SIGNAL` asks for.
+        error_fd: pipe for log lines, for a traceback, and for the stacks that `STACKS_SIGNAL` asks for.
     """
     watch(lifeline_fd)
     # The launcher decides when a run ends, even if a signal reaches its whole process group. SIG_IGN would be inherited
@@ -67,6 +69,8 @@ def work(nbytes: int, segment_fd: int, spec_fd: int, lifeline_fd: int, error_fd:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     faulthandler.register(STACKS_SIGNAL, file=error_fd)
+    teller = Teller(into_pipe(error_fd))
+    listen(teller.tell)
     try:
         with os.fdopen(spec_fd, "rb") as file:
             # The launcher, which wrote the file, shares its position.
@@ -79,8 +83,10 @@ def work(nbytes: int, segment_fd: int, spec_fd: int, lifeline_fd: int, error_fd:
         segment = Segment.attach(segment_fd, nbytes)
         run_nodes(spec, segment)
     except BaseException as error:  # noqa: BLE001 - the supervisor gets to know every error
-        os.write(error_fd, traceback.format_exc().encode(errors="replace")[-60_000:])
+        teller.close()
+        os.write(error_fd, last_words(traceback.format_exc()))
         leave(HOPELESS if isinstance(error, BadDataError | DamagedError | UsageError) else 1)
+    teller.close()
     leave(0)
 
 

@@ -270,6 +270,8 @@ class Program:
     """The run ends once these nodes have finished."""
     trace: Path | None = None
     """The folder for the spans of all nodes. ``None``: no spans are recorded."""
+    folder: Path | None = None
+    """The run folder: what processes log is added to its log. ``None``: it is kept nowhere."""
     deaths: Path | None = None
     """The file for tracebacks and stacks of processes that are started again."""
     max_restarts: int = 0

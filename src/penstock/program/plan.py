@@ -12,6 +12,7 @@ from penstock.policies import PolicyGraph
 from penstock.program.rollout import fields_beside_return
 from penstock.registry import UpdateBackend
 from penstock.saved_runs.demonstrations import Demonstrations
+from penstock.saved_runs.run_folder import RunFolder
 from penstock.types import Arrays, BackendSpec, EnvReference, Spaces
 
 __all__ = ["EvaluationPlan", "LearningPlan", "Plan"]
@@ -106,7 +107,7 @@ class EvaluationPlan:
     """Seconds after which no further episode begins, except the first five. ``None``: no limit."""
     quiet: bool
     """No display."""
-    deaths: Path
-    """The file for tracebacks and stacks of processes that are started again."""
+    folder: RunFolder
+    """Of the run whose policy plays."""
     keep: Path | None = None
     """Folder for the files of the episodes; ``None``: they are not kept."""

@@ -76,7 +76,7 @@ def evaluate(
             players_here(trained_run) if players is None else players,
             kept,
         )
-        found = judge(opened, trained.prepared, trained.published, asked, folder.deaths)
+        found = judge(opened, trained.prepared, trained.published, asked, folder)
     return replace(found, checkpoint=trained.checkpoint.name)
 
 

@@ -89,7 +89,7 @@ def finish(
     if run.eval_episodes and not outcome.interrupted:
         try:
             asked = Asked(run.eval_episodes, run.seed, run.eval_seconds, quiet, players_after(run))
-            evaluation = judge(processes, prepared, published, asked, folder.deaths)
+            evaluation = judge(processes, prepared, published, asked, folder)
         except (EnvError, NodeError) as error:
             given_up = (evaluation_given_up(error),)
         except BadDataError as error:

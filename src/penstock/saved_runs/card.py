@@ -127,7 +127,10 @@ def _contents(folder: RunFolder) -> str:
             folder.launches_path.name,
             "when, where and by which command it was started and resumed",
         ),
-        (folder.log_path.name, "what the display showed, and how the run ended, each line with its time"),
+        (
+            folder.log_path.name,
+            "what the display showed, warnings of processes, how the run ended: each line with its time",
+        ),
     ]
     if folder.table_path.exists():
         files.append((folder.table_path.name, "the replay table that a resume continues with, mapped by all processes"))

@@ -248,7 +248,7 @@ class RunFolder:
 
     @property
     def log_path(self) -> Path:
-        """What the display showed, with times."""
+        """What the display showed and what processes have logged, with times."""
         return self.path / RUN_LOG
 
     @property

@@ -57,7 +57,8 @@ def build(plan: EvaluationPlan) -> Program:
         ),
         ends_with=("judge",),
         max_restarts=plan.run.max_restarts,
-        deaths=plan.deaths,
+        folder=plan.folder.path,
+        deaths=plan.folder.deaths,
     )
 
 

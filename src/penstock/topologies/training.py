@@ -179,6 +179,7 @@ def wire(plan: Plan, pattern: Pattern) -> Program:
         demands={} if run.resources is None else run.resources.asked,
         min_workers=run.min_workers,
         trace=RunFolder(plan.folder).trace if run.trace else None,
+        folder=plan.folder,
         deaths=RunFolder(plan.folder).deaths,
     )
 

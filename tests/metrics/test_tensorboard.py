@@ -3,9 +3,11 @@ import subprocess
 import sys
 from typing import get_args, get_type_hints
 
+import numpy as np
 import pytest
 
 from penstock.config.schema import RunConfig
+from penstock.metrics.histograms import Histograms, histogram
 from penstock.metrics.report import Report
 from penstock.metrics.tensorboard import AXES, TensorBoard, crc32c
 
@@ -132,6 +134,83 @@ def test_a_later_file_sorts_after_the_earlier_ones_also_when_the_clock_goes_back
     TensorBoard(tmp_path, "steps").close()
     names = sorted(path.name for path in tmp_path.iterdir())
     assert [name.split(".")[3] for name in names] == ["2000000000", "2000000001"]
+
+
+def shown(event):
+    """Tag -> value of an event's summary, as a dict of its fields."""
+    values = [dict(message(value)) for _, value in message(event[5])]
+    return {value[1].decode(): value for value in values}
+
+
+def plugin(value):
+    """The part of TensorBoard that shows a value, and what it is told: fields 1 and 2 of plugin_data in metadata."""
+    found = dict(message(dict(message(value[9]))[1]))
+    return found[1].decode(), found[2]
+
+
+SETTINGS = """# The run
+env = "CartPole-v1"
+lr = 0.001
+num_envs = 8
+trace = false
+kl = inf
+ignore_obs = ["clock"]
+
+# Tables
+[env_args]
+size = 3
+"""
+
+
+def test_the_settings_are_a_text_and_hyper_parameters_where_they_begin_to_hold(tmp_path):
+    board = TensorBoard(tmp_path, "steps")
+    board.write_settings(SETTINGS, Report(7, 500, 41.6, {}))
+    board.close()
+    (path,) = tmp_path.glob("events.out.tfevents.*")
+    _, event = events(path)
+    assert event[2] == 500
+    values = shown(event)
+    assert set(values) == {"settings", "_hparams_/session_start_info"}
+    text = values["settings"]
+    assert plugin(text) == ("text", b"")
+    tensor = dict(message(text[8]))
+    assert (tensor[1], tensor[2]) == (7, b"\x12\x02\x08\x01"), "DT_STRING, and one dimension of size 1"
+    assert tensor[8].decode().splitlines() == [f"    {line}" for line in SETTINGS.splitlines()]
+    name, content = plugin(values["_hparams_/session_start_info"])
+    assert name == "hparams"
+    ((field, started),) = message(content)
+    assert field == 3, "HParamsPluginData.session_start_info"
+    pairs = [dict(message(value)) for field, value in message(started) if field == 1]
+    # Fields of google.protobuf.Value: 2 for a number, 3 for a text, 4 for true or false.
+    assert {pair[1].decode(): message(pair[2]) for pair in pairs} == {
+        "env": [(3, b"CartPole-v1")],
+        "lr": [(2, 0.001)],
+        "num_envs": [(2, 8.0)],
+        "trace": [(4, 0)],
+        "kl": [(3, b"inf")],
+        "ignore_obs": [(3, b"['clock']")],
+        "env_args": [(3, b"{'size': 3}")],
+    }
+    ((_, begun),) = [(field, value) for field, value in message(started) if field == 5]
+    assert begun > 1.5e9, "the wall time"
+
+
+def test_a_histogram_has_its_numbers_limits_and_counts(tmp_path):
+    spread = histogram(np.array([-1.0, 0.0, 0.5, 2.0], np.float32))
+    board = TensorBoard(tmp_path, "updates")
+    board.write_histograms(Histograms(Report(50, 800, 9.0, {}), {"actor/0.weight": spread, "actor/0.bias": spread}))
+    board.close()
+    (path,) = tmp_path.glob("events.out.tfevents.*")
+    _, event = events(path)
+    assert event[2] == 50
+    values = shown(event)
+    assert set(values) == {"actor/0.weight", "actor/0.bias"}
+    # HistogramProto: min, max, num, sum, sum_squares, bucket_limit, bucket.
+    found = dict(message(values["actor/0.weight"][5]))
+    assert [found[field] for field in range(1, 6)] == [-1.0, 2.0, 4.0, 1.5, 5.25]
+    limits, counts = (np.frombuffer(found[field], "<f8") for field in (6, 7))
+    assert (len(limits), limits[-1]) == (30, 2.0)
+    assert counts.sum() == 4.0
 
 
 def test_writing_imports_no_torch():

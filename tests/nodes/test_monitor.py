@@ -2,6 +2,7 @@
 
 import json
 import signal
+from collections import deque
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from penstock.errors import RunFolderError
+from penstock.metrics.histograms import Histograms
 from penstock.metrics.jsonl import METRICS
 from penstock.metrics.report import STEPS_PER_SECOND, Report, report_specs, write_report
 from penstock.nodes.contract import Balance
@@ -59,7 +61,7 @@ class Ports:
 
 def opened(folder: Path, ports: Ports, *, resumed_update: int = 0) -> MonitorNode:
     resumed = Report(resumed_update, resumed_update * 10, resumed_update * 0.5, {})
-    node = MonitorNode(MonitorSettings(folder, "title", 100, 1, True, "steps", resumed, "it waits"))
+    node = MonitorNode(MonitorSettings(folder, "title", 100, 1, True, "steps", resumed, "it waits", ""))
     node.open(ports)
     return node
 
@@ -180,13 +182,46 @@ def test_the_speed_is_by_the_time_of_the_reports_whenever_they_are_read(tmp_path
     assert rates(node, (160, 8.0), (190, 9.0), (190, 9.0)) == [20.0, 30.0, 0.0]
 
 
+class Board:
+    """In place of TensorBoard: remembers what it is told."""
+
+    def __init__(self, *_: object) -> None:
+        self.told: list[tuple[object, ...]] = []
+
+    def write_settings(self, *given: object) -> None:
+        self.told.append(given)
+
+    def write_histograms(self, histograms: Histograms) -> None:
+        self.told.append((histograms,))
+
+    def write(self, report: Report) -> None:
+        """Metrics are told of elsewhere."""
+
+
+def test_tensorboard_gets_the_settings_once_and_the_histograms_of_each_checkpoint(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("penstock.nodes.monitor.TensorBoard", Board)
+    settings = MonitorSettings(tmp_path, "title", 100, 10, True, "steps", NEW, "it waits", "lr = 1", histograms=True)
+    ports, met = Ports(), deque([Histograms(NEW, {})])
+    ports.meeting = lambda role, _: {"histograms": met}[role]
+    first = MonitorNode(settings)
+    first.open(ports)
+    tell(first)
+    assert first._board.told == [("lr = 1", NEW), (Histograms(NEW, {}),)]
+    assert not met
+    killed(ports)
+    second = MonitorNode(settings)
+    second.open(ports)
+    tell(second)
+    assert second._board.told == []
+
+
 def logged(folder: Path) -> list[str]:
     """The lines of the run's log, without their times."""
     return [line.partition(" ")[2] for line in (folder / "run.log").read_text().splitlines()]
 
 
 def test_the_log_has_the_first_lines_and_notes_of_a_quiet_run_and_each_life_adds_to_it(tmp_path) -> None:
-    settings = MonitorSettings(tmp_path, "title", 100, 10, True, "steps", NEW, "it waits", told=("a large table",))
+    settings = MonitorSettings(tmp_path, "title", 100, 10, True, "steps", NEW, "it waits", "", told=("a large table",))
     ports = Ports()
     first = MonitorNode(settings)
     first.open(ports)
@@ -214,7 +249,7 @@ def test_what_was_left_out_or_lost_is_a_metric_from_the_first_time_on(tmp_path) 
 def test_a_display_that_stays_silent_says_once_what_the_run_waits_for(tmp_path, capsys, monkeypatch) -> None:
     clock = [100.0]
     monkeypatch.setattr("penstock.nodes.monitor.time", SimpleNamespace(monotonic=lambda: clock[0]))
-    node = MonitorNode(MonitorSettings(tmp_path, "title", 100, 1, False, "steps", NEW, "it waits"))
+    node = MonitorNode(MonitorSettings(tmp_path, "title", 100, 1, False, "steps", NEW, "it waits", ""))
     node.open(Ports())
     assert not node.ready()
     clock[0] += 30.0

@@ -189,3 +189,11 @@ def test_the_launchers_machine_has_memory_for_its_own_shard_of_a_table_that_lies
     whole, apart = (program(off_policy, table_on=where, **shards) for where in ("launcher", "learners"))
     assert 2 * table_memory(apart) == table_memory(whole) > 0
     assert shared_memory(whole) - shared_memory(apart) == table_memory(apart)
+
+
+def test_vectors_that_are_no_network_of_the_policy_have_one_histogram_each() -> None:
+    parts = program(off_policy, tensorboard_histograms=True).node("checkpointer").settings.parts
+    whole = {part.name: part.array for part in parts if part.name.endswith("/all")}
+    assert whole == {"critic/all": "critic", "target.critic/all": "target.critic"}
+    actor = [part for part in parts if part.array == "actor"]
+    assert [part.first for part in actor[1:]] == [part.first + part.size for part in actor[:-1]]

@@ -10,7 +10,7 @@ from penstock.planning import plan
 from penstock.policies.batching import BatchRule
 from penstock.program.check import check
 from penstock.program.draw import draw
-from penstock.program.graph import Ask, Board, Program, RemoteAnswer, Stream
+from penstock.program.graph import Ask, Board, Meeting, Program, RemoteAnswer, Stream
 from penstock.topologies import async_on_policy, on_policy
 from penstock.topologies.training import NICENESS
 from tests.planned import prepared
@@ -60,6 +60,23 @@ def test_a_minibatch_of_whole_lanes_takes_the_memory_of_its_rows() -> None:
 def test_the_monitor_knows_over_what_tensorboard_draws() -> None:
     assert program(on_policy).node("monitor").settings.tensorboard_axis == "steps"
     assert program(on_policy, tensorboard_axis="seconds").node("monitor").settings.tensorboard_axis == "seconds"
+
+
+def test_the_monitor_gets_all_settings_for_tensorboard() -> None:
+    assert 'env = "tests.environments:ClockEnv"\n' in program(on_policy).node("monitor").settings.settings
+
+
+def test_histograms_go_from_the_checkpointer_to_the_monitor_where_they_are_asked_for() -> None:
+    asked = program(on_policy, tensorboard_histograms=True)
+    assert asked.edge("histograms") == Meeting("histograms", ("checkpointer", "monitor"))
+    assert asked.node("monitor").settings.histograms
+    parts = asked.node("checkpointer").settings.parts
+    assert {part.array for part in parts} == {"actor", "critic"}
+    assert parts[0] == ("actor/0.weight", "actor", 0, 64)
+    assert parts[1] == ("actor/0.bias", "actor", 64, 64)
+    plain = program(on_policy)
+    assert "histograms" not in {edge.name for edge in plain.edges}
+    assert not plain.node("checkpointer").settings.parts
 
 
 def test_a_trace_is_kept_in_the_run_folder_where_it_is_asked_for() -> None:

@@ -258,6 +258,10 @@ class RunConfig:
         "lives of the run; TensorBoard calls each of them a step",
         fixed="its curves so far are over it",
     )
+    tensorboard_histograms: bool = _setting(
+        False,
+        "also show in TensorBoard, for every checkpoint, how the parameters of each layer are spread",
+    )
     target_return: float | None = _setting(None, "stop once the last 100 training episodes average this return")
     eval_interval: int = _setting(
         0,

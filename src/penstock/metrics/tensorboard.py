@@ -1,15 +1,19 @@
-"""Writes TensorBoard event files: TensorFlow's record framing around the few protobuf fields of a scalar.
+"""Writes TensorBoard event files: TensorFlow's record framing around the protobuf fields of what a run shows.
 
-The usual writers import torch, which costs a process a second and 200 MB. Reads nothing.
+These are scalars, histograms, the text of the settings, and hyper-parameters. The usual writers import torch, which
+costs a process a second and 200 MB. Reads nothing.
 """
 
+import math
 import os
 import socket
 import struct
 import time
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from penstock.metrics.histograms import Histogram, Histograms
 from penstock.metrics.report import Report
 
 __all__ = ["AXES", "EVENTS", "TensorBoard", "crc32c"]
@@ -22,7 +26,13 @@ AXES: Mapping[str, Callable[[Report], int]] = {
     "seconds": lambda report: round(report.time_s),
 }
 """What curves may be drawn over -> its value for a report. TensorBoard knows whole numbers only."""
+SETTINGS = "settings"
+"""The tag of the text with all settings."""
+_HYPER_PARAMETERS = "_hparams_/session_start_info"
+"""The tag by which TensorBoard finds hyper-parameters."""
 _SESSION_START = 1
+_STRING = 7
+"""TensorFlow's number for tensors of strings."""
 _LARGEST = (2.0 - 2.0**-23) * 2.0**127
 """The largest number of float32, which a scalar is."""
 
@@ -70,6 +80,30 @@ class TensorBoard:
         self._event(self._place(report), _text(5, values))
         self._file.flush()
 
+    def write_settings(self, settings: str, begin: Report) -> None:
+        """Append the settings twice: as a text, and as the hyper-parameters of this run's curves.
+
+        Args:
+            settings: of the run, as TOML.
+            begin: where they hold from.
+        """
+        # Markdown shows what is indented as it is.
+        text = "\n".join(f"    {line}" for line in settings.splitlines())
+        values = _text(1, _value(SETTINGS, _of_plugin("text", b"") + _text(8, _string_tensor(text))))
+        given = b"".join(
+            _text(1, _text(1, name.encode()) + _text(2, _setting(value))) for name, value in _flat(settings)
+        )
+        started = _text(3, given + struct.pack("<Bd", 5 << 3 | 1, time.time()))
+        values += _text(1, _value(_HYPER_PARAMETERS, _of_plugin("hparams", started)))
+        self._event(self._place(begin), _text(5, values))
+        self._file.flush()
+
+    def write_histograms(self, histograms: Histograms) -> None:
+        """Append one event with every histogram."""
+        values = b"".join(_text(1, _value(name, _text(5, _buckets(part)))) for name, part in histograms.parts.items())
+        self._event(self._place(histograms.at), _text(5, values))
+        self._file.flush()
+
     def close(self) -> None:
         """Close the file."""
         self._file.close()
@@ -79,6 +113,43 @@ class TensorBoard:
         event = struct.pack("<Bd", 1 << 3 | 1, time.time()) + _number(2, step) + content
         length = struct.pack("<Q", len(event))
         self._file.write(length + _masked(length) + event + _masked(event))
+
+
+def _value(tag: str, content: bytes) -> bytes:
+    """A value of a summary: its tag, then ``content``."""
+    return _text(1, tag.encode()) + content
+
+
+def _of_plugin(plugin: str, content: bytes) -> bytes:
+    """The metadata of a value: the part of TensorBoard that shows it, and what that part is told."""
+    return _text(9, _text(1, _text(1, plugin.encode()) + _text(2, content)))
+
+
+def _string_tensor(text: str) -> bytes:
+    """A tensor with one string."""
+    return _number(1, _STRING) + _text(2, _text(2, _number(1, 1))) + _text(8, text.encode())
+
+
+def _buckets(part: Histogram) -> bytes:
+    """A histogram."""
+    numbers = (part.smallest, part.largest, float(part.counts.sum()), part.total, part.squares)
+    facts = b"".join(struct.pack("<Bd", field << 3 | 1, number) for field, number in enumerate(numbers, start=1))
+    return facts + _text(6, part.limits.astype("<f8").tobytes()) + _text(7, part.counts.astype("<f8").tobytes())
+
+
+def _flat(settings: str) -> Iterator[tuple[str, bool | float | str]]:
+    """Each setting of a TOML text; one that is no number and no text as a text."""
+    for name, value in tomllib.loads(settings).items():
+        # TensorBoard hands numbers on as JSON, which has no infinity.
+        is_plain = isinstance(value, bool | str) or (isinstance(value, int | float) and math.isfinite(value))
+        yield name, value if is_plain else str(value)
+
+
+def _setting(value: bool | float | str) -> bytes:
+    """The value of a hyper-parameter."""
+    if isinstance(value, bool):
+        return _number(4, value)
+    return _text(3, value.encode()) if isinstance(value, str) else struct.pack("<Bd", 2 << 3 | 1, value)
 
 
 def crc32c(content: bytes) -> int:

@@ -3,10 +3,14 @@
 So the learner does not wait for the disk. The node does not know what the arrays mean.
 """
 
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from penstock.metrics.histograms import Histograms, Part, histogram
+from penstock.metrics.report import Report
 from penstock.nodes.contract import Ports
 from penstock.replay.contents import contents
 from penstock.replay.resumed import MARK, marked
@@ -37,6 +41,8 @@ class CheckpointerSettings:
     """The table that the learner samples. Its content is written with each checkpoint."""
     table_file: Path | None = None
     """The file of the table. If there is one, a checkpoint holds only facts about it, not the table's content."""
+    parts: tuple[Part, ...] = ()
+    """Parts of the arrays whose histograms the monitor gets with each checkpoint, at the meeting ``histograms``."""
 
 
 class CheckpointerNode:
@@ -53,6 +59,9 @@ class CheckpointerNode:
             with ports.busy("remove what was left", self._settings.write_limit_s):
                 sweep(self._settings.folder / "checkpoints")
         self._checkpoints = ports.stream_reader("checkpoints")
+        self._histograms: deque[Histograms] | None = None
+        if self._settings.parts:
+            self._histograms = ports.meeting("histograms", deque)
         name = self._settings.table
         self._table = None if name is None else ports.table(name)
         self._ranks = None if name is None else ports.priorities(name)
@@ -80,6 +89,8 @@ class CheckpointerNode:
                 facts[MARK] = marked(settings.table_file, self._table)
             save_checkpoint(settings.folder, packed(slot), facts, self._contents(slot))
             prune_checkpoints(settings.folder, settings.keep, settings.keep_every)
+            if self._histograms is not None:
+                self._histograms.append(_spread(slot, settings.parts))
         self._ports.count("checkpoints")
         self._checkpoints.release(index)
 
@@ -91,6 +102,13 @@ class CheckpointerNode:
         if self._table is None or self._settings.table_file is not None:
             return None
         return contents(self._table, slot["taken"].tolist(), self._ranks)
+
+
+def _spread(slot: Arrays, parts: Sequence[Part]) -> Histograms:
+    """How the numbers of each part are spread. Leaves out parts without a finite number."""
+    at = Report(int(slot["update"]), int(slot["steps"]), float(slot["elapsed_s"]), {})
+    found = {part.name: histogram(slot[part.array].ravel()[part.first : part.first + part.size]) for part in parts}
+    return Histograms(at, {name: one for name, one in found.items() if one is not None})
 
 
 def packed(slot: Arrays) -> Arrays:

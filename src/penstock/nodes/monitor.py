@@ -5,12 +5,14 @@ It only reads shared memory. No node waits for it.
 
 import contextlib
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import RunFolderError, signal_name
 from penstock.metrics.episode_metrics import EPISODE, missing_metrics
+from penstock.metrics.histograms import Histograms
 from penstock.metrics.jsonl import JsonLines, each_report
 from penstock.metrics.progress import progress_sink
 from penstock.metrics.report import EPISODES, EVAL_RETURN, RESTARTS, STEPS_PER_SECOND, Report, Sink, read_report
@@ -51,11 +53,15 @@ class MonitorSettings:
     """The update, steps and seconds that the run was resumed at; all 0 for a new run. Later metrics are dropped."""
     awaited: str
     """What happens before the first update, for a line in case it takes long."""
+    settings: str
+    """Every setting of the run, as TOML, for TensorBoard."""
     told: tuple[str, ...] = ()
     """First lines of the log and of the display."""
     episode_metrics: tuple[str, ...] = ()
     """Names of numbers in the last infos of episodes. The log and the display say which of them the first episodes do
     not have, once."""
+    histograms: bool = False
+    """The checkpointer hands over histograms of each checkpoint, at the meeting ``histograms``."""
 
 
 class MonitorNode:
@@ -64,6 +70,8 @@ class MonitorNode:
     def __init__(self, settings: MonitorSettings) -> None:
         self._settings = settings
         self._sinks: list[Sink] = []
+        self._histograms: deque[Histograms] = deque()
+        """Those that the checkpointer has handed over and that are not written yet."""
         self._for_people: list[Sink] = []
         """The log, and the display if there is one."""
         self._silent_since: float | None = None
@@ -79,15 +87,18 @@ class MonitorNode:
         settings = self._settings
         self._ports = ports
         self._reports = ports.stream_reader("reports")
+        if settings.histograms:
+            self._histograms = ports.meeting("histograms", deque)
         self._previous = ports.counters()
         # The files that an earlier life of this node wrote are part of the run. A life that died before it had opened
         # them wrote none: the log still holds lines of the run before its resume.
         again = bool(self._previous[ports.name]["told_at_start"])
         with self._writing():
-            self._sinks = [
-                JsonLines(settings.folder, None if again else settings.resumed.update),
-                TensorBoard(settings.folder, settings.tensorboard_axis, None if again else settings.resumed),
-            ]
+            lines = JsonLines(settings.folder, None if again else settings.resumed.update)
+            self._board = TensorBoard(settings.folder, settings.tensorboard_axis, None if again else settings.resumed)
+            if not again:
+                self._board.write_settings(settings.settings, settings.resumed)
+            self._sinks = [lines, self._board]
             self._for_people = [RunLog(settings.folder, settings.timesteps, settings.log_interval)]
             if not settings.quiet:
                 self._for_people.append(progress_sink(settings.title, settings.timesteps, settings.log_interval))
@@ -103,12 +114,13 @@ class MonitorNode:
         self._seen = self._last.time_s, self._last.steps
 
     def ready(self) -> bool:
-        """True if a report is waiting, a node was restarted, or there has been none for long."""
-        return self._reports.ready() > 0 or bool(self._untold()) or self._is_silent()
+        """True if a report or histograms are waiting, a node was restarted, or there has been no report for long."""
+        return self._reports.ready() > 0 or bool(self._histograms) or bool(self._untold()) or self._is_silent()
 
     def step(self) -> None:
         """Add the counters to one report, and write it."""
         self._tell_restarts()
+        self._write_histograms()
         index = self._reports.take()
         if index is None:
             self._tell_silence()
@@ -143,6 +155,11 @@ class MonitorNode:
         except OSError as error:
             why = error.strerror or error
             raise RunFolderError(f"cannot write the metrics in {self._settings.folder}: {why}") from None
+
+    def _write_histograms(self) -> None:
+        with self._writing():
+            while self._histograms:
+                self._board.write_histograms(self._histograms.popleft())
 
     def _write(self, report: Report) -> None:
         with self._writing():

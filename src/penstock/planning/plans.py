@@ -8,6 +8,7 @@ import numpy as np
 from penstock.algorithm import DEMONSTRATED
 from penstock.config.resolve import available_cores
 from penstock.config.schema import RunConfig
+from penstock.config.sources import to_toml
 from penstock.config.whole import Config
 from penstock.envs.rewards import find_reward, no_infos
 from penstock.envs.sources import EnvProfile
@@ -92,6 +93,7 @@ def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | N
         num_workers=run.num_workers,
         learner_threads=run.threads,
         folder=folder,
+        settings=to_toml(config),
         manifest=prepared.manifest(),
         starts=tuple(LaneStart() for _ in range(run.num_envs)),
         quiet=quiet,

@@ -55,6 +55,8 @@ class Plan:
     num_workers: int
     learner_threads: int
     folder: Path
+    settings: str
+    """Every setting of the run, as TOML."""
     manifest: dict[str, Any]
     starts: tuple[LaneStart, ...]
     """Starting point of each of the ``run.num_envs`` lanes."""

@@ -4,18 +4,22 @@ env.0 .. env.n --rollouts--> learner --policy--> env.0 .. env.n
                              learner --checkpoints--> checkpointer
                              learner --evaluations--> evaluator --evaluation--> learner
                              learner, evaluator --reports--> monitor
+                             checkpointer --histograms--> monitor, if they are asked for
 
 Environment nodes run the policy themselves, or ask policy nodes (``policy_placement``).
 """
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from penstock.algorithm import ReplaySchedule
+from penstock.algorithm import AlgorithmSpec, ReplaySchedule
 from penstock.algorithm_package import find_algorithm
 from penstock.config.schema import RunConfig
 from penstock.kernels.actions import environment_array
 from penstock.memory.snapshots import SNAPSHOT_BYTES
+from penstock.metrics.histograms import Part
 from penstock.metrics.report import RETURN_WINDOW, Report, report_specs
 from penstock.nodes.checkpointer import CheckpointerSettings
 from penstock.nodes.contract import OPEN_LIMIT_S, LaneStart
@@ -157,6 +161,9 @@ def wire(plan: Plan, pattern: Pattern) -> Program:
             Stream("evaluations", ("learner",), evaluators, request, 1, "drop"),
             Board("evaluation", "evaluator", ("learner",), VERDICT),
         ]
+    if plan.run.tensorboard_histograms:
+        # How the parameters of each checkpoint are spread.
+        edges.append(Meeting("histograms", ("checkpointer", "monitor")))
     if plan.games is not None:
         # Each lane is handed to a session.
         edges.append(Meeting(GAMES, (*envs, GAMES)))
@@ -331,8 +338,21 @@ def _checkpointer(plan: Plan, rollouts: Edge) -> NodeSpec:
         write_limit_s=OPEN_LIMIT_S,
         table=table,
         table_file=file,
+        parts=tuple(_parts(plan.learning.spec)) if plan.run.tensorboard_histograms else (),
     )
     return NodeSpec("checkpointer", "checkpointer", settings, group="monitor")
+
+
+def _parts(spec: AlgorithmSpec) -> Iterator[Part]:
+    """The arrays of each layer of the policy's networks; each other vector of parameters as a whole."""
+    networks = {network.name: network for network in spec.policy.networks}
+    for array in spec.shared():
+        size = math.prod(array.shape)
+        if array.name in networks:
+            for part in networks[array.name].slices():
+                yield Part(f"{array.name}/{part.name}", array.name, part.offset, math.prod(part.shape))
+        elif array.dtype == "float32" and size > 1:
+            yield Part(f"{array.name}/all", array.name, 0, size)
 
 
 def _monitor(plan: Plan) -> NodeSpec:
@@ -345,8 +365,10 @@ def _monitor(plan: Plan) -> NodeSpec:
         tensorboard_axis=plan.run.tensorboard_axis,
         resumed=Report(plan.resumed_update, plan.resumed_steps, plan.resumed_s, {}),
         awaited=_awaited(plan),
+        settings=plan.settings,
         told=plan.told,
         episode_metrics=plan.run.episode_metrics or (),
+        histograms=plan.run.tensorboard_histograms,
     )
     return NodeSpec("monitor", "monitor", settings, group="monitor")
 

@@ -103,6 +103,7 @@ def test_each_restart_is_told_of_once_over_all_lives(tmp_path) -> None:
         ({}, "was ended by SIGKILL", ""),
         ({"ended_by": 3}, "ended with status 3", ""),
         ({"ended_by": 1, "detail_kept": 1}, "ended with status 1", "; its traceback stands in deaths.log"),
+        ({"ended_by": -11, "detail_kept": 1}, "was ended by SIGSEGV", "; its stacks stand in deaths.log"),
         (
             {"cause": Cause.SLOW_STEP, "detail_kept": 1},
             "hung (a step or reset took longer than --env_timeout allows), was ended",

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from penstock.processes import log_lines
 from penstock.processes.log_lines import LAST_WORDS_BYTES, LINE_BYTES, ErrorPipe, LogLine, as_bytes, last_words
 from penstock.processes.logged import into_pipe
 
@@ -48,6 +49,15 @@ def test_what_is_too_long_is_cut(ends) -> None:
     assert set(found.text) == {"ö"}
     assert len(last_words("a" * LAST_WORDS_BYTES + "end")) == LAST_WORDS_BYTES
     assert last_words("a" * LAST_WORDS_BYTES + "end").endswith(b"aend")
+
+
+def test_of_stacks_that_nobody_takes_the_last_ones_are_kept(ends, monkeypatch) -> None:
+    monkeypatch.setattr(log_lines, "KEPT_BYTES", 8)
+    pipe, writing = ends
+    for crash in range(3):
+        os.write(writing, f"crash {crash}\n".encode())
+        assert pipe.read() == []
+    assert pipe.take_text() == "crash 2\n"
 
 
 def test_a_full_pipe_takes_no_line_and_nobody_waits(ends) -> None:

@@ -116,6 +116,17 @@ def test_the_last_warning_of_a_process_is_not_lost_with_it(processes, end: str, 
     assert processes.log_lines() == []
 
 
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT])
+def test_a_process_that_crashes_in_native_code_leaves_the_stacks_of_python(processes, number: signal.Signals) -> None:
+    run(processes, f"def climb():\n    os.kill(os.getpid(), {int(number)})\nclimb()")
+    (ended,) = exits(processes)
+    assert (ended.group, ended.status) == ("one", -number)
+    first, stacks = ended.detail.split("\n", 1)
+    assert first == f"process one was ended by {number.name}"
+    assert stacks.startswith("Current thread 0x")
+    assert "in climb" in stacks
+
+
 def test_macos_before_python_3_13_has_no_waitid(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr("penstock.processes.starts.FORKS", False)
     monkeypatch.setattr(warded, "WARDEN", f"import os; del os.waitid; {warded.WARDEN}")

@@ -219,6 +219,8 @@ class MonitorNode:
                 note += f"; {self._deaths.name} says why"
             elif counts["detail_kept"] and status > 0:
                 note += f"; its traceback stands in {self._deaths.name}"
+            elif counts["detail_kept"] and cause is Cause.NONE:
+                note += f"; its stacks stand in {self._deaths.name}"
             self._write(self._last._replace(values=values, note=note))
 
     def _rows(self, counters: dict[str, dict[str, int]]) -> dict[str, float]:

@@ -15,6 +15,9 @@ LINE_BYTES = select.PIPE_BUF
 """Most bytes of a log line. So many are written whole, and at once if there is room for anything."""
 LAST_WORDS_BYTES = 60_000
 """Most bytes of a traceback: its end. An empty pipe of Linux holds 65,536."""
+KEPT_BYTES = 1 << 20
+"""Most bytes of tracebacks and stacks that are kept of a process until they are taken: the last ones. Children of an
+environment may crash one after the other, and each leaves its stacks."""
 _BEGIN = "\x1e"
 _PART = "\x1f"
 
@@ -99,4 +102,5 @@ class ErrorPipe:
             if times.isdecimal():
                 lines.append(LogLine(self._process, level, said, int(times)))
             self._text += text
+        self._text = self._text[-KEPT_BYTES:]
         return lines

@@ -25,7 +25,7 @@ from penstock.memory.lifeline import Lifeline
 from penstock.processes.command import calling, python
 from penstock.processes.log_lines import ErrorPipe, LogLine
 from penstock.processes.warden.messages import as_message, take_message
-from penstock.supervision.lives import Exit
+from penstock.supervision.lives import Exit, describe
 from penstock.types import Cause
 
 __all__ = ["Warded"]
@@ -40,6 +40,8 @@ WARDEN = "import sys; sys.path.append(sys.argv[1]); from warden.warden import ma
 """The warden imports its own package and nothing of penstock."""
 
 
+_CRASH = "Fatal Python error: "
+"""How ``faulthandler`` begins when a process crashes."""
 _OPEN: "weakref.WeakSet[Warded]" = weakref.WeakSet()
 
 
@@ -292,9 +294,9 @@ class Warded:
                 self._pids[group] = detail
             case "ended":
                 del self._pids[group]
-                said = self._said(group)
+                ended = Exit(group, detail, self._said(group))
                 self._errors.pop(group).close()
-                self._ended.append(Exit(group, detail, said))
+                self._ended.append(_with_signal(ended))
             case _:
                 del self._pids[group]
                 self._errors.pop(group).close()
@@ -305,6 +307,15 @@ class Warded:
         pipe = self._errors[group]
         self._log_lines += pipe.read()
         return pipe.take_text()
+
+
+def _with_signal(ended: Exit) -> Exit:
+    """The end of a process; before the stacks of a crash, a line that names the signal."""
+    if ended.status >= 0 or not ended.detail:
+        return ended
+    # Python's own first line names the signal in its words.
+    stacks = ended.detail.partition("\n\n")[2] if ended.detail.startswith(_CRASH) else ended.detail
+    return ended._replace(detail=f"{describe(ended)}\n{stacks}")
 
 
 def _refused(name: str, why: str) -> str:

@@ -61,7 +61,8 @@ def work(nbytes: int, segment_fd: int, spec_fd: int, lifeline_fd: int, error_fd:
         segment_fd: the segment.
         spec_fd: file with the module search path and a ``WorkerSpec``.
         lifeline_fd: pipe whose end of file ends this process.
-        error_fd: pipe for log lines, for a traceback, and for the stacks that `STACKS_SIGNAL` asks for.
+        error_fd: pipe for log lines, for a traceback, and for stacks: those that `STACKS_SIGNAL` asks for, and those of
+            a crash in native code.
     """
     watch(lifeline_fd)
     # The launcher decides when a run ends, even if a signal reaches its whole process group. SIG_IGN would be inherited
@@ -69,6 +70,7 @@ def work(nbytes: int, segment_fd: int, spec_fd: int, lifeline_fd: int, error_fd:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     faulthandler.register(STACKS_SIGNAL, file=error_fd)
+    faulthandler.enable(file=error_fd)
     teller = Teller(into_pipe(error_fd))
     listen(teller.tell)
     try:

@@ -273,7 +273,7 @@ class RunFolder:
 
     @property
     def deaths(self) -> Path:
-        """Tracebacks, or stacks of hangs, of restarted processes; the file exists only if there are any."""
+        """Tracebacks, or stacks of crashes and hangs, of restarted processes; the file exists only if there are any."""
         return self.path / "deaths.log"
 
     def clear_trace(self) -> None:

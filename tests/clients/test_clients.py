@@ -522,3 +522,19 @@ def test_the_info_of_an_episode_goes_with_its_end(monkeypatch):
     monkeypatch.setattr(together, "send", lambda requests: [sent.append(body) or b"{}" for _, _, body in requests])
     together.stop({"0": [1.0], "1": [1.0]}, terminated=["0"], info={"0": info})
     assert sent == [ended, ended, ended, b'{"obs": [1.0], "terminated": false}']
+
+
+def test_an_info_alone_is_sent_so_that_the_server_refuses_it(monkeypatch):
+    sent: list[bytes] = []
+
+    async def send(kind: str, body: bytes) -> None:
+        sent.append(body)
+
+    one, waiting = GameClient("tcp://localhost:1", "g"), AsyncGameClient("tcp://localhost:1", "g")
+    monkeypatch.setattr(one, "send", lambda kind, body: sent.append(body))
+    monkeypatch.setattr(waiting, "send", send)
+    for info in ({"won": 1}, None):
+        one.stop(info=info)
+        asyncio.run(waiting.stop(info=info))
+    alone = b'{"terminated": false, "info": {"won": 1}}'
+    assert sent == [alone, alone, b"", b""]

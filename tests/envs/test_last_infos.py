@@ -1,6 +1,7 @@
 """The numbers in last infos: what counts as one, of one lane and of all lanes together."""
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -31,11 +32,21 @@ def test_numbers_and_booleans_count_and_what_is_not_there_is_nan(info, numbers) 
     np.testing.assert_array_equal(read().numbers(0, info), numbers)
 
 
-@pytest.mark.parametrize("value", ["yes", [1, 2], {"r": 1.0}])
+@pytest.mark.parametrize("value", ["yes", [1, 2], [[1], [2, 3]], {"r": 1.0}])
 def test_what_is_no_number_is_named_with_its_lane(value) -> None:
     says = r"^won in the last info of lane 11 of test is .*, which is no number; leave it out of --episode_metrics$"
     with pytest.raises(BadDataError, match=says):
         read().take(1, {"won": value})
+
+
+def test_text_among_numbers_takes_no_memory_and_is_refused() -> None:
+    tracemalloc.start()
+    with pytest.raises(BadDataError, match="which is no number; leave it out"):
+        read().take(1, {"won": ["A" * 100_000, *[0] * 400]})
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # 401 texts of this width would take 160 MB.
+    assert peak < 8e6
 
 
 def test_of_all_lanes_together_each_takes_its_own_if_it_has_one() -> None:

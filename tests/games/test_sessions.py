@@ -398,6 +398,13 @@ def test_masks_reach_the_rollout(agent):
         (lambda client: client.send("tick", WIDE), 400, "no array of numbers"),
         (lambda client: client.send("tick", b'{"obs": [1], "reward": %s}' % DEEP), 400, "reward is"),
         (lambda client: client.send("stop", b'{"obs": [1], "terminated": %s}' % DEEP), 400, "terminated is"),
+        (
+            lambda client: client.send("stop", b'{"obs": [1], "info": [1]}'),
+            400,
+            r"info is '\[1\]', which is no JSON object",
+        ),
+        (lambda client: client.send("stop", b'{"obs": [1], "info": %s}' % DEEP), 400, "info is"),
+        (lambda client: client.stop(info={"won": 1}), 400, 'stop needs "obs"'),
         (lambda client: client.send("jump", b""), 400, "step_kind"),
         (lambda client: client.send("", b""), 400, "this server trains"),
         (lambda client: client.send("start", b""), 409, "has started already"),
@@ -700,3 +707,15 @@ def test_the_info_of_a_stop_gives_the_metrics_of_the_episode(agent):
     assert found["episode_return"][:3].tolist() == [11.0, 5.0, 6.0]
     np.testing.assert_array_equal(found["episode_metric.won"][:3], [1.0, np.nan, np.nan])
     np.testing.assert_array_equal(found["episode_metric.laps"][:3], [2.5, np.nan, np.nan])
+
+
+@both_agents
+def test_text_in_an_info_takes_no_memory_and_is_refused(agent):
+    with rehearse(agent, num_envs=1, episode_metrics=("won",)) as stage, GameClient(stage.tcp, "g") as client:
+        FakeGame(client).begin(Script([[1]], []), 1)
+        # As one array of NumPy, this would take 1.6 GB.
+        for won in (["A" * 100_000, *[0] * 4000], [[1], [2, 3]]):
+            with pytest.raises(RefusedError, match=r"won in the last info of .* which is no number") as refused:
+                client.stop([9], 1.0, info={"won": won})
+            assert refused.value.status == 400
+        client.stop([9], 1.0, info={"won": [1]})

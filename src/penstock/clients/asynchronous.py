@@ -58,7 +58,7 @@ class AsyncGameClient(GameSession):
         info: Mapping[str, float] | None = None,
     ) -> None:
         """End the episode, as `GameClient.stop`."""
-        nothing = obs is None and reward is None and not terminated
+        nothing = obs is None and reward is None and not terminated and info is None
         await self.send("stop", b"" if nothing else encoded(obs, reward, terminated, None, info))
         self._is_open = False
 

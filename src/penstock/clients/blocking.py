@@ -88,7 +88,7 @@ class GameClient(GameSession):
 
         Args:
             obs: the last observation. It may be left out of an episode that is terminated.
-            reward: of the last action; without it and ``obs``, the last action counts as not taken.
+            reward: of the last action. If nothing at all is given, the last action counts as not taken.
             terminated: the episode has ended by itself. Otherwise it was cut off.
             info: numbers of the episode by their names, which a run reports as means (``--episode_metrics``).
 
@@ -96,7 +96,7 @@ class GameClient(GameSession):
             RefusedError: the server refuses; the episode is as it was before.
             EpisodeLostError: the connection broke.
         """
-        nothing = obs is None and reward is None and not terminated
+        nothing = obs is None and reward is None and not terminated and info is None
         self.send("stop", b"" if nothing else encoded(obs, reward, terminated, None, info))
         self._is_open = False
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.envs.fields import one_line
+from penstock.envs.given_arrays import array_given
 from penstock.envs.rows import as_number
 from penstock.errors import BadDataError
 
@@ -64,8 +65,8 @@ class LastInfos:
         if value is None:
             return math.nan
         try:
-            number = as_number(value, name)
-        except BadDataError:
+            number = as_number(array_given(value), name)
+        except (BadDataError, ValueError):
             raise self._refused(lane, name, value, "no number") from None
         return number if math.isfinite(number) else math.nan
 

@@ -187,7 +187,10 @@ class Agent:
             raise BadDataError(f"reward is {one_line(reward, 40)!r}, which is no number")
         if not isinstance(terminated, bool):
             raise BadDataError(f"terminated is {one_line(terminated, 40)!r}, which is neither true nor false")
-        return Told(given.get("obs"), reward, terminated, given.get("action_mask"), given.get("info"))
+        info = given.get("info")
+        if not isinstance(info, dict | None):
+            raise BadDataError(f"info is {one_line(info, 40)!r}, which is no JSON object")
+        return Told(given.get("obs"), reward, terminated, given.get("action_mask"), info)
 
     def encode(self, action: Any) -> bytes:  # noqa: ANN401 - as the action space has it
         """The reply's body for an action."""
@@ -204,9 +207,9 @@ class Agent:
     def on_episode(self, episode: list[State], final: State) -> Awaitable[None] | None:
         """Called at the end of an episode. It may be a coroutine.
 
-        It may replace ``final.reward``, ``final.obs`` and ``final.info``. These are checked after this call. If one of
-        them does not fit, ``stop`` is refused and the episode is still open. So this is called again, with the same
-        ticks, when the episode is stopped again.
+        It may replace ``final.reward``, ``final.obs`` and ``final.info``. These are checked after this call; of
+        ``final.info`` only the names of ``--episode_metrics``. If one of them does not fit, ``stop`` is refused and the
+        episode is still open. So this is called again, with the same ticks, when the episode is stopped again.
 
         Args:
             episode: its ticks, with the policy's actions.

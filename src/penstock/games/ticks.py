@@ -101,7 +101,7 @@ class Ticks:
         # An empty body says nothing in any encoding.
         told = session.agent.decode(body) if body else Told()
         final = State(body, told)
-        says_nothing = told.obs is None and told.reward is None
+        says_nothing = told.obs is None and told.reward is None and told.info is None
         final.vanished = vanished or (says_nothing and not told.terminated)
         if final.vanished:
             final.terminated = False

@@ -249,7 +249,14 @@ def test_metrics_that_no_episode_had_are_told_of_at_the_end() -> None:
     seen, unseen = np.array([np.nan, 1.0]), np.full(2, np.nan)
     record = {"episodes": np.array(250), "episode_metric.won": seen, "episode_metric.wno": unseen}
     assert never_seen(record) == (
-        "no wno in the last info of 100 episodes so far: check the names of --episode_metrics",
+        "no wno in the last info of the latest 100 episodes: check the names of --episode_metrics",
     )
     assert not never_seen({**record, "episodes": np.array(0)})
     assert not never_seen({**record, "episode_metric.wno": seen})
+
+
+def test_after_a_resume_only_its_own_episodes_count_for_metrics_that_none_had() -> None:
+    record = {"episodes": np.array(250), "episode_metric.new": np.full(2, np.nan)}
+    (note,) = never_seen(record, before=249)
+    assert note == "no new in the last info of the latest 1 episode: check the names of --episode_metrics"
+    assert not never_seen(record, before=250)

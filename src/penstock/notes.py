@@ -97,11 +97,16 @@ def _last_line(error: NodeError) -> str:
     return (said.strip().splitlines() or ["it did not say why"])[-1]
 
 
-def never_seen(record: Arrays) -> tuple[str, ...]:
-    """One line on episode metrics that none of the latest training episodes has had; else empty."""
-    count = min(int(record["episodes"]), RETURN_WINDOW)
+def never_seen(record: Arrays, before: int = 0) -> tuple[str, ...]:
+    """One line on episode metrics that none of the latest training episodes has had; else empty.
+
+    Args:
+        record: the learner's.
+        before: training episodes that had ended before a resume. They may not have been asked for these metrics.
+    """
+    count = min(int(record["episodes"]) - before, RETURN_WINDOW)
     names = [name for name, numbers in metrics_in(record).items() if np.isnan(numbers).all()]
-    return (missing_metrics(names, count),) if count and names else ()
+    return (missing_metrics(names, count, latest=True),) if count > 0 and names else ()
 
 
 def nothing_learned(spec: AlgorithmSpec, record: Arrays) -> tuple[str, ...]:

@@ -327,7 +327,8 @@ def test_metrics_that_the_first_episodes_do_not_have_are_told_of_once(tmp_path, 
     monkeypatch.setattr(ports, "stream_reader", lambda edge: reports)
     resumed = Report(resumed_update, resumed_update * 10, 0.0, {})
     names = ("won", "lapz", "wno")
-    settings = MonitorSettings(tmp_path, "title", 100, 100, True, "steps", resumed, "it waits", episode_metrics=names)
+    title, axis = "title", "steps"
+    settings = MonitorSettings(tmp_path, title, 100, 100, True, axis, resumed, "it waits", "", episode_metrics=names)
     node = MonitorNode(settings)
     node.open(ports)
     # A resumed run cannot know of how many episodes its checkpoint tells, before the first report.
@@ -339,6 +340,14 @@ def test_metrics_that_the_first_episodes_do_not_have_are_told_of_once(tmp_path, 
     told = [line for line in logged(tmp_path) if "last info" in line]
     assert told == ["no lapz, wno in the last info of 2 episodes so far: check the names of --episode_metrics"]
     assert "lapz" not in (tmp_path / METRICS).read_text()
+    # Another life of the monitor does not tell of them again.
+    killed(ports)
+    again = MonitorNode(settings)
+    again.open(ports)
+    for update in (20, 21):
+        reports.put(update, rollout_episodes=before + update)
+        tell(again)
+    assert [line for line in logged(tmp_path) if "last info" in line] == told
 
 
 def test_rows_that_a_table_has_lost_are_told_of_once_there_are_any(tmp_path, monkeypatch) -> None:

@@ -37,10 +37,17 @@ def means_of(numbers: Mapping[str, Array]) -> dict[str, float]:
     return {name: float(values.mean()) for name, values in known.items() if len(values)}
 
 
-def missing_metrics(names: Sequence[str], episodes: int) -> str:
-    """One line on metrics that none of so many episodes has had: a name may be misspelt."""
-    ended = "1 episode" if episodes == 1 else f"{episodes:,} episodes"
-    return f"no {', '.join(names)} in the last info of {ended} so far: check the names of --episode_metrics"
+def missing_metrics(names: Sequence[str], episodes: int, *, latest: bool = False) -> str:
+    """One line on metrics that none of so many episodes has had: a name may be misspelt.
+
+    Args:
+        names: of the metrics.
+        episodes: all so far.
+        latest: these were only the latest ones.
+    """
+    count = "1 episode" if episodes == 1 else f"{episodes:,} episodes"
+    ended = f"the latest {count}" if latest else f"{count} so far"
+    return f"no {', '.join(names)} in the last info of {ended}: check the names of --episode_metrics"
 
 
 def metrics_text(means: Mapping[str, float], gap: str) -> str:

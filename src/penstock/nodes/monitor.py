@@ -78,7 +78,7 @@ class MonitorNode:
         """When these were opened; ``None`` once they have a report, or have said what the run waits for."""
         self._previous: dict[str, dict[str, int]] = {}
         self._episodes_before: float | None = None
-        """Training episodes that had ended before this life of the node; ``None``: not known yet."""
+        """Training episodes that had ended before a resume; ``None``: not known yet."""
         self._tells_missing = bool(settings.episode_metrics)
         """Whether it has yet to look for metrics that the first episodes do not have."""
 
@@ -106,7 +106,10 @@ class MonitorNode:
             for line in () if again else settings.told:
                 self._tell(settings.resumed._replace(note=line))
         self._silent_since = None if again else time.monotonic()
-        self._episodes_before = None if again or settings.resumed.update else 0.0
+        if again:
+            # An earlier life may have told of them. The end of the run tells of them, too.
+            self._tells_missing = False
+        self._episodes_before = None if settings.resumed.update else 0.0
         self._deaths = RunFolder(settings.folder).deaths
         self._written = dict.fromkeys(_KINDS, settings.resumed.update)
         self._last = settings.resumed

@@ -61,6 +61,7 @@ def finish(
     outcome: Outcome,
     begun_anew: int = 0,
     *,
+    episodes_before: int = 0,
     had_ended: bool = False,
     quiet: bool,
 ) -> Result:
@@ -72,6 +73,7 @@ def finish(
         folder: of the run.
         outcome: of the program.
         begun_anew: lanes whose episode a resume could not restore.
+        episodes_before: training episodes that had ended before a resume.
         had_ended: a resume had nothing left to learn, so the run did not end now.
         quiet: no display.
     """
@@ -110,7 +112,7 @@ def finish(
         early = (
             *ended_early(run, record, folder.path),
             *nothing_learned(prepared.spec, record),
-            *never_seen(record),
+            *never_seen(record, episodes_before),
         )
     notes = (*no_file, *skipped_rollouts(outcome.counters), *stale_rows(run, record), *given_up, *early)
     return Result(

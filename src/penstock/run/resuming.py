@@ -93,7 +93,10 @@ def _resume(
         folder.clear_trace()
         begun_anew = sum(start.position is None for start in the_plan.starts)
         outcome = launch(processes, prepared, folder, program)
-    result = finish(processes, prepared, folder, outcome, begun_anew, had_ended=bool(over), quiet=quiet)
+    before = int(begin.arrays["episodes"])
+    result = finish(
+        processes, prepared, folder, outcome, begun_anew, episodes_before=before, had_ended=bool(over), quiet=quiet
+    )
     changed = differences(begin.manifest, prepared.manifest())
     # The run itself says first what it has found of rows that lie with its learners.
     there = prepared.config.run.table_on == "learners"

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from penstock.config.commands import EvalOptions, PlotOptions, ResumeOptions, RetrainOptions
+from penstock.config.commands import EvalOptions, MetricsOptions, PlotOptions, ResumeOptions, RetrainOptions
 from penstock.config.flags import (
     config_from_arguments,
     options_from_arguments,
@@ -106,6 +106,14 @@ def test_what_cannot_be_understood_is_one_line(argv, says):
     assert "\n" not in str(refusal.value)
 
 
+@pytest.mark.parametrize("name", ["loss/policy", "episode/best lap", "a"])
+def test_a_metric_is_asked_for_by_a_name_that_may_hold_spaces(name):
+    assert options_from_arguments(MetricsOptions, ["RUN", name]).metric == name
+    for wrong in ("", " ", " a"):
+        with pytest.raises(ConfigError, match="METRIC takes the name of a metric"):
+            options_from_arguments(MetricsOptions, ["RUN", wrong])
+
+
 def test_options_of_other_commands():
     got = options_from_arguments(EvalOptions, ["runs/a b", "--episodes", "3", "--json"])
     assert (got.run, got.episodes, got.json, got.seed) == ("runs/a b", 3, True, None)
@@ -141,6 +149,7 @@ def test_of_a_flag_that_is_given_twice_the_last_counts_unless_it_adds():
 def test_episode_metrics_are_named_once_each_and_are_not_too_many():
     named = config("--env", "X", "--episode_metrics", "won, best lap", "--episode_metrics", "TimeLimit.truncated")
     assert named.run.episode_metrics == ("won", "best lap", "TimeLimit.truncated")
+    assert config("--env", "X", "--episode_metrics", "won,speed[m/s]").run.episode_metrics == ("won", "speed[m/s]")
     for given, says in (
         ("won,laps,won", "--episode_metrics names won twice; give each name once"),
         (",".join(f"m{number}" for number in range(33)), "--episode_metrics has 33 names; give at most 32"),

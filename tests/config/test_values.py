@@ -22,6 +22,7 @@ class Everything:
     auto: int | Literal["auto"] = field(default="auto", metadata={"min": 1})
     maybe: float | None = None
     sizes: tuple[int, ...] = field(default=(64, 64), metadata={"min": 1})
+    names: tuple[str, ...] = ("a",)
     shaped: str = field(default="cpu", metadata={"pattern": r"cpu|cuda(:\d+)?", "form": "cpu or cuda"})
 
 
@@ -48,6 +49,11 @@ FIELDS = field_table(Everything)
         ("sizes", "64,32", (64, 32)),
         ("sizes", "(64,)", (64,)),
         ("sizes", "[400, 300]", (400, 300)),
+        ("sizes", " ((64, 32)) ", (64, 32)),
+        ("names", "won,speed[m/s]", ("won", "speed[m/s]")),
+        ("names", "[won, speed[m/s]]", ("won", "speed[m/s]")),
+        ("names", "[a],(b)", ("[a]", "(b)")),
+        ("names", "[a],[b]", ("[a]", "[b]")),
         ("shaped", "cuda:1", "cuda:1"),
     ],
 )

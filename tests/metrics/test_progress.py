@@ -238,3 +238,13 @@ def test_episode_metrics_are_shown_with_the_returns():
     display.write(told)
     display.close()
     assert "won 0.835  laps 1.2e+03" in shown.getvalue()
+
+
+def test_the_live_display_shows_brackets_in_names_and_notes_as_they_are():
+    shown = io.StringIO()
+    display = LiveDisplay("run", 100_000, Terminal(file=shown, force_terminal=True, width=80))
+    values = {**report(1).values, "episode/speed[m/s]": 2.5, "episode/x[/dim]": 1.0}
+    display.write(report(1)._replace(values=values, note="no [red]won"))
+    display.close()
+    assert "speed[m/s] 2.5  x[/dim] 1" in shown.getvalue()
+    assert "no [red]won" in shown.getvalue()

@@ -15,6 +15,7 @@ __all__ = ["count_of", "from_text", "from_value"]
 
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
 _NONE = frozenset({"none"})
+_BRACKETS = frozenset({"()", "[]"})
 _BITS = {"int": 63, "float": 1023}
 """Type of a field -> the bits of the largest whole number that it can hold."""
 _LONG = 199
@@ -33,7 +34,7 @@ def from_text(field: Field, text: str, label: str) -> Value:
         return None
     if not field.many:
         return from_value(field, _scalar(field, text, label), label)
-    parts = [part.strip() for part in text.strip("()[] ").split(",")]
+    parts = [part.strip() for part in _without_brackets(text).split(",")]
     if parts[-1] == "" and text.strip():
         parts.pop()  # Python writes a tuple of one element as (64,).
     return from_value(field, [_scalar(field, part, label) for part in parts], label)
@@ -60,7 +61,7 @@ def from_value(field: Field, value: object, label: str) -> Value:
     if getattr(value, "shape", None):
         value = getattr(value, "tolist", lambda: value)()
     if isinstance(value, str):
-        parts = [part.strip() for part in value.strip("()[] ").split(",")]
+        parts = [part.strip() for part in _without_brackets(value).split(",")]
         listed = ", ".join(f'"{part}"' if any(map(str.isalpha, part)) else part for part in parts)
         raise ConfigError(f'{label} takes a list, as [{listed}], not the text "{value[:60]}"')
     if not isinstance(value, Sequence) or not value:
@@ -81,6 +82,28 @@ def count_of(value: Any, label: str) -> int:  # noqa: ANN401 - whatever the user
     if count < 1:
         raise ConfigError(f"{label} takes a whole number of at least 1, not {repr(value)[:60]}")
     return count
+
+
+def _without_brackets(text: str) -> str:
+    """The text of a list without the brackets around all of it.
+
+    Other brackets are part of an element: ``speed[m/s]``.
+    """
+    text = text.strip()
+    while text[:1] + text[-1:] in _BRACKETS and _closes_at_end(text):
+        text = text[1:-1].strip()
+    return text
+
+
+def _closes_at_end(text: str) -> bool:
+    """True if the bracket with which a text begins is closed by its last character, and by none before."""
+    opens, closes = text[0], text[-1]
+    depth = 0
+    for sign in text[:-1]:
+        depth += (sign == opens) - (sign == closes)
+        if depth == 0:
+            return False
+    return True
 
 
 def _scalar(field: Field, text: str, label: str) -> Scalar:

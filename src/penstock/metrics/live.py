@@ -89,11 +89,11 @@ class LiveDisplay:
         if EVAL_RETURN in figures.values:
             rows.add_row("evaluation", figures.number(EVAL_RETURN))
         if metrics := figures.metrics():
-            rows.add_row("metrics", metrics)
+            rows.add_row("metrics", Text(metrics))
         rows.add_row("losses", figures.losses() or "-")
         rows.add_row("idle", figures.idle() or "-")
         if self._note:
-            rows.add_row("note", self._note)
+            rows.add_row("note", Text(self._note))
         title = Text(self._title, style="bold", no_wrap=True, overflow="ellipsis")
         lines = Table.grid()
         for line in (title, ProgressBar(total=1.0, completed=figures.share), rows):

@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 _TEXT_BYTES = 16_384
-"""More than a hundred metrics fit."""
+"""More than a hundred metrics fit, and the longest names of episode metrics in any script: 4 bytes a character."""
 
 RETURN_WINDOW = 100
 """The mean return is over this many of the latest training episodes."""
@@ -108,7 +108,7 @@ def report_sequence(update: int, *, evaluation: bool = False) -> int:
 
 def write_report(report: Report, slot: Arrays) -> None:
     """Put a report into a slot of ``report_specs``."""
-    text = np.frombuffer(json.dumps(report._replace(returns=())).encode(), np.uint8)
+    text = np.frombuffer(json.dumps(report._replace(returns=()), ensure_ascii=False).encode(), np.uint8)
     slot["length"][...] = len(text)
     slot["text"][: len(text)] = text
     slot["returns_count"][...] = len(report.returns)

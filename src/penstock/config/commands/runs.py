@@ -93,7 +93,7 @@ class MetricsOptions:
         metadata={
             "help": "one metric, such as loss/policy; left out: all (docs/metrics.md explains them)",
             "positional": True,
-            "pattern": r"\S+",
+            "pattern": r"\S(.*\S)?",
             "form": "the name of a metric",
         },
     )

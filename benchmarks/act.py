@@ -7,8 +7,8 @@ Pendulum's spaces, 1 to 64 rows. Ours is measured twice: bound to a rollout, as 
 arrays and noise as arguments. ONNX Runtime, torch and NumPy compute the same from the same parameters on one thread;
 this is checked before they are timed. The limit: the products' operations at the rate of a large product on one core.
 
-The last case has memory: CartPole's spaces, one LSTM of 64 that actor and critic share, 8 rows. There a session of a
-loaded policy is measured as well, as `policy.session(8)` gives it, with all its checks.
+The last case has memory: CartPole's spaces, one LSTM of 64 that actor and critic share, 8 rows. There an acting
+session of a loaded policy is measured as well, as `policy.session(8)` gives it, with all its checks.
 """
 
 from collections.abc import Callable, Mapping
@@ -195,7 +195,7 @@ def measure_memory(rounds: int, calls: int, core: float) -> list[Measured]:
 
 
 def in_session(asked: Question) -> Callable[[], None]:
-    """A session of a loaded policy. It answers greedily, with actions only."""
+    """An acting session of a loaded policy. It answers greedily, with actions only."""
     session = RunPolicy(MEMORY_SPACES, MEMORY, native.build(MEMORY), REMEMBERING.published, "").session(MEMORY_ROWS)
 
     def act() -> None:

@@ -165,11 +165,11 @@ def test_a_session_refuses_what_it_cannot_mean(tmp_path) -> None:
         session.act(obs, action_mask=[[1, 0], [1, 0]])
     with pytest.raises(penstock.BadDataError, match="the carry has the arrays"):
         session.carry = {}
-    with pytest.raises(penstock.BadDataError, match="the carry is None, this session needs the arrays"):
+    with pytest.raises(penstock.BadDataError, match="the carry is None, this acting session needs the arrays"):
         session.carry = None
     with pytest.raises(penstock.BadDataError, match=r"the carry .* holds NaN or infinity"):
         session.carry = {name: np.full_like(values, np.nan) for name, values in session.carry.items()}
-    with pytest.raises(penstock.UsageError, match="a session has 1 lane or more, not True"):
+    with pytest.raises(penstock.UsageError, match="an acting session has 1 lane or more, not True"):
         policy.session(True)
     for lanes in (0, -1, 2.5):
         with pytest.raises(penstock.UsageError, match="1 lane or more"):

@@ -96,7 +96,7 @@ class Policy(ABC):
             UsageError: ``lanes`` is no whole number of at least 1.
         """
         if not isinstance(lanes, int) or isinstance(lanes, bool) or lanes < 1:
-            raise UsageError(f"a session has 1 lane or more, not {one_line(lanes)}")
+            raise UsageError(f"an acting session has 1 lane or more, not {one_line(lanes)}")
         return PolicySession(self, lanes)
 
     def __call__(self, obs: Any, *, action_mask: Any = None) -> Any:  # noqa: ANN401 - whatever its space holds
@@ -119,7 +119,7 @@ class Policy(ABC):
             UsageError: the policy has a memory, so that its answer depends on those before.
         """
         if self.carry:
-            raise UsageError("this policy has a memory: let it act in a session, policy.session(n).act(obs)")
+            raise UsageError("this policy has a memory: begin an acting session, policy.session(n).act(obs)")
         fields, batched = self.fields(obs, action_mask)
         count = len(next(iter(fields.values())))
         # The policy remembers nothing, so the next batch of this size may use the same lanes.
@@ -135,7 +135,7 @@ class Policy(ABC):
         return int(action) if isinstance(self.spaces.action, Discrete) else action
 
     def batch(self, action: Array) -> Any:  # noqa: ANN401
-        """Actions ``[n, ...]`` of a session in the form of the action space: an array, or a dict or tuple of arrays."""
+        """Actions ``[n, ...]`` in the form of the action space: an array, or a dict or tuple of arrays."""
         return formed(self.spaces.action, action)
 
     def fields(self, obs: Any, action_mask: Any = None) -> tuple[Arrays, bool]:  # noqa: ANN401
@@ -159,7 +159,7 @@ class PolicySession:
 
     @property
     def carry(self) -> Arrays:
-        """Name -> ``[n, ...]``. To write into these arrays, or to assign others, changes what the session remembers."""
+        """Name -> ``[n, ...]``. To write into these arrays, or to assign others, changes what it remembers."""
         return self._lanes.carry
 
     @carry.setter
@@ -167,10 +167,14 @@ class PolicySession:
         own = self._lanes.carry
         wanted = {name: values.shape for name, values in own.items()}
         if not isinstance(carry, Mapping):
-            raise BadDataError(f"the carry is {one_line(carry)}, this session needs the arrays {one_line(wanted)}")
+            raise BadDataError(
+                f"the carry is {one_line(carry)}, this acting session needs the arrays {one_line(wanted)}"
+            )
         given = {name: np.shape(values) for name, values in carry.items()}
         if given != wanted:
-            raise BadDataError(f"the carry has the arrays {one_line(given)}, this session needs {one_line(wanted)}")
+            raise BadDataError(
+                f"the carry has the arrays {one_line(given)}, this acting session needs {one_line(wanted)}"
+            )
         found = {
             name: array_of(carry[name], ArraySpec(name, kept.shape, kept.dtype.name)) for name, kept in own.items()
         }
@@ -186,7 +190,7 @@ class PolicySession:
         Args:
             obs: a batch of observations ``[n, ...]``, as for calling a policy; for one lane also a single one.
             first: whether the lane begins an episode with this observation, so that it forgets what came before: one
-                truth value for all lanes, or ``[n]``. A new session has nothing to forget.
+                truth value for all lanes, or ``[n]``. A new acting session has nothing to forget.
             action_mask: as for calling a policy.
 
         Returns:
@@ -198,7 +202,7 @@ class PolicySession:
         fields, _ = self._policy.fields(obs, action_mask)
         count, lanes = len(next(iter(fields.values()))), len(self._first)
         if count != lanes:
-            raise BadDataError(f"the session needs observations of {lanes} lanes, and got {count}")
+            raise BadDataError(f"the acting session needs observations of {lanes} lanes, and got {count}")
         begins = np.asarray(first)
         truths = begins.dtype.kind == "b" or (begins.dtype.kind in "iu" and np.isin(begins, (0, 1)).all())
         if not truths or begins.shape not in {(), (lanes,)}:
@@ -207,7 +211,7 @@ class PolicySession:
         return self._policy.batch(self.answer({**fields, "first": self._first}).copy())
 
     def answer(self, given: Arrays) -> Array:
-        """The actions for observation fields that are checked, in an array of this session.
+        """The actions for observation fields that are checked, in an array of this acting session.
 
         Args:
             given: the fields ``[n, ...]``; for a policy with memory also ``first`` bool ``[n]``.

@@ -1,4 +1,4 @@
-"""What answers batches: its sessions, of which only a few are kept."""
+"""What answers batches: its acting sessions, of which only a few are kept."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from tests.serving.server.harness import source_of
 
 
 class Counted:
-    """A policy that notes the size of each session that is made."""
+    """A policy that notes the size of each acting session that is made."""
 
     def __init__(self, policy: Any) -> None:
         self._policy = policy

@@ -14,7 +14,7 @@ import numpy as np
 from penstock.errors import PenstockError, UsageError
 from penstock.serving.bundle import BundlePolicy, read_bundle
 from penstock.serving.run_policy import RunPolicy
-from penstock.serving.server.policy.answering import ServedLanes, ServedPolicy
+from penstock.serving.server.policy.answering import ActingLanes, ServedPolicy
 from penstock.serving.server.policy.source import Source
 from penstock.serving.verification import EXACT, QUANTIZED, Limits, compared
 from penstock.types import Array, Arrays, Discrete, Space, Spaces
@@ -78,7 +78,7 @@ def fault_of(policy: ServedPolicy) -> str:
     return ""
 
 
-def _is_finite(action: Array, session: ServedLanes) -> bool:
+def _is_finite(action: Array, session: ActingLanes) -> bool:
     arrays = (action, *session.carry.values())
     return all(values.dtype.kind != "f" or bool(np.isfinite(values).all()) for values in arrays)
 

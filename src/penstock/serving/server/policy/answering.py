@@ -7,13 +7,13 @@ import numpy as np
 
 from penstock.types import Array, Arrays, Spaces
 
-__all__ = ["Answer", "Answerer", "Questions", "ServedLanes", "ServedPolicy"]
+__all__ = ["ActingLanes", "Answer", "Answerer", "Questions", "ServedPolicy"]
 
 _KEPT = 8
 """The acting sessions that are kept have together at most so many times ``max_batch`` lanes."""
 
 
-class ServedLanes(Protocol):
+class ActingLanes(Protocol):
     """What the server needs of `penstock.serving.policy.PolicySession`."""
 
     @property
@@ -31,7 +31,7 @@ class ServedPolicy(Protocol):
 
     spaces: Spaces
 
-    def session(self, lanes: int = 1) -> ServedLanes:
+    def session(self, lanes: int = 1) -> ActingLanes:
         """Begin to act in these lanes."""
         ...
 
@@ -69,7 +69,7 @@ class Answerer:
 
     def __init__(self, policy: ServedPolicy, max_batch: int) -> None:
         self._policy = policy
-        self._acting: OrderedDict[int, ServedLanes] = OrderedDict()
+        self._acting: OrderedDict[int, ActingLanes] = OrderedDict()
         """Number of lanes -> the acting session with so many. The one that was used last stands at the end."""
         self._lanes = 0
         """Of all acting sessions together."""
@@ -84,7 +84,7 @@ class Answerer:
         action = session.answer({**questions.fields, "first": questions.first})
         return Answer(action, carry)
 
-    def _acting_in(self, lanes: int) -> ServedLanes:
+    def _acting_in(self, lanes: int) -> ActingLanes:
         """An acting session with so many lanes. Its arrays are made anew only if this size was not asked for lately."""
         session = self._acting.get(lanes)
         if session is not None:

@@ -114,6 +114,7 @@ def _check(run: RunConfig, name: str, topology: str) -> None:
         "reward": "set state.reward in Agent.on_tick",
         "vector_env": "each session is one lane",
         "eval_interval": "games cannot be asked for episodes",
+        "table_on": "games connect to the launcher, whose machine runs all nodes",
     }
     for setting, why in instead.items():
         if getattr(run, setting) != getattr(RunConfig, setting):

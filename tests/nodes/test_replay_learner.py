@@ -1,6 +1,7 @@
 """ReplayLearnerNode: which gradient steps its next life takes, together with learners that have gone on meanwhile."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -91,8 +92,9 @@ class Team:
 class Run:
     """A run whose table is filled by hand."""
 
-    def __init__(self, timesteps: int) -> None:
-        program = async_off_policy.build(plan(prepared(**SMALL, timesteps=timesteps), Path("run"), quiet=True))
+    def __init__(self, timesteps: int, **settings: object) -> None:
+        settings = {**SMALL, **settings, "timesteps": timesteps}
+        program = async_off_policy.build(plan(prepared(**settings), Path("run"), quiet=True))
         node = program.node("learner")
         self._settings = replace(node.settings, steps=replace(node.settings.steps, team=f"{__name__}:Team"))
         self._program, self._group = program, node.group
@@ -113,6 +115,19 @@ class Run:
         """The machine that has all rows of an environment node is lost."""
         table = self._wiring.table_memory("rollouts")
         table.forget(worker, table.written(worker))
+
+    def ranks(self, worker: int) -> Array:
+        """The priorities of the rows of an environment node, whose shard it has for itself."""
+        trees, table = self._wiring.trees("rollouts"), self._wiring.table_memory("rollouts")
+        assert trees is not None
+        return trees.shard(worker).read(np.arange(table.arrays["valid"][0].size))
+
+    def rank(self, worker: int, priority: float) -> None:
+        """Give the rows of the first slot of an environment node this priority, if they can be sampled."""
+        trees, ranks = self._wiring.trees("rollouts"), self.ranks(worker)
+        assert trees is not None
+        rows = np.flatnonzero(ranks)
+        trees.shard(worker).update(rows, np.zeros(len(rows), np.int64), np.full(len(rows), priority))
 
     def collect(self, worker: int) -> None:
         """Push a slot of one environment node."""
@@ -244,3 +259,26 @@ def test_a_new_life_does_not_go_to_a_goal_that_learners_on_other_machines_have_g
     run.collect(1)
     run.work()
     assert run.steps() == (4 * SLOT_ROWS - MIN_ROWS) // 4
+
+
+def test_rows_of_a_machine_that_is_lost_get_no_priority_back(monkeypatch) -> None:
+    """They would be sampled for ever, and nobody has them."""
+    monkeypatch.setattr(steps, "STEP_LIMIT_S", -1.0)
+    with closing(Run(10_000, algo="apex")) as run:
+        run.spread()
+        run.begin()
+        for worker in (0, 1):
+            run.collect(worker)
+        run.rank(0, 1.0)
+        before = run.ranks(0)
+        while run.node._steps.done < 1:
+            run.node.step()
+        assert (run.ranks(0) != before).any()
+        run.node._steps.take_back()
+        assert np.array_equal(run.ranks(0), before)
+        while run.node._steps.done < 2:
+            run.node.step()
+        run.forget(0)
+        run.rank(0, 0.0)
+        run.node._steps.take_back()
+        assert not run.ranks(0).any()

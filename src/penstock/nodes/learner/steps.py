@@ -81,7 +81,8 @@ class GradientSteps:
         self._settings = settings
         self._ports = ports
         shard = settings.updater.learner % settings.shards
-        self.table = ports.table("rollouts").shard(shard, settings.shards)
+        self._tables = [ports.table("rollouts").shard(number, settings.shards) for number in range(settings.shards)]
+        self.table = self._tables[shard]
         self._trees = ports.priorities("rollouts")
         self.tree = None if self._trees is None else self._trees.shard(shard)
         self._own = slice(shard * self.table.writers, (shard + 1) * self.table.writers)
@@ -110,8 +111,8 @@ class GradientSteps:
         self._sampling = sampling(sampler, self.updater.buffers, size, device=settings.updater.device)
         self._resets = Resets(settings.initial, settings.updater)
         self.done = 0
-        self._former: list[tuple[SumTree, Array, Array, Array]] = []
-        """Priorities that this turn has changed: the tree, rows, their stamps, the priorities before."""
+        self._former: list[tuple[int, Array, Array, Array]] = []
+        """Priorities that this turn has changed: the shard, rows, their stamps, the priorities before."""
         self._largest = np.zeros(settings.shards)
         """The largest priority of each shard before this turn."""
 
@@ -203,13 +204,17 @@ class GradientSteps:
             self.updater.load(self._resets.state(self.done))
 
     def take_back(self) -> None:
-        """Undo this turn's changes of priorities. No other process may change priorities meanwhile."""
+        """Undo this turn's changes of priorities. No other process may change priorities meanwhile.
+
+        Rows that were lost meanwhile with their machine keep priority 0: nobody may sample them any more.
+        """
         if self._trees is not None:
             self._sampling.settle()
             if self._many is not None:
                 self._minibatches.take_back()
-            for tree, rows, stamps, ranks in reversed(self._former):
-                tree.update(rows, stamps, ranks)
+            for shard, rows, stamps, ranks in reversed(self._former):
+                there = _are_there(self._tables[shard], rows, stamps)
+                self._trees.shard(shard).update(rows[there], stamps[there], ranks[there])
             self._trees.put_largest(self._largest)
             self._former.clear()
 
@@ -249,26 +254,32 @@ class GradientSteps:
     def _rank(self, places: Arrays, per_row: Arrays) -> None:
         """Give the rows of the last step new priorities, unless they were overwritten since they were sampled."""
         priorities = self._table_spec.priorities
-        if self.tree is not None and priorities is not None:
+        if self._trees is not None and self.tree is not None and priorities is not None:
             ranks = np.power(per_row["priority"].astype(np.float64), priorities.alpha)
             if not np.isfinite(ranks).all():
                 kept = nothing_kept(self._settings.updater.spec.policy)
                 raise BadDataError(f"gradient step {self.done + 1}: a priority is infinite or NaN; {kept}")
             rows, stamps = places["index"].copy(), places["stamp"].copy()
             self._sampling.settle()
-            for tree, own in self._ranked(np.stack([rows, stamps, self.tree.read(rows), ranks])):
+            for shard, own in self._ranked(np.stack([rows, stamps, self.tree.read(rows), ranks])):
                 changed, tags = (own[number].astype(np.int64) for number in range(2))
-                self._former.append((tree, changed, tags, own[2]))
-                tree.update(changed, tags, own[3])
+                self._former.append((shard, changed, tags, own[2]))
+                self._trees.shard(shard).update(changed, tags, own[3])
 
-    def _ranked(self, own: Array) -> list[tuple[SumTree, Array]]:
-        """The trees that this learner changes after a step, with rows, stamps, old and new priorities: ``[4, m]``.
+    def _ranked(self, own: Array) -> list[tuple[int, Array]]:
+        """The shards that this learner ranks after a step, with rows, stamps, old and new priorities: ``[4, m]``.
 
-        If learners are on several machines, learner 0 changes all trees: the next life of another one begins with them.
+        If learners are on several machines, learner 0 ranks all shards: the next life of another one begins with them.
         """
-        if not (self._settings.spread and isinstance(self._team, ShardTeam) and self._trees is not None):
-            return [] if self.tree is None else [(self.tree, own)]
-        parts = self._team.gather(own.reshape(-1))
-        found = [(self._trees.shard(number), part.reshape(own.shape)) for number, part in enumerate(parts)]
         learner = self._settings.updater.learner
+        if not (self._settings.spread and isinstance(self._team, ShardTeam)):
+            return [(learner % self._settings.shards, own)]
+        found = [(shard, part.reshape(own.shape)) for shard, part in enumerate(self._team.gather(own.reshape(-1)))]
         return found if learner == 0 else [found[learner]]
+
+
+def _are_there(table: Table, rows: Array, stamps: Array) -> Array:
+    """Which of these rows, with the sequences of their slots, can still be sampled."""
+    firsts = np.array([table.first(writer) for writer in range(table.writers)])
+    there: Array = stamps >= firsts[rows // (table.slots * table.arrays["valid"][0].size)]
+    return there

@@ -78,7 +78,7 @@ def test_a_command_waits_until_the_launcher_is_lost_and_then_has_the_run(
     assert world.now == 3.5
     assert set(world.asked) == {Asker("first\n", str(folder.path.resolve()), "machine 3")}
     assert world.did == ["released penstock-1", "killed"]
-    said = "waiting 20 s at most: another machine may be about to go on with run pole\n"
+    said = "waiting about 20 s at most: another machine may be about to go on with run pole\n"
     assert capsys.readouterr().err == said, "once"
 
 
@@ -124,6 +124,42 @@ def test_a_deputy_that_has_ended_or_cannot_be_asked_holds_nobody_up(
     world.say = fail
     ask_deputies(folder, quiet=True)
     assert (world.now, world.did) == (0.0, [])
+
+
+def test_a_deputy_of_a_version_that_cannot_be_asked_holds_nobody_up(
+    world: World, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The handle of an actor has the methods of its own version alone.
+    monkeypatch.setattr(relaunch, "_deputies", lambda run: [SimpleNamespace()])
+    ask_deputies(folder, quiet=True)
+    assert (world.now, world.asked, world.did) == (0.0, [], [])
+
+
+def test_nothing_is_done_to_a_deputy_before_all_have_answered(
+    world: World, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (deputy,) = relaunch._deputies("pole")
+    monkeypatch.setattr(relaunch, "_deputies", lambda run: [deputy, deputy])
+    world.say = lambda waited: LEFT if len(world.asked) == 1 else is_open(0.4)
+    with pytest.raises(RunFolderError, match=r"^run pole trains on machine 1"):
+        ask_deputies(folder, quiet=True)
+    assert world.did == []
+    world.say = lambda waited: LEFT
+    ask_deputies(folder, quiet=True)
+    assert world.did == ["released penstock-1", "killed"] * 2
+
+
+def test_several_deputies_are_waited_for_no_longer_than_one(
+    world: World, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(waited: float) -> Answer:
+        raise ray.exceptions.GetTimeoutError
+
+    (deputy,) = relaunch._deputies("pole")
+    monkeypatch.setattr(relaunch, "_deputies", lambda run: [deputy] * 3)
+    world.say = silent
+    ask_deputies(folder, quiet=True)
+    assert LIMIT_S < world.now < LIMIT_S + 1.0
 
 
 def test_a_deputy_of_another_run_holds_nobody_up(world: World, folder: RunFolder) -> None:

@@ -50,8 +50,14 @@ def ask_deputies(folder: RunFolder, *, quiet: bool) -> None:
     if begun:
         path = folder.path.resolve()
         asker = Asker(begun, str(path), own_name())
-        for deputy in _deputies(path.name):
-            _ask(deputy, asker, path.name, quiet=quiet)
+        deputies, began = _deputies(path.name), time.monotonic()
+        found = [_ask(deputy, asker, path.name, began, quiet=quiet) for deputy in deputies]
+        # Only now: another deputy might have refused the command.
+        for deputy, answer in zip(deputies, found, strict=True):
+            if answer.stand is Stand.LEFT:
+                release_claims(answer.claims)
+                with contextlib.suppress(ray.exceptions.RayError):
+                    ray.kill(deputy)
 
 
 def _deputies(run: str) -> list[Any]:
@@ -70,9 +76,13 @@ def _deputies(run: str) -> list[Any]:
     return found
 
 
-def _ask(deputy: Any, asker: Asker, run: str, *, quiet: bool) -> None:  # noqa: ANN401 - an actor
-    """Ask one deputy until it is known what becomes of the run."""
-    began, told = time.monotonic(), quiet
+def _ask(deputy: Any, asker: Asker, run: str, began: float, *, quiet: bool) -> Answer:  # noqa: ANN401 - an actor
+    """Ask one deputy until it is known what becomes of the run. ``began``: when the first deputy was asked.
+
+    Raises:
+        RunFolderError: as `ask_deputies`.
+    """
+    told = quiet
     while (answer := _answer(deputy, asker)) is None or answer.stand is Stand.OPEN:
         waited = time.monotonic() - began
         if answer is not None and waited - answer.silent_s > SPEAKS_S:
@@ -80,10 +90,12 @@ def _ask(deputy: Any, asker: Asker, run: str, *, quiet: bool) -> None:  # noqa: 
         if waited > LIMIT_S:
             if answer is None:
                 # Launchers give up a deputy that is silent for less.
-                return
+                return Answer(Stand.OTHER)
             raise RunFolderError(f"run {run}: {answer.here} is about to go on with it; type the command again later")
         if not told:
-            sys.stderr.write(f"waiting {LIMIT_S:.0f} s at most: another machine may be about to go on with run {run}\n")
+            sys.stderr.write(
+                f"waiting about {LIMIT_S:.0f} s at most: another machine may be about to go on with run {run}\n"
+            )
             told = True
         time.sleep(LOOK_S)
     if answer.stand is Stand.ELSEWHERE:
@@ -91,18 +103,15 @@ def _ask(deputy: Any, asker: Asker, run: str, *, quiet: bool) -> None:  # noqa: 
             f"run {run} goes on in {answer.folder}, on {answer.here}, because its launcher's machine was lost; "
             "wait for its end, or end it there"
         )
-    if answer.stand is Stand.LEFT:
-        release_claims(answer.claims)
-        with contextlib.suppress(ray.exceptions.RayError):
-            ray.kill(deputy)
+    return answer
 
 
 def _answer(deputy: Any, asker: Asker) -> Answer | None:  # noqa: ANN401 - an actor
     """What a deputy answers; ``None`` if it does not answer in time."""
     try:
         answer: Answer = ray.get(deputy.ask.remote(asker), timeout=ANSWER_S)
-    except (ray.exceptions.ActorDiedError, ray.exceptions.RayTaskError):
-        # It has ended, or is of a version that cannot be asked.
+    except (ray.exceptions.ActorDiedError, ray.exceptions.RayTaskError, AttributeError):
+        # It has ended, or is of a version that cannot be asked: its handle here has no such method.
         return Answer(Stand.OTHER)
     except ray.exceptions.RayError:
         return None

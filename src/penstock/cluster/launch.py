@@ -22,6 +22,7 @@ def joined(program: Program) -> contextlib.AbstractContextManager[None]:
     Raises:
         ConfigError: Ray is not installed, there is no cluster at that address, or it has no room for what
             nodes ask for.
+        ResourceError: this machine is the only one of the cluster, and has too little memory.
         PenstockError: Ray does not start here.
     """
     if not movable(program):

@@ -49,10 +49,11 @@ from penstock.config.fields import amounts_text
 from penstock.errors import PenstockError
 from penstock.memory.segment import Segment
 from penstock.processes.log_lines import LogLine
+from penstock.processes.machine import check_machine
 from penstock.processes.starts import Processes
 from penstock.processes.supervised import supervised
 from penstock.processes.worker import WorkerSpec
-from penstock.program.graph import Program
+from penstock.program.graph import Program, Table
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.supervision.lives import Exit
 from penstock.supervision.outcome import Outcome
@@ -75,10 +76,12 @@ def with_room(program: Program) -> Iterator[None]:
 
     Raises:
         ConfigError: there is no such cluster.
+        ResourceError: this machine is the only one, and has too little memory for all shards of the table.
         RunFolderError: the run trains already, or another machine goes on with it.
     """
     with joined(program.address, program.modules):
         _wait_for_room(program)
+        _check_whole_table(program)
         # Last: what is refused before leaves the run to its deputy.
         folder = RunFolder(program.node("checkpointer").settings.folder)
         ask_deputies(folder, quiet=program.node("monitor").settings.quiet)
@@ -107,6 +110,19 @@ def _wait_for_room(program: Program) -> None:
                 time.sleep(LOOK_S)
             else:
                 return
+
+
+def _check_whole_table(program: Program) -> None:
+    """Check that all shards of a table fit into this machine, if there is no other for them.
+
+    The first check, which knew no cluster, counted one shard.
+
+    Raises:
+        ResourceError: they do not fit.
+    """
+    if any(isinstance(edge, Table) and edge.resident for edge in program.edges) and alone(program):
+        edges = (replace(edge, resident=False) if isinstance(edge, Table) else edge for edge in program.edges)
+        check_machine(replace(program, edges=tuple(edges)), len(program.groups))
 
 
 def _apart(program: Program) -> Program:

@@ -69,6 +69,7 @@ def joined_cluster(program: Program, run: RunConfig) -> contextlib.AbstractConte
 
     Raises:
         ConfigError: there is no cluster, or it has no room; or its package is not installed.
+        ResourceError: this machine is the only one of the cluster, and has too little memory.
         PenstockError: the cluster cannot be started on this machine.
     """
     joined = RUNTIMES[run.runtime].joined

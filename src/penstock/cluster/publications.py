@@ -59,6 +59,8 @@ class Publications:
         self._table, self._wiring, self._give_back = sampled(program), wiring, give_back
         self._record = _record_of(program, wiring) if self._table is not None and self._table.resident else None
         """What the learners have committed; ``None`` if all rows stay at home."""
+        self._committed, self._taken = -1, list[int]()
+        """The number of the last record that was read, and its ``taken``."""
         self._hosted: dict[Machine, HostedShards] = {}
         self._fed: set[Machine] = set()
         """Hosts to which slots are under way that belong to no goal."""
@@ -171,11 +173,18 @@ class Publications:
 
     def let_go(self) -> None:
         """Give the memory of rows back that stay on their hosts, and that are accounted for by a commit."""
-        # Race: the keeper may commit meanwhile. Then the next call finds the record.
-        committed = None if self._record is None else self._record.copy()
-        if committed is not None:
+        if self._record is None:
+            return
+        # A copy takes long if the networks are large, so there is one for each commit at most.
+        if self._record.number() != self._committed:
+            # Race: the keeper may commit meanwhile. Then the next call finds the record.
+            committed = self._record.copy()
+            if committed is None:
+                return
+            self._committed, self._taken = committed.number, committed.arrays["taken"].tolist()
+        if self._taken:
             for hosted in self._hosted.values():
-                hosted.let_go(committed.arrays["taken"].tolist())
+                hosted.let_go(self._taken)
 
     def lose(self, host: Machine) -> int:
         """A host is given up. Returns the number of rows of the table that are lost with it."""

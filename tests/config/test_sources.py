@@ -240,6 +240,13 @@ def test_a_resume_with_another_rule_decides_the_pace_anew():
     assert (more.exchange, more.pace) == ("allreduce", "sync")
 
 
+def test_a_resume_with_one_learner_has_its_table_on_the_launchers_machine():
+    run = {"env": "X", "algo": "apex", "learners": 2, "distributed": True, "table_on": "learners"}
+    alone = with_changes(from_mapping(run), {"learners": 1}).run
+    assert (alone.learners, alone.table_on) == (1, "launcher")
+    assert with_changes(from_mapping(run), {"learners": 3}).run.table_on == "learners"
+
+
 @pytest.mark.parametrize("algo", ALGORITHMS.names())
 def test_what_lanes_count_by_and_networks_are_made_with_stays_on_a_resume(algo):
     settings = {field.name: field for field in fields_of(find_algorithm(algo).config)}

@@ -218,11 +218,13 @@ def with_changes(config: Config, settings: Mapping[str, Any]) -> Config:
 
 
 def _follows(before: RunConfig, changed: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a cluster that change because a resume moves the run to one, or away from it."""
+    """Settings of a cluster that change because a resume moves the run to one, or away from it, or to one learner."""
     runtime, distributed = changed.get("runtime"), changed.get("distributed")
     follows: dict[str, Any] = {}
     if runtime is None and distributed is not None and distributed != (before.runtime == "ray"):
         runtime = follows["runtime"] = "ray" if distributed else RunConfig.runtime
+    if changed.get("learners") == 1 and "table_on" not in changed:
+        follows["table_on"] = RunConfig.table_on
     if runtime not in {None, "ray"}:
         of_cluster = ("distributed", "address", "resources", "min_workers", "table_on")
         follows |= {name: getattr(RunConfig, name) for name in of_cluster if name not in changed}

@@ -134,12 +134,12 @@ def stacks_on(asked: Mapping[Machine, Mapping[str, str]]) -> dict[str, str]:
     """
     found = {group: f"{machine.name} does not answer" for machine, groups in asked.items() for group in groups.values()}
     with contextlib.suppress(ray.exceptions.RayError):
-        if answers := {machine.stacks(list(groups)): groups for machine, groups in asked.items()}:
-            ready, _ = ray.wait(list(answers), num_returns=len(answers), timeout=STACKS_LIMIT_S)
+        if questions := {machine.stacks(list(groups)): groups for machine, groups in asked.items()}:
+            ready, _ = ray.wait(list(questions), num_returns=len(questions), timeout=STACKS_LIMIT_S)
             for answer in ready:
                 # Of a machine that was lost meanwhile.
                 with contextlib.suppress(ray.exceptions.RayError):
-                    found |= {answers[answer][there]: text for there, text in ray.get(answer).items()}
+                    found |= {questions[answer][there]: text for there, text in ray.get(answer).items()}
     return found
 
 

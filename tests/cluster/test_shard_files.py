@@ -39,8 +39,9 @@ class Machine:
 class Run:
     """One life of a run: its first learner at home, the other one on a machine."""
 
-    def __init__(self, folder: Path) -> None:
-        whole = sharded_program(algo="apex", env="CartPole-v1", table_on="learners")
+    def __init__(self, folder: Path, writers: int = 2) -> None:
+        whole = sharded_program(algo="apex", env="CartPole-v1", table_on="learners", num_workers=writers)
+        self.writers = range(writers)
         self.program = with_relay(whole)
         self.wiring = wired(self.program)
         self.machine = Machine(host_program(whole))
@@ -73,7 +74,7 @@ class Run:
         """Each writer fills its slots. The host has got the first two, and home has let go of them."""
         size = self.table.arrays["valid"][0].size
         for sequence in range(SLOTS):
-            for writer in (0, 1):
+            for writer in self.writers:
                 index = self.table.claim(writer, sequence)
                 for name, array in self.table.slot(index).items():
                     # Nothing is in the side areas.
@@ -81,10 +82,10 @@ class Run:
                 self.trees.set(index * size, sequence, np.arange(size) + 10 * writer + sequence)
                 self.table.push(writer, sequence)
             if sequence == 1:
-                for news in self.rest(self.machine, [1], [2, 2]):
+                for news in self.rest(self.machine, [1], [2] * len(self.writers)):
                     take_news(self.hosted_table(), self.hosted_trees(), news)
                 self.publications._hosted[self.machine].arrived()
-                self.publications._hosted[self.machine].let_go([2, 2])
+                self.publications._hosted[self.machine].let_go([2] * len(self.writers))
 
     def hosted_table(self) -> Any:
         return self.machine.host._wiring.table_memory("rollouts")
@@ -95,18 +96,24 @@ class Run:
     def find(self, checkpoint: Path | None) -> str:
         return self.files.find(checkpoint, self.place, self)
 
-    def keep(self) -> list[str]:
-        return self.files.keep(self.place, self)
+    def keep(self, update: int = 3) -> list[str]:
+        return self.files.keep({"update": np.array(update)}, self.place, self)
+
+    def held(self) -> list[Any]:
+        """What is in the slots of each shard where its rows lie: a column for each writer."""
+        shards = self.table.shard(0, 2), self.hosted_table().shard(1, 2)
+        ends = [[shard.written(writer) for writer in range(shard.writers)] for shard in shards]
+        return [contents(*both)["reward"][:, 0].tolist() for both in zip(shards, ends, strict=True)]
 
 
 @pytest.fixture
-def new_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Run]:
+def new_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
     monkeypatch.setattr(files, "answers", lambda asked, limit_s: asked)
-    return lambda: Run(tmp_path / "logs" / "run")
+    return lambda **options: Run(tmp_path / "logs" / "run", **options)
 
 
-def checkpoint(tmp_path: Path, update: int = 3) -> Path:
-    arrays = {"taken": np.full(2, TAKEN), "update": np.array(update)}
+def checkpoint(tmp_path: Path, update: int = 3, taken: Sequence[int] = (TAKEN, TAKEN)) -> Path:
+    arrays = {"taken": np.array(taken), "update": np.array(update)}
     return save_checkpoint(tmp_path / "logs" / "run", arrays, {**FACTS, "update": update})
 
 
@@ -152,7 +159,7 @@ def test_a_run_that_goes_on_from_another_checkpoint_begins_with_an_empty_table(n
     ended, earlier = new_run(), checkpoint(tmp_path)
     ended.fill()
     checkpoint(tmp_path, update=4)
-    ended.keep()
+    assert ended.keep(update=4) == []
     resumed = new_run()
     assert "the replay table begins empty (no file of its shards belongs" in resumed.find(earlier)
     assert (resumed.table.written(0), resumed.table.written(1)) == (0, 0)
@@ -171,6 +178,38 @@ def test_a_shard_that_is_not_found_begins_empty(new_run, tmp_path: Path) -> None
     said = f"not bit-exact: of 2 shards of the replay table 1 were found, with {rows:,} rows; the others begin empty"
     assert resumed.find(saved) == said
     assert (resumed.table.written(0), resumed.table.written(1)) == (TAKEN, 0)
+
+
+def test_a_run_that_ends_without_a_new_checkpoint_leaves_the_files_as_they_are(new_run, tmp_path: Path) -> None:
+    ended = new_run(writers=4)
+    ended.fill()
+    saved = checkpoint(tmp_path, taken=(5, 3, 5, 3))
+    assert ended.keep() == []
+    # The rings of a resume go on at the same sequence. The counts of the checkpoint do not fit them.
+    rows = [[[3.0, 11.0], [4.0, 12.0], [5.0, 13.0]], [[23.0, 31.0], [24.0, 32.0], [25.0, 33.0]]]
+    for _ in range(2):
+        resumed = new_run(writers=4)
+        assert "all 2 shards of the replay table were found" in resumed.find(saved)
+        assert resumed.held() == rows
+        assert resumed.keep() == []
+    # At a second Ctrl-C it has learned more than its last checkpoint has.
+    checkpoint(tmp_path, update=4, taken=(5, 5, 5, 5))
+    assert resumed.keep(update=5) == []
+    assert resumed.files.keep({}, resumed.place, resumed) == []
+    resumed = new_run(writers=4)
+    resumed.find(saved)
+    assert resumed.held() == rows
+
+
+def test_a_slot_that_comes_twice_is_told_of_and_ends_nothing(new_run, tmp_path: Path) -> None:
+    """A call of home was still under way when the run ended."""
+    ended = new_run()
+    ended.fill()
+    checkpoint(tmp_path)
+    ended.hosted_table().claim(1, 2)
+    ended.hosted_table().push(1, 2)
+    (told,) = ended.keep()
+    assert told.startswith("shard 1 of the replay table is not kept: ")
 
 
 def test_a_disk_that_is_full_is_told_of_and_ends_nothing(new_run, tmp_path: Path, monkeypatch) -> None:

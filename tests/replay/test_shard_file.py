@@ -5,13 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from penstock.errors import ResourceError
+from penstock.errors import ResourceError, RunFolderError
 from penstock.memory.table import Table
 from penstock.replay import shard_file
 from penstock.replay.contents import contents
 from penstock.replay.shard_file import ShardMark, find_shard, keep_shard
 from penstock.replay.sum_tree import SumTree
-from tests.replay.world import aligned_bytes, lane_steps, make_table, write
+from penstock.types import ArraySpec
+from tests.replay.world import aligned_bytes, lane_steps, make_table, world_specs, write
 
 STEPS, SLOTS, WRITERS = 4, 6, 2
 HEIGHT = STEPS + 1
@@ -71,6 +72,33 @@ def test_a_file_of_another_checkpoint_or_of_other_lanes_is_of_no_use(tmp_path: P
     found = Shard()
     assert find_shard(path, found.table, found.tree, "b") == 2
     assert same(found, kept, 2)
+
+
+def test_writers_of_different_counts_go_on_at_the_same_sequence(tmp_path: Path) -> None:
+    kept, path = Shard().fill(5), tmp_path / "shard-0.table"
+    assert keep_shard(path, kept.table, kept.tree, mark(5, 3)) == 3
+    found = Shard()
+    assert find_shard(path, found.table, found.tree, "a") == 3
+    assert [(found.table.first(writer), found.table.written(writer)) for writer in range(WRITERS)] == [(2, 5)] * 2
+
+
+def test_a_shard_that_lacks_slots_of_the_checkpoint_takes_no_place(tmp_path: Path) -> None:
+    kept, path = Shard().fill(3), tmp_path / "shard-0.table"
+    keep_shard(path, kept.table, None, mark(3, 3))
+    with pytest.raises(RunFolderError, match=r"^it lacks slots of the checkpoint$"):
+        keep_shard(path, kept.table, None, mark(3, 4))
+    assert find_shard(path, Shard().table, None, "a") == 3
+
+
+def test_rows_are_found_if_episodes_have_other_metrics_now(tmp_path: Path) -> None:
+    kept, path = Shard().fill(3), tmp_path / "shard-0.table"
+    keep_shard(path, kept.table, kept.tree, mark(3, 3))
+    specs = [*world_specs(STEPS, 1, same_step=True), ArraySpec("episode_metric.won", (STEPS + 1, 1), "float32")]
+    table = Table(aligned_bytes(Table.required(specs, WRITERS, SLOTS)), specs, WRITERS, SLOTS)
+    found = Shard()
+    assert find_shard(path, table, found.tree, "a") == 3
+    there, here = contents(table, [3] * WRITERS, found.tree), contents(kept.table, [3] * WRITERS, kept.tree)
+    assert all(np.array_equal(there[name], here[name]) for name in here)
 
 
 def test_a_slot_that_was_altered_is_left_out_with_all_older_ones(tmp_path: Path) -> None:

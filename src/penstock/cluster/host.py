@@ -260,7 +260,9 @@ class Host:
         return FoundShard(end - count, end, tuple(ranks), 0.0 if tree is None else tree.max_priority())
 
     async def keep_shard(self, shard: int, path: str, mark: ShardMark, rest: Sequence[News]) -> str:
-        """Write the rows of a shard to a file, once all nodes have ended. Returns why that failed; empty: it did not.
+        """Write the rows of a shard to a file. Returns why that failed; empty: it did not.
+
+        Call it once all nodes at home have ended, and no host gets slots any more.
 
         Args:
             shard: its number.
@@ -269,12 +271,13 @@ class Host:
             rest: the slots that are not here yet.
         """
         edge, table, trees = self._table()
-        for news in rest:
-            take_news(table, trees, news)
         own, tree = table.shard(shard, edge.shards), None if trees is None else trees.shard(shard)
         try:
+            for news in rest:
+                take_news(table, trees, news)
             keep_shard(Path(path), own, tree, mark)
-        except (PenstockError, OSError) as error:
+        except (PenstockError, OSError, ValueError) as error:
+            # ValueError: a call of home that was still under way has brought other slots.
             return str(error)
         return ""
 

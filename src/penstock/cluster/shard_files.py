@@ -2,7 +2,8 @@
 
 A resumed run finds the files of its checkpoint on the machines where the learners of these shards run now. Learners run
 in turn on the machines that are there, so on the same cluster each finds its own; on a shared disk in any case. A shard
-that is not found begins empty. A run that was killed leaves no files.
+that is not found begins empty. A run that was killed, or that ends without a new checkpoint, leaves the files as they
+are.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from penstock.program.graph import Program, Table
 from penstock.replay.shard_file import ShardMark, find_shard, keep_shard
 from penstock.replay.sum_tree import SumTrees
 from penstock.saved_runs.checkpoints import TABLE, Checkpoint, list_checkpoints, load_checkpoint
+from penstock.types import Arrays
 from penstock.wiring.edges import Wiring
 
 __all__ = ["ShardFiles", "shard_files"]
@@ -62,6 +64,8 @@ class ShardFiles:
         self._memory = table
         self._trees = trees
         self._run = run
+        self._begun: str | None = None
+        """The token of the checkpoint with which this launch began; ``None``: it began a new run."""
 
     def find(self, checkpoint: Path | None, place: Callable[[str], Machine | None], relay: Relay) -> str:
         """Let each machine read its shards, before any node runs.
@@ -74,10 +78,13 @@ class ShardFiles:
         Returns:
             A line on what was found; empty for a run that finds all rows in its checkpoint, or is new.
         """
-        saved = None if checkpoint is None else load_checkpoint(checkpoint)
-        if saved is None or TABLE in saved.manifest["files"]:
+        if checkpoint is None:
             return ""
-        token, places = _token(saved), [place(group) for group in self._groups]
+        saved = load_checkpoint(checkpoint)
+        token = self._begun = _token(saved)
+        if TABLE in saved.manifest["files"]:
+            return ""
+        places = [place(group) for group in self._groups]
         asked = {
             shard: machine.ask("find_shard", shard, str(self._path(shard)), token)
             for shard, machine in enumerate(places)
@@ -98,10 +105,13 @@ class ShardFiles:
             relay.remember(machine, own)
         return self._told([count for count in slots if count])
 
-    def keep(self, place: Callable[[str], Machine | None], relay: Relay) -> list[str]:
-        """Let each machine write its shards for the last checkpoint of the run, after all nodes have ended.
+    def keep(self, record: Arrays, place: Callable[[str], Machine | None], relay: Relay) -> list[str]:
+        """Let each machine write its shards for the last checkpoint of the run, after all nodes at home have ended.
+
+        Only the checkpoint with which this launch ended counts slots as its rings do. The files of another one stay.
 
         Args:
+            record: the last commit; empty if there is none.
             place: as for `find`. Of a machine that is lost, nothing is kept.
             relay: it is closed, and knows what other machines lack.
 
@@ -112,10 +122,13 @@ class ShardFiles:
             saved = load_checkpoint(list_checkpoints(self._run)[-1])
         except (CheckpointError, IndexError):
             return []
+        token, update = _token(saved), int(saved.manifest["update"])
+        if token == self._begun or not record or int(record["update"]) != update:
+            return []
         taken = saved.arrays["taken"].tolist()
         share, places = len(taken) // self._edge.shards, [place(group) for group in self._groups]
         marks = [
-            ShardMark(_token(saved), int(saved.manifest["update"]), tuple(taken[shard * share : (shard + 1) * share]))
+            ShardMark(token, update, tuple(taken[shard * share : (shard + 1) * share]))
             for shard in range(self._edge.shards)
         ]
         why, asked = [""] * self._edge.shards, dict[int, Any]()

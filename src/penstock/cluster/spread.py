@@ -201,7 +201,7 @@ def _run(program: Program, processes: Processes, cluster: Members) -> Outcome:
                 outcome = supervised(program, wiring, segment, spread)
             if files is not None:
                 relay.close()
-                _write_down(program.deaths, files.keep(spread.place_of, relay))
+                _write_down(program.deaths, files.keep(outcome.record, spread.place_of, relay))
             return outcome
     finally:
         relay.close()

@@ -36,9 +36,11 @@ def keep_shard(path: Path, shard: Table, tree: SumTree | None, mark: ShardMark) 
 
     Raises:
         ResourceError: the disk has too little space.
-        RunFolderError: the file cannot be written.
+        RunFolderError: the file cannot be written, or the shard lacks slots of the checkpoint.
         OSError: its folder cannot be made.
     """
+    if any(shard.written(writer) < end for writer, end in enumerate(mark.taken)):
+        raise RunFolderError("it lacks slots of the checkpoint")
     rings, partial = _rings(shard, tree), path.with_name(path.name + PARTIAL)
     header = Header(rings, mark.checkpoint, mark.checkpoint, mark.update, signed=True)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -59,7 +61,8 @@ def keep_shard(path: Path, shard: Table, tree: SumTree | None, mark: ShardMark) 
 def find_shard(path: Path, shard: Table, tree: SumTree | None, checkpoint: str) -> int:
     """Fill an empty shard with the rows of a file, if it belongs to this checkpoint and has the same lanes.
 
-    Rows of a slot that was altered on the disk are left out, and so are all older ones.
+    Rows of a slot that was altered on the disk are left out, and so are all older ones. Arrays of a slot that no row
+    has, such as other episode metrics, may differ.
 
     Returns:
         How many slots of each writer were found. The writers go on behind them, all at the same sequence.
@@ -72,13 +75,18 @@ def find_shard(path: Path, shard: Table, tree: SumTree | None, checkpoint: str) 
     except RunFolderError:
         # There is none, or it was cut off: its rows are not worth the run.
         return 0
-    fits = replace(header.rings, slots=shard.slots) == _rings(shard, tree)
+    rings = _rings(shard, tree)
+    fits = replace(header.rings, specs=rings.specs, slots=rings.slots) == rings
     if not (fits and header.settled and header.numbering == checkpoint):
         return 0
     table, trees = header.rings.structures(mapped(path, header.rings))
     ends = header.taken
     firsts = [sound_from(table, writer, first, ends[writer]) for writer, first in enumerate(header.first)]
-    return transfer(table, firsts, ends, trees, shard, tree)
+    try:
+        return transfer(table, firsts, ends, trees, shard, tree)
+    except ValueError:
+        # Its rows have another form.
+        return 0
 
 
 def _rings(shard: Table, tree: SumTree | None) -> Rings:

@@ -406,8 +406,10 @@ def test_the_policy_nodes_of_machines_are_told_apart_although_each_has_the_name_
     home.start(second, 2, "policy.0.2")
     assert [machine.called[0] for machine in (first, second)] == [("start", "policy.0")] * 2
     counted = {"busy_ns": 7, "idle_ns": 0, "skipped": 0, "not_restored": 0}
-    second.answer(**{"policy.0": Vitals(2, 0, busy_ns=0, sign=0, handed_on=4, counters=counted)})
+    vitals = Vitals(2, 0, busy_ns=0, sign=0, handed_on=4, counters=counted)
+    second.answer(log_lines=[LogLine("policy.0", "WARNING", "too hot", 1)], **{"policy.0": vitals})
     home.pass_time(0.0)
+    assert home.relay.log_lines() == [LogLine("policy.0.2 on a machine", "WARNING", "too hot", 1)]
     names = ("policy.0", "policy.0.1", "policy.0.2")
     assert [home.wiring.counters.get(name, "busy_ns") for name in names] == [0, 0, 7]
     first.answer((1, Exit("policy.0", -9, "")))

@@ -305,7 +305,9 @@ class Relay:
             placed = self._placed.get(groups.get(there, ""))
             if placed is not None and placed.node.life == vitals.life:
                 placed.node.see(vitals)
-        self._log_lines += [line._replace(process=f"{line.process} on {machine.name}") for line in batch.log_lines]
+        for line in batch.log_lines:
+            process = groups.get(line.process, line.process)
+            self._log_lines.append(line._replace(process=f"{process} on {machine.name}"))
         self._waiting.extend((machine, filled) for filled in batch.filled)
         for life, ended in batch.exits:
             group = groups.get(ended.group, "")

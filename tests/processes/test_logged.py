@@ -141,6 +141,21 @@ def test_what_the_warnings_module_shows_is_heard_with_its_place_and_what_is_caug
     assert text == f"test_logged.py:{line}: UserWarning: too hot"
 
 
+def test_warnings_that_logging_captures_keep_the_places_that_they_come_from(heard: Heard) -> None:
+    listen(heard.tell)
+    logging.captureWarnings(True)
+    try:
+        for line in (3, 4):
+            warnings.warn_explicit("too hot", UserWarning, "plant.py", line)
+    finally:
+        logging.captureWarnings(False)
+    assert [place for _, place, _ in heard] == ["plant.py:3", "plant.py:4"]
+    assert [text.rstrip() for *_, text in heard] == [
+        "py.warnings: plant.py:3: UserWarning: too hot",
+        "py.warnings: plant.py:4: UserWarning: too hot",
+    ]
+
+
 class Unspeakable:
     def __str__(self) -> str:
         raise RuntimeError("it has no name")

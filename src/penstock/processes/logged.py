@@ -22,6 +22,8 @@ TEXTS = 5
 """Different texts of one place in the code that are told each for itself. All further ones count as one."""
 MOST = 1000
 """Different lines of a process that are told."""
+_CAPTURED = "py.warnings"
+"""The logger of what ``warnings`` shows, after ``logging.captureWarnings(True)``."""
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
@@ -133,7 +135,7 @@ def listen(tell: Callable[[str, str, str], None]) -> None:
         record = make(*given, **named)
         # `logging.makeLogRecord` gives no level: it copies a record of another process.
         if record.levelno is not None and record.levelno >= logging.WARNING:
-            _guarded(lambda: tell(str(record.levelname), f"{record.pathname}:{record.lineno}", _text(record)))
+            _guarded(lambda: tell(str(record.levelname), _place(record), _text(record)))
         return record
 
     def show_and_tell(  # noqa: PLR0917 - as `warnings` calls it
@@ -150,6 +152,14 @@ def listen(tell: Callable[[str, str, str], None]) -> None:
 
     logging.setLogRecordFactory(make_and_tell)
     warnings.showwarning = show_and_tell
+
+
+def _place(record: logging.LogRecord) -> str:
+    """Where in the code a record was logged."""
+    if record.name == _CAPTURED:
+        # One line of `warnings` logs all of them. Their texts begin with the places: "FILE:7: UserWarning: ...".
+        return record.getMessage().partition(": ")[0]
+    return f"{record.pathname}:{record.lineno}"
 
 
 def _text(record: logging.LogRecord) -> str:

@@ -238,6 +238,10 @@ def test_a_run_that_learned_nothing_from_its_table_says_so(tmp_path: Path) -> No
             "no sign of life for 2 s",
         ),
         ("process env.0 was ended by SIGSEGV", "process env.0 was ended by SIGSEGV"),
+        (
+            "process env.0 was ended by SIGSEGV\nThread 0x1 (most recent call first):\n  File 3\n\nExtension modules\n",
+            "process env.0 was ended by SIGSEGV",
+        ),
         ("", "it did not say why"),
     ],
 )

@@ -90,7 +90,7 @@ def failure(error: Exception) -> str:
 
 
 def _last_line(error: NodeError) -> str:
-    """The last line of a failed node's error. If the node hung: the line above its stacks."""
+    """The last line of a failed node's error. If it crashed in native code or hung: the line above its stacks."""
     said = error.line or error.detail
     if "(most recent call last)" not in said:
         said = _STACKS.split(said)[0]

@@ -21,7 +21,7 @@ class Exit(NamedTuple):
     status: int
     """Exit status, or minus the signal's number."""
     detail: str
-    """Its traceback, if it sent one. Of a process that hung: its stacks."""
+    """Its traceback, if it sent one. Of a process that crashed in native code or hung: a line on that, then stacks."""
     cause: Cause = Cause.NONE
 
 

@@ -86,6 +86,19 @@ def test_after_many_different_lines_further_ones_are_only_counted(channel: Chann
     assert channel.lines[2:] == [as_bytes("WARNING", "a line that is left out, as 2 different ones came before", 3)]
 
 
+def test_a_child_that_an_environment_forks_tells_its_own_lines_and_none_of_its_parent(
+    channel: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    teller = Teller(channel.send)
+    for _ in range(5):
+        teller.tell("WARNING", "plant.py:7", "too hot")
+    del channel.lines[:]
+    monkeypatch.setattr(logged.os, "getpid", lambda: -1)
+    for _ in range(10):
+        teller.tell("WARNING", "plant.py:7", "too hot")
+    assert channel.lines == [as_bytes("WARNING", "too hot", count) for count in (1, 9)]
+
+
 class Heard(list[tuple[str, str, str]]):
     """Levels, places and texts."""
 

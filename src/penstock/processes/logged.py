@@ -46,12 +46,19 @@ class Teller:
     It has no lock: a thread that holds one may be missing in a child that the environment forks. If two threads log the
     same line at the same instant, one of them may not be counted.
 
+    A child that the environment forks begins anew. What its parent has not told yet, the parent tells.
+
     Args:
         send: takes the bytes of a line. False: there is no room for it now.
     """
 
     def __init__(self, send: Callable[[bytes], bool]) -> None:
         self._send = send
+        self._begin()
+
+    def _begin(self) -> None:
+        """This process has said nothing yet."""
+        self._process = os.getpid()
         self._said: dict[tuple[str, str], _Said] = {}
         """Place and text -> what was said; without a text: all further texts of the place."""
         self._texts: Counter[str] = Counter()
@@ -66,6 +73,8 @@ class Teller:
             place: where in the code it was logged.
             text: may have several lines, and colours. Texts that begin alike for as long as a line count as one.
         """
+        if self._process != os.getpid():
+            self._begin()
         text = text[:LINE_BYTES]
         said = self._said.get((place, text)) or self._of_place(level, place, text)
         if said is None:

@@ -15,7 +15,8 @@ from tests.cluster.test_hosts import Launcher
 from tests.cluster.test_hosts import train as train_on_cartpole
 from tests.cluster.test_learners import raylets
 from tests.end_to_end.test_same_answer import fingerprint
-from tests.end_to_end.test_served_learners import LAG, ROLLOUT, SMALL, check_gradients, check_rows, train
+from tests.end_to_end.test_served_learners import LAG, ROLLOUT, check_gradients, check_rows, train
+from tests.end_to_end.test_served_learners import SERVED as SMALL
 from tests.runtime.nodes import wait_until
 
 SERVED = {"exchange": "parameter_server", "epochs": 2, "backend": "fused"}

@@ -273,6 +273,52 @@ def links(result: dict[str, Any], title: str) -> Figure:
     return figure
 
 
+FOUND = ("#9A9A9A", "#333333", "#56B4E9", "#009E73", "#0072B2", "#E69F00", "#D55E00")
+"""The colour of each row of `benchmarks.exploration`."""
+
+
+def found(result: dict[str, Any], title: str) -> Figure:
+    """A line of panels for each task: states visited over steps, and the shares of runs that found and learned."""
+    tasks = result["setting"]["tasks"]
+    figure = Figure(figsize=(11.0, 0.8 + 2.5 * len(tasks)), dpi=120, layout="constrained")
+    panels = figure.subplots(len(tasks), 3, squeeze=False, width_ratios=(1.2, 1.0, 1.0))
+    for (visited, goal, learned), (case, task) in zip(panels, tasks.items(), strict=True):
+        rows = [row for row in result["rows"] if row["case"] == case]
+        for row, color in zip(rows, FOUND, strict=True):
+            part = result["setting"]["timesteps"] / len(row["curve"])
+            steps = [part * number for number in range(1, len(row["curve"]) + 1)]
+            visited.plot(steps, row["curve"], color=color, linewidth=1.4)
+        visited.set_title(f"{case}: states visited, of {task['states']}")
+        visited.grid(axis="both")
+        visited.set_ylim(bottom=0.0)
+        visited.xaxis.set_major_formatter("{x:,g}")
+        visited.set_xlabel("steps of all lanes")
+        shares(goal, rows, "found")
+        shares(learned, rows, "learned")
+        goal.set_title("runs that found the goal")
+        learned.set_title("runs that learned the way")
+        for text, color in zip(goal.get_yticklabels(), FOUND, strict=True):
+            text.set_color(color)
+        learned.set_yticklabels([])
+    figure.suptitle(title, x=0.01, ha="left", fontsize=10.5)
+    source(figure, result)
+    return figure
+
+
+def shares(axes: Axes, rows: Sequence[dict[str, Any]], measure: str) -> None:
+    """A point for each row's share, and a line for its interval."""
+    places = range(len(rows), 0, -1)
+    for place, row, color in zip(places, rows, FOUND, strict=True):
+        share_of_runs, low, high = row[measure]
+        if low is not None:
+            axes.plot([low, high], [place, place], color=color, linewidth=1.6)
+        axes.plot([share_of_runs], [place], "o", color=color, markersize=5)
+    axes.set_yticks(list(places), [row["what"] for row in rows])
+    axes.set_xlim(-0.04, 1.04)
+    axes.set_ylim(0.4, len(rows) + 0.6)
+    axes.xaxis.set_major_formatter("{x:.0%}")
+
+
 LONG_COMMAND = 80
 """A command of more characters takes a line by itself."""
 
@@ -296,6 +342,10 @@ DRAWINGS: dict[str, tuple[Callable[[dict[str, Any], str], Figure], str]] = {
     "serve_batching": (batches, "penstock serve with batches and without, over TCP"),
     "vtrace": (ages, "IMPALA with a policy that is old on purpose, CartPole-v1, seeds 0 to 2"),
     "link": (links, "PPO with two learners over a link of 100 Mbit/s, CartPole-v1, by compression; a line a seed"),
+    "exploration": (
+        found,
+        "What actors that explore differently find in equal steps; means over the seeds, 95 % intervals",
+    ),
     "central_inference": (placements, "Policy nodes beside inference in place, CartPole-v1"),
 }
 """Result -> drawing and title. Results whose rows have a kind are drawn as mechanisms, titled by the benchmark's first

@@ -59,6 +59,7 @@ SUITE = (
     Entry("non_blocking", "non_blocking", "--parts sleeping --rounds 1 --updates 2"),
     Entry("auto_choice", "auto_choice", None),
     Entry("off_policy", "off_policy", "--rounds 1 --updates 200"),
+    Entry("exploration", "exploration", "--cases chain --seeds 0 --timesteps 1024"),
     Entry("recurrent", "recurrent", "--rounds 1 --updates 4 --peer_updates 1"),
     Entry("atari", "atari", None),
     Entry("impala", "impala", None),

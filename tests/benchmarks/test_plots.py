@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmarks import link, plots, serve_batching
+from benchmarks import exploration, link, plots, serve_batching
 
 HEAD = {
     "commit": "0123456789ab",
@@ -35,6 +35,14 @@ LINKS = [
     }
     for compress, link in link.CASES
 ]
+EXPLORED = {
+    "setting": {"timesteps": 64, "tasks": {case: {"states": 9} for case in ("deep-sea", "chain")}},
+    "rows": [
+        {"case": case, "what": what, "curve": [2.5, 9.0], "found": [0.5, 0.0, 1.0], "learned": [1.0, None, None]}
+        for case in ("deep-sea", "chain")
+        for what in exploration.ROWS
+    ],
+}
 BATCHES = [
     {"policy": policy, "way": way, "clients": clients, "ticks_a_second": 9.0, "p50_ms": 0.1, "p99_ms": 20.0}
     | {"server_us_a_tick": 30.0}
@@ -53,6 +61,7 @@ GAINS = {policy: {"1 clients": 1.0, "64 clients": 1.5} for policy in ("small", "
         ("end_to_end_fused", SIDES),
         ("vtrace", {"rows": AGES}),
         ("link", {"rows": LINKS}),
+        ("exploration", EXPLORED),
         ("central_inference", {"rows": ROWS, "throughput": PLACES}),
         ("serve_batching", {"rows": BATCHES, "ratios": GAINS}),
     ],

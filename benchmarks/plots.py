@@ -291,6 +291,7 @@ def found(result: dict[str, Any], title: str) -> Figure:
         visited.set_title(f"{case}: states visited, of {task['states']}")
         visited.grid(axis="both")
         visited.set_ylim(bottom=0.0)
+        visited.locator_params(axis="x", nbins=5)
         visited.xaxis.set_major_formatter("{x:,g}")
         visited.set_xlabel("steps of all lanes")
         shares(goal, rows, "found")

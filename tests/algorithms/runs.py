@@ -34,6 +34,9 @@ QUICK = [
     {"algo": "sac", **CONTINUOUS, "critic_dropout": 0.1, "critic_layer_norm": True},
     {"algo": "sac", **CONTINUOUS, "precision": "bfloat16"},
     {"algo": "r2d2", **DISCRETE, "precision": "bfloat16"},
+    {"algo": "dqn", **DISCRETE, "precision": "float16"},
+    {"algo": "td3", **CONTINUOUS, "precision": "float16"},
+    {"algo": "r2d2", **DISCRETE, "precision": "float16"},
     {"algo": "dsac", **CONTINUOUS},
     {"algo": "dsact", **CONTINUOUS},
 ]
@@ -43,6 +46,9 @@ LONG = [
     {"algo": "sac", "env": "tests.environments:SteeredEyeEnv"},
     {"algo": "sac", **CONTINUOUS, "model": "gru", "precision": "bfloat16"},
     {"algo": "dqn", "env": "tests.environments:EyeEnv", "precision": "bfloat16"},
+    {"algo": "sac", **CONTINUOUS, "precision": "float16"},
+    {"algo": "sac", **CONTINUOUS, "model": "lstm", "precision": "float16"},
+    {"algo": "dsact", **CONTINUOUS, "precision": "float16"},
 ]
 """Four seconds and more each: sequences of SAC, and pictures. `QUICK` has both for other algorithms."""
 RUNS = [*QUICK, *LONG]

@@ -1,4 +1,4 @@
-"""Layers in bfloat16: steps near those in float32, whose parameters stay float32, for every kind of algorithm."""
+"""Layers in fewer bits: steps near those in float32, whose parameters stay float32, for every kind of algorithm."""
 
 from collections.abc import Mapping
 
@@ -15,18 +15,16 @@ from tests.planned import prepared
 ROUNDED = [
     pytest.param(settings, marks=[pytest.mark.nightly] if settings in LONG else [])
     for settings in RUNS
-    if settings.get("precision") == "bfloat16"
+    if "precision" in settings
 ]
 NETWORKS = ("actor", "critic", "memory")
 
 
 @pytest.mark.parametrize("settings", ROUNDED, ids=name_of)
-def test_steps_in_bfloat16_are_nearly_those_in_float32(settings: Mapping[str, object]) -> None:
+def test_steps_in_bfloat16_and_in_float16_are_nearly_those_in_float32(settings: Mapping[str, object]) -> None:
     run, exact = prepared(**settings), prepared(**{**settings, "precision": "float32"})
     found, expected = learned(run, "eager", "cpu"), learned(exact, "eager", "cpu")
-    assert {name: values.dtype for name, values in found.items()} == {
-        name: values.dtype for name, values in expected.items()
-    }
+    assert {name: found[name].dtype for name in expected} == {name: values.dtype for name, values in expected.items()}
     shares = {name: share for name, share in apart(exact, found, expected).items() if name in NETWORKS}
     # Optimizers follow the sign of small gradients, so a rounding of 1 % may turn a tenth of the way.
     assert all(1e-4 < share < 0.3 for share in shares.values()), shares

@@ -157,6 +157,6 @@ def test_rewards_are_cut_only_for_the_targets():
 def test_the_native_update_computes_in_float32_only(name):
     package = find_algorithm(name)
     spaces = PENDULUM if name == "sac" else CARTPOLE
-    for precision, native in (("float32", True), ("bfloat16", False)):
+    for precision, native in (("float32", True), ("bfloat16", False), ("float16", False)):
         config = package.config(precision=precision)
         assert load(package.supports)(load(package.spec)(spaces, config).policy, config) == native

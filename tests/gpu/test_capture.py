@@ -1,9 +1,11 @@
-"""A function as a CUDA graph: what it does to its inputs, when, and which functions cannot become one."""
+"""A function as a CUDA graph: what it does to its inputs, when, which choices it makes, which cannot become one."""
 
 import pytest
 import torch
 from torch import Tensor
 
+from penstock.algorithm import Gradients, Phase
+from penstock.algorithms.optimizer.loss_scale import scaled
 from penstock.cuda_graph import captured
 from penstock.errors import DeviceError
 
@@ -27,6 +29,37 @@ def test_each_call_does_what_the_function_does_and_capturing_it_does_nothing() -
     rows[2] = 1.0
     run()
     assert (int(count), taken.tolist()) == (3, [12.0, 12.0, 12.0])
+
+
+def test_a_captured_step_is_left_out_where_its_gradient_overflows_and_taken_where_it_does_not() -> None:
+    """With float16. The same graph does both, so the choice is the GPU's."""
+    phase = scaled(
+        Phase(
+            "one",
+            lambda state, minibatch, noise: Gradients({"actor": state["actor"]}, {}, {}),
+            lambda state, gradients: {"actor": state["actor"] - gradients["actor"]},
+        )
+    )
+    state = {
+        "actor": torch.ones(3, device="cuda"),
+        "loss_scale": torch.tensor(1024.0, device="cuda"),
+        "loss_scale_steps": torch.tensor(7, device="cuda"),
+    }
+    gradient = torch.tensor([0.5, torch.inf, 0.5], device="cuda")
+
+    def step(*inputs: Tensor) -> None:
+        given = dict(zip(state, inputs[:-1], strict=True))
+        for name, values in phase.apply(given, {"actor": inputs[-1]}).items():
+            given[name].copy_(values)
+
+    run = captured(step, [*state.values(), gradient])
+    run()
+    assert state["actor"].tolist() == [1.0, 1.0, 1.0]
+    assert (float(state["loss_scale"]), int(state["loss_scale_steps"])) == (512.0, 0)
+    gradient[1] = 0.25
+    run()
+    assert state["actor"].tolist() == [0.5, 0.75, 0.5]
+    assert (float(state["loss_scale"]), int(state["loss_scale_steps"])) == (512.0, 1)
 
 
 def test_a_function_that_waits_for_the_gpu_is_refused() -> None:

@@ -1,7 +1,6 @@
 """The scale of a loss in float16: by hand, beside torch's own, and in PPO's step."""
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ from penstock.algorithms.ppo import learn
 from penstock.algorithms.ppo.spec import PPOConfig, init_state, policy_graph, spec
 from penstock.errors import ConfigError
 from penstock.ops.loss_scaling import GROWTH_STEPS, LossScale, finite, finite_or_zero
-from penstock.planning import plan
+from penstock.planning import Prepared, plan
 from penstock.torch_networks.gradients import gradients_of
 from penstock.types import Box, Discrete, Spaces
 from tests.planned import prepared
@@ -90,7 +89,8 @@ def test_ppo_skips_the_step_of_an_overflow_and_takes_the_others() -> None:
     sound = {name: torch.full_like(state[name], 1e-3) for name in names}
     bad = {name: values.clone() for name, values in sound.items()}
     bad[names[0]][7] = np.inf
-    step = partial(learn.apply, graph, CONFIG)
+    (phase,) = learn.build(IMAGES, CONFIG).phases
+    step = phase.apply
     skipped = {**state, **step(state, bad)}
     assert (float(skipped["loss_scale"]), int(skipped["loss_scale_steps"])) == (32768.0, 0)
     for name in state.keys() - {"loss_scale"}:
@@ -103,18 +103,29 @@ def test_ppo_skips_the_step_of_an_overflow_and_takes_the_others() -> None:
     )
     for name, values in exact.items():
         assert torch.equal(taken[name], values), name
-    metrics = learn.step_metrics(CONFIG, state, bad)
-    assert {name: float(value) for name, value in metrics.items()} == {"grad_norm": 0.0, "lr": 3e-4, "scale": 65536.0}
 
 
-def test_float16_is_refused_where_nothing_learns_in_it_and_what_has_learned_acts_there(tmp_path: Path) -> None:
-    able_to_act = prepared(env="tests.environments:EyeEnv", precision="float16")
+@pytest.mark.parametrize("algo", ["ppo", "dqn"])
+def test_float16_is_refused_where_nothing_learns_in_it_and_what_has_learned_acts_there(
+    tmp_path: Path, algo: str
+) -> None:
+    able_to_act = prepared(algo=algo, env="tests.environments:EyeEnv", precision="float16")
     with pytest.raises(ConfigError, match="--precision float16 is for GPUs: give --device cuda, or --precision bf"):
         plan(able_to_act, tmp_path, quiet=True)
 
 
 def test_float16_is_refused_with_hogwild_whose_learners_would_add_up_their_scales(tmp_path: Path) -> None:
     sharing = prepared(env="tests.environments:EyeEnv", precision="float16", learners=2, exchange="hogwild")
-    on_gpu = replace(sharing, config=replace(sharing.config, run=replace(sharing.config.run, device="cuda")))
     with pytest.raises(ConfigError, match="--exchange hogwild adds up what learners change"):
-        plan(on_gpu, tmp_path, quiet=True)
+        plan(on_gpu(sharing), tmp_path, quiet=True)
+
+
+def test_float16_is_refused_with_compressed_gradients_of_a_table_as_well(tmp_path: Path) -> None:
+    sharing = prepared(algo="dqn", env="CartPole-v1", precision="float16", learners=2, compress="int8")
+    with pytest.raises(ConfigError, match="--compress int8 cannot encode the infinite gradients by which float16"):
+        plan(on_gpu(sharing), tmp_path, quiet=True)
+
+
+def on_gpu(run: Prepared) -> Prepared:
+    """The same run with ``--device cuda``, on a machine without a GPU."""
+    return replace(run, config=replace(run.config, run=replace(run.config.run, device="cuda")))

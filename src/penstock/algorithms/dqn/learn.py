@@ -32,6 +32,7 @@ from torch import Tensor
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
 from penstock.algorithms.dqn.spec import LEAST_PRIORITY, DQNConfig, QConfig, ValueConfig, policy_graph
 from penstock.algorithms.off_policy.learn import algorithm_of, next_obs, stepped
+from penstock.algorithms.optimizer.loss_scale import scale_of, scaled
 from penstock.algorithms.optimizer.spec import Layout, layout_of
 from penstock.algorithms.target.learn import copies
 from penstock.ops.categorical import cross_entropy, divergence, projected, support
@@ -66,7 +67,7 @@ def build(spaces: Spaces, config: DQNConfig) -> Algorithm:
 def phases(policy: Policy, config: QConfig) -> tuple[Phase, Phase]:
     """The gradient step of the network, and the copy to its target every ``target_every``-th step."""
     update = Phase("update", partial(gradients, policy, config), partial(apply, layout_of(policy.graph.actor), config))
-    return update, copies(["actor"], config.target_every)
+    return scaled(update), copies(["actor"], config.target_every)
 
 
 def gradients(policy: Policy, config: QConfig, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
@@ -79,7 +80,7 @@ def gradients(policy: Policy, config: QConfig, state: Tensors, minibatch: Tensor
         each = minibatch["importance"] * found.loss if config.prioritised else found.loss
         return torch.dot(share, each), found
 
-    gradient, found = gradients_of(loss, state, ["actor"])
+    gradient, found = gradients_of(loss, state, ["actor"], scale_of(state))
     loss_of_rows, error, value = (part.detach() for part in found)
     metrics = {
         "value_loss": torch.dot(share, loss_of_rows),

@@ -27,6 +27,7 @@ from torch.nn import functional
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
 from penstock.algorithms.dsac.spec import DistributionalConfig, DSACConfig, return_network
 from penstock.algorithms.off_policy.learn import Networks, algorithm_of, followed, networks_of, next_obs, stepped
+from penstock.algorithms.optimizer.loss_scale import scale_of, scaled
 from penstock.algorithms.optimizer.spec import Layout
 from penstock.algorithms.sac.learn import actor_gradients, actor_update, sampled
 from penstock.algorithms.sac.spec import policy_graph
@@ -70,7 +71,7 @@ def build(spaces: Spaces, config: DSACConfig) -> Algorithm:
         partial(critic_update, networks.layouts(), config),
         noise=critic_noise(networks),
     )
-    return algorithm_of(networks.policy, spaces, critic, actor_phase(networks, config))
+    return algorithm_of(networks.policy, spaces, scaled(critic, "critic"), actor_phase(networks, config))
 
 
 def critic_noise(networks: Networks) -> tuple[tuple[str, NoiseSpec], ...]:
@@ -81,13 +82,14 @@ def critic_noise(networks: Networks) -> tuple[tuple[str, NoiseSpec], ...]:
 
 def actor_phase(networks: Networks, config: DistributionalConfig) -> Phase:
     """SAC's step of actor and temperature; then the targets move by tau."""
-    return Phase(
+    actor = Phase(
         "actor",
         partial(actor_gradients, networks, config),
         partial(delayed_update, networks.layouts(), config),
         every=config.policy_delay,
         noise=(("action", networks.policy.graph.head.noise), *networks.dropout("value")),
     )
+    return scaled(actor, "actor")
 
 
 def returns_of(  # noqa: PLR0917 - as the mathematics reads
@@ -143,7 +145,7 @@ def critic_gradients(
         bounded = mean + (target - mean).clamp(-config.bound, config.bound)
         return (return_terms(returns, target, bounded) @ share).sum(), returns
 
-    gradients, returns = gradients_of(loss, state, ["critic"])
+    gradients, returns = gradients_of(loss, state, ["critic"], scale_of(state, "critic"))
     return Gradients(gradients, metrics_of(returns, target, share), {})
 
 

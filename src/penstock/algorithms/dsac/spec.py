@@ -5,7 +5,7 @@ from typing import get_args
 
 from penstock.algorithm import AlgorithmSpec
 from penstock.algorithms.off_policy.critics import critic_network
-from penstock.algorithms.off_policy.spec import initial_arrays, off_policy_spec, stacked
+from penstock.algorithms.off_policy.spec import LOSSES, initial_arrays, off_policy_spec, stacked
 from penstock.algorithms.sac.spec import LOG_ALPHA, EntropyConfig, policy_graph, with_temperature
 from penstock.config.fields import BY_NETWORKS, tunable
 from penstock.policies import Network, PolicyGraph
@@ -99,6 +99,7 @@ def distributional_spec(
         graph,
         learned=(graph.actor.spec, stacked("critic", return_network(graph, config), critics), LOG_ALPHA),
         followed=("actor", "critic"),
+        losses=LOSSES,
         others=others,
     )
 

@@ -39,6 +39,7 @@ from penstock.algorithms.dsac.learn import (
 from penstock.algorithms.dsac.spec import return_network
 from penstock.algorithms.dsact.spec import DSACTConfig
 from penstock.algorithms.off_policy.learn import Networks, algorithm_of, networks_of, next_obs, stepped
+from penstock.algorithms.optimizer.loss_scale import scale_of, scaled
 from penstock.algorithms.optimizer.spec import Layout
 from penstock.algorithms.sac.learn import sampled
 from penstock.algorithms.sac.spec import policy_graph
@@ -69,7 +70,7 @@ def build(spaces: Spaces, config: DSACTConfig) -> Algorithm:
         partial(critic_update, networks.layouts(), config),
         noise=critic_noise(networks),
     )
-    return algorithm_of(networks.policy, spaces, critic, actor_phase(networks, config))
+    return algorithm_of(networks.policy, spaces, scaled(critic, "critic"), actor_phase(networks, config))
 
 
 def critic_targets(networks: Networks, state: Tensors, minibatch: Tensors, noise: Tensors) -> Targets:
@@ -106,7 +107,7 @@ def critic_gradients(
         terms = return_terms(returns, target.expected, bounded) @ share
         return torch.dot(state["mean_variance"] + EPSILON, terms), returns
 
-    gradients, returns = gradients_of(loss, state, ["critic"])
+    gradients, returns = gradients_of(loss, state, ["critic"], scale_of(state, "critic"))
     deviation = returns.deviation.detach()
     gradients |= {"mean_deviation": deviation @ share, "mean_variance": deviation.square() @ share}
     return Gradients(gradients, metrics_of(returns, target.expected, share), {})

@@ -31,9 +31,10 @@ from torch import Tensor
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
 from penstock.algorithms.impala.rollouts import targets
 from penstock.algorithms.impala.spec import IMPALAConfig
+from penstock.algorithms.optimizer.loss_scale import scale_of, scaled
 from penstock.algorithms.ppo.learn import Loss, act, apply, step_metrics
 from penstock.algorithms.ppo.rollouts import statistics
-from penstock.algorithms.ppo.spec import LOSS_SCALE, policy_graph
+from penstock.algorithms.ppo.spec import policy_graph
 from penstock.ops.losses import Mean, share_of, squared_error
 from penstock.ops.vtrace import Steps, VTrace, vtrace
 from penstock.torch_networks.gradients import gradients_of
@@ -54,7 +55,7 @@ def build(spaces: Spaces, config: IMPALAConfig) -> Algorithm:
         act=partial(act, policy, spaces),
         targets=partial(targets, config),
         statistics=partial(statistics, policy.graph),
-        phases=(Phase("actor_critic", partial(gradients, policy, config), step, noise=noise),),
+        phases=(scaled(Phase("actor_critic", partial(gradients, policy, config), step, noise=noise)),),
         across_minibatch=partial(across_minibatch, config.normalize_advantage),
     )
 
@@ -71,9 +72,7 @@ def gradients(policy: Policy, config: IMPALAConfig, state: Tensors, minibatch: T
     """The gradient of the loss with respect to each network's flat vector, and the minibatch's metrics."""
     lanes = {**minibatch, **noise}
     names = [network.name for network in policy.graph.networks]
-    found, metrics = gradients_of(
-        lambda leaves: loss(policy, config, leaves, lanes), state, names, state.get(LOSS_SCALE)
-    )
+    found, metrics = gradients_of(lambda leaves: loss(policy, config, leaves, lanes), state, names, scale_of(state))
     return Gradients(found, {**metrics, **step_metrics(config, state, found)}, {})
 
 

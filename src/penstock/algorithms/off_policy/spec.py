@@ -12,16 +12,19 @@ from penstock.algorithms.optimizer.spec import (
     OptimizerConfig,
     check_optimizer,
     counts_steps,
+    first_scales,
     optimizer_arrays,
+    scale_arrays,
 )
 from penstock.config.fields import BY_LANES, BY_NETWORKS, tunable
 from penstock.policies import Network, PolicyGraph
-from penstock.policies.architecture import ActivationName, Body, normalising
+from penstock.policies.architecture import PRECISION_TEXT, ActivationName, Body, PrecisionName, normalising
 from penstock.policies.initial import InitName
 from penstock.policies.trunk import INIT_TEXT, MODEL_FORM, MODELS
 from penstock.types import Arrays, ArraySpec, Spaces
 
 __all__ = [
+    "LOSSES",
     "MOST_UPDATES",
     "ContinuousConfig",
     "ReplayConfig",
@@ -34,6 +37,8 @@ __all__ = [
     "with_statistics",
 ]
 
+LOSSES = ("critic", "actor")
+"""The phases of an actor with critics. Each has a loss of its own."""
 GRADIENT_STEPS = ArraySpec("gradient_steps", (), "int64")
 """The updater counts it. The count is a key of the phases' noise, and decides which phases are due."""
 
@@ -115,11 +120,8 @@ class ReplayConfig(OptimizerConfig):
     init: InitName = tunable(  # noqa: RUF009
         "orthogonal", INIT_TEXT, choices=get_args(InitName), fixed=BY_NETWORKS
     )
-    precision: Literal["float32", "bfloat16"] = tunable(
-        "float32",
-        "number type of the networks' layers while learning, the last one left out; bfloat16: up to twice as fast for "
-        "images and wide layers, on GPUs and on processors with avx512_bf16 or amx_bf16, slower on others",
-        choices=("float32", "bfloat16"),
+    precision: PrecisionName = tunable(  # noqa: RUF009
+        "float32", PRECISION_TEXT, choices=get_args(PrecisionName)
     )
     hidden_sizes: tuple[int, ...] = tunable(
         (256, 256),
@@ -218,6 +220,7 @@ def off_policy_spec(
     *,
     learned: Sequence[ArraySpec],
     followed: Sequence[str],
+    losses: Sequence[str] = ("",),
     others: Sequence[ArraySpec] = (),
 ) -> AlgorithmSpec:
     """The spec of an algorithm that samples rows uniformly and begins with uniform actions.
@@ -230,6 +233,7 @@ def off_policy_spec(
         graph: the policy.
         learned: the vectors that gradient steps change.
         followed: the names of the vectors that have a target, ``target.<name>``.
+        losses: those that gradients come from, as for `penstock.algorithms.optimizer.spec.scale_arrays`.
         others: more arrays of the state.
 
     Raises:
@@ -249,6 +253,7 @@ def off_policy_spec(
             *graph.statistics(),
             GRADIENT_STEPS,
             *optimizer,
+            *scale_arrays(config.precision, losses),
             ArraySpec("progress", (), "float64"),
         ),
         targets=(),
@@ -314,6 +319,8 @@ def stacked(name: str, network: Network, count: int) -> ArraySpec:
 def initial_arrays(spec: AlgorithmSpec, networks: Mapping[str, Sequence[Network]], seed: int) -> Arrays:
     """The first state: random networks that depend on ``seed``, equal targets, variances 1, everything else 0.
 
+    Scales of losses begin as `first_scales` says.
+
     Args:
         spec: lists the arrays of the state.
         networks: name of a vector -> the networks that lie in it.
@@ -331,4 +338,4 @@ def initial_arrays(spec: AlgorithmSpec, networks: Mapping[str, Sequence[Network]
         state[name] = np.concatenate(vectors)
         if f"target.{name}" in state:
             state[f"target.{name}"] = state[name].copy()
-    return state
+    return {**state, **first_scales(spec.state)}

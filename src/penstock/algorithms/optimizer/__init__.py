@@ -1,1 +1,1 @@
-"""How gradients become steps: which optimizer an algorithm uses, as data, in torch and natively. No algorithm."""
+"""How gradients become steps: the optimizer, as data, in torch and natively; steps of scaled losses. No algorithm."""

@@ -1,15 +1,18 @@
-"""The choice of an optimizer as plain data: its settings, and the arrays of a state that belong to it. No torch."""
+"""How gradients become steps, as plain data: the optimizer that was chosen, its arrays, scales of losses. No torch."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
+
+import numpy as np
 
 from penstock.config.fields import BY_OPTIMIZER, fields_of, tunable
 from penstock.errors import ConfigError
 from penstock.kernels.optimizer import COUNTING, MIN_EPSILON, NATIVE_MOMENTS
 from penstock.policies import Linear, Network
+from penstock.policies.architecture import PrecisionName
 from penstock.policies.network import ParameterSlice
-from penstock.types import ArraySpec
+from penstock.types import Arrays, ArraySpec
 
 __all__ = [
     "NUMBERS",
@@ -19,8 +22,11 @@ __all__ = [
     "OptimizerName",
     "check_optimizer",
     "counts_steps",
+    "first_scales",
     "layout_of",
     "optimizer_arrays",
+    "scale_arrays",
+    "scale_names",
 ]
 
 OptimizerName = Literal["adam", "adamw", "sgd", "rmsprop", "muon"]
@@ -35,6 +41,9 @@ MOMENTS: Mapping[OptimizerName, tuple[str, ...]] = {
 
 STEPS = "adam_step"
 """The count of steps, which Adam keeps besides."""
+LOSS_SCALE, LOSS_SCALE_STEPS = "loss_scale", "loss_scale_steps"
+FIRST_LOSS_SCALE = 65536.0
+"""As that of `torch.amp.GradScaler`."""
 READ: dict[OptimizerName, tuple[str, ...]] = {
     "adam": ("adam_eps",),
     "adamw": ("adam_eps", "weight_decay"),
@@ -139,3 +148,35 @@ def optimizer_arrays(config: OptimizerConfig, vectors: Sequence[ArraySpec]) -> t
     return tuple(
         replace(vector, name=f"{moment}.{vector.name}") for moment in MOMENTS[config.optimizer] for vector in vectors
     )
+
+
+def scale_names(loss: str = "") -> tuple[str, str]:
+    """Names of the arrays of a state for a scaled loss: a `penstock.ops.loss_scaling.LossScale`.
+
+    Args:
+        loss: the phase whose loss it is; empty: the algorithm has one loss.
+    """
+    return (f"{LOSS_SCALE}.{loss}", f"{LOSS_SCALE_STEPS}.{loss}") if loss else (LOSS_SCALE, LOSS_SCALE_STEPS)
+
+
+def scale_arrays(precision: PrecisionName, losses: Sequence[str] = ("",)) -> tuple[ArraySpec, ...]:
+    """The arrays of the scales of these losses; none unless ``precision`` is float16.
+
+    Losses of several phases have a scale each. Their sizes differ, and an overflow of one says nothing of another.
+
+    Args:
+        precision: number type of the layers.
+        losses: each as for `scale_names`.
+    """
+    if precision != "float16":
+        return ()
+    names = [scale_names(loss) for loss in losses]
+    return tuple(
+        part for scale, steps in names for part in (ArraySpec(scale, (), "float32"), ArraySpec(steps, (), "int64"))
+    )
+
+
+def first_scales(state: Iterable[ArraySpec]) -> Arrays:
+    """The first values of the scales among the arrays of a state. Their counts begin at 0."""
+    names = [part.name for part in state if part.name.partition(".")[0] == LOSS_SCALE]
+    return {name: np.array(FIRST_LOSS_SCALE, np.float32) for name in names}

@@ -23,16 +23,10 @@ from torch import Tensor
 
 from penstock.algorithm import KL, KL_COEF, Algorithm, Gradients, Phase, Tensors
 from penstock.algorithms.optimizer.learn import counted, descended
+from penstock.algorithms.optimizer.loss_scale import scale_of, scaled
 from penstock.algorithms.optimizer.spec import layout_of
 from penstock.algorithms.ppo.rollouts import statistics, targets
-from penstock.algorithms.ppo.spec import (
-    LOSS_SCALE,
-    LOSS_SCALE_STEPS,
-    ActorCriticConfig,
-    PPOConfig,
-    policy_graph,
-)
-from penstock.ops.loss_scaling import LossScale, finite, finite_or_zero
+from penstock.algorithms.ppo.spec import ActorCriticConfig, PPOConfig, policy_graph
 from penstock.ops.losses import Mean, clipped_surrogate, estimated_divergence, normalised, share_of, squared_error
 from penstock.ops.optimizers import clip_scale, global_norm
 from penstock.policies import PolicyGraph
@@ -84,11 +78,13 @@ def actor_critic(
         targets=partial(targets, config),
         statistics=partial(statistics, policy.graph),
         phases=(
-            Phase(
-                "actor_critic",
-                partial(gradients, policy.graph, config, partial(loss, policy, config)),
-                partial(apply, policy.graph, config),
-                noise=noise,
+            scaled(
+                Phase(
+                    "actor_critic",
+                    partial(gradients, policy.graph, config, partial(loss, policy, config)),
+                    partial(apply, policy.graph, config),
+                    noise=noise,
+                )
             ),
         ),
         across_minibatch=partial(across_minibatch, normalize_advantage),
@@ -121,17 +117,13 @@ def gradients(  # noqa: PLR0917 - the first three are bound
     """The gradient of the loss with respect to each network's flat vector, and the minibatch's metrics."""
     minibatch = {**(learned_rows(minibatch) if graph.carry else minibatch), **noise}
     names = [network.name for network in graph.networks]
-    found, metrics = gradients_of(lambda leaves: loss(leaves, minibatch), state, names, state.get(LOSS_SCALE))
+    found, metrics = gradients_of(lambda leaves: loss(leaves, minibatch), state, names, scale_of(state))
     return Gradients(found, {**metrics, **step_metrics(config, state, found)}, {})
 
 
 def step_metrics(config: ActorCriticConfig, state: Tensors, gradients: Tensors) -> dict[str, Tensor]:
-    """The norm of the gradients and the step size; with a scaled loss its scale, and norm 0 where no step follows."""
-    norm = global_norm(gradients.values())
-    metrics = {"grad_norm": norm, "lr": learning_rate(config, state)}
-    if LOSS_SCALE in state:
-        metrics |= {"grad_norm": finite_or_zero(norm), "scale": state[LOSS_SCALE]}
-    return metrics
+    """The norm of the gradients and the step size."""
+    return {"grad_norm": global_norm(gradients.values()), "lr": learning_rate(config, state)}
 
 
 def loss(policy: Policy, config: PPOConfig, state: Tensors, minibatch: Tensors) -> Loss:
@@ -229,12 +221,4 @@ def apply(graph: PolicyGraph, config: ActorCriticConfig, state: Tensors, gradien
         gradient = gradients[network.name]
         scale = clip_scale([gradient], config.max_grad_norm) if config.clip_apart else together
         changed |= descended(config, state, network.name, scale * gradient, lr, count, layout_of(network))
-    return changed if LOSS_SCALE not in state else taken_if_finite(state, gradients, changed)
-
-
-def taken_if_finite(state: Tensors, gradients: Tensors, changed: Tensors) -> Tensors:
-    """``changed`` if the gradients of a scaled loss are finite, else these arrays of ``state``; and the next scale."""
-    sound = finite(gradients.values())
-    kept = {name: torch.where(sound, values, state[name]) for name, values in changed.items()}
-    after = LossScale(state[LOSS_SCALE], state[LOSS_SCALE_STEPS]).after(sound)
-    return {**kept, LOSS_SCALE: after.scale, LOSS_SCALE_STEPS: after.taken}
+    return changed

@@ -12,14 +12,16 @@ from penstock.algorithms.optimizer.spec import (
     OptimizerConfig,
     check_optimizer,
     counts_steps,
+    first_scales,
     optimizer_arrays,
+    scale_arrays,
 )
 from penstock.config.fields import BY_KL_COEF, BY_LANES, BY_NETWORKS, tunable
 from penstock.envs.imports import find_callable
 from penstock.errors import ConfigError
 from penstock.kernels.optimizer import MIN_EPSILON
 from penstock.policies import PolicyGraph
-from penstock.policies.architecture import ActivationName, Body, PrecisionName, actor_critic
+from penstock.policies.architecture import PRECISION_TEXT, ActivationName, Body, PrecisionName, actor_critic
 from penstock.policies.description import names_memory, names_module
 from penstock.policies.initial import InitName
 from penstock.policies.network_settings import check_network_settings
@@ -27,8 +29,6 @@ from penstock.policies.trunk import INIT_TEXT, MODEL_FORM, MODELS_WITH_MEMORY
 from penstock.types import Arrays, ArraySpec, Spaces
 
 __all__ = [
-    "LOSS_SCALE",
-    "LOSS_SCALE_STEPS",
     "MASKS",
     "ActorCriticConfig",
     "PPOConfig",
@@ -40,10 +40,6 @@ __all__ = [
     "policy_graph",
     "spec",
 ]
-
-LOSS_SCALE, LOSS_SCALE_STEPS = "loss_scale", "loss_scale_steps"
-"""Arrays of the state with ``precision`` float16."""
-FIRST_LOSS_SCALE = 65536.0
 
 MASKS = True
 
@@ -175,11 +171,7 @@ class ActorCriticConfig(OptimizerConfig):
         max=4,
     )
     precision: PrecisionName = tunable(  # noqa: RUF009
-        "float32",
-        "number type of the networks' layers while learning, the last one left out; bfloat16: up to twice as fast for "
-        "images and wide layers, on GPUs and on processors with avx512_bf16 or amx_bf16, slower on others; float16: "
-        "for GPUs without bfloat16, with a scaled loss",
-        choices=get_args(PrecisionName),
+        "float32", PRECISION_TEXT, choices=get_args(PrecisionName)
     )
 
     @classmethod
@@ -312,7 +304,13 @@ def actor_critic_spec(
         topology="on_policy",
         row=(ArraySpec("log_prob", (), "float32"), ArraySpec("value", (), "float32")),
         policy=graph,
-        state=(*graph.published(), *optimizer, *counted, *_loss_scale(config), ArraySpec("progress", (), "float64")),
+        state=(
+            *graph.published(),
+            *optimizer,
+            *counted,
+            *scale_arrays(config.precision),
+            ArraySpec("progress", (), "float64"),
+        ),
         targets=(ArraySpec("advantage", (), "float32"), ArraySpec("target", (), "float32")),
         minibatch=(*fields, "action", "log_prob", "advantage", "target", *memory),
         schedule=schedule,
@@ -321,15 +319,8 @@ def actor_critic_spec(
     )
 
 
-def _loss_scale(config: ActorCriticConfig) -> tuple[ArraySpec, ...]:
-    """Arrays of the state for a scaled loss: a `penstock.ops.loss_scaling.LossScale`."""
-    if config.precision != "float16":
-        return ()
-    return (ArraySpec(LOSS_SCALE, (), "float32"), ArraySpec(LOSS_SCALE_STEPS, (), "int64"))
-
-
 def init_state(spaces: Spaces, config: PPOConfig, seed: int) -> Arrays:
-    """The first state: random networks that depend on ``seed``, variances 1, ``kl_coef``, everything else 0."""
+    """The first state: random networks that depend on ``seed``, variances 1, ``kl_coef``, scales, the rest 0."""
     return penalised(initial_arrays(spec(spaces, config), seed), config)
 
 
@@ -343,7 +334,7 @@ def initial_arrays(of: AlgorithmSpec, seed: int) -> Arrays:
     state = {part.name: np.zeros(part.shape, part.dtype) for part in of.state}
     for number, network in enumerate(of.policy.networks):
         state[network.name] = network.initial(np.random.default_rng([seed, number]))
-    for name, value in (("obs_var", 1.0), ("value_var", 1.0), (LOSS_SCALE, FIRST_LOSS_SCALE)):
+    for name in ("obs_var", "value_var"):
         if name in state:
-            state[name] = np.full_like(state[name], value)
-    return state
+            state[name] = np.ones_like(state[name])
+    return {**state, **first_scales(of.state)}

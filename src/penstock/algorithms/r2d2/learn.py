@@ -34,6 +34,7 @@ from penstock.algorithms.dqn.learn import apply
 from penstock.algorithms.dqn.spec import LEAST_PRIORITY
 from penstock.algorithms.off_policy.learn import algorithm_of
 from penstock.algorithms.off_policy.sequences import behind_burn_in, learned_rows
+from penstock.algorithms.optimizer.loss_scale import scale_of, scaled
 from penstock.algorithms.optimizer.spec import layout_of
 from penstock.algorithms.r2d2.spec import R2D2Config, policy_graph
 from penstock.algorithms.target.learn import copies
@@ -64,7 +65,7 @@ def build(spaces: Spaces, config: R2D2Config) -> Algorithm:
     """R2D2 on ``spaces`` as pure functions."""
     policy = Policy(policy_graph(spaces, config), config.precision)
     update = Phase("update", partial(gradients, policy, config), partial(apply, layout_of(policy.graph.actor), config))
-    return algorithm_of(policy, spaces, update, copies(["actor"], config.target_every))
+    return algorithm_of(policy, spaces, scaled(update), copies(["actor"], config.target_every))
 
 
 def gradients(policy: Policy, config: R2D2Config, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
@@ -78,7 +79,7 @@ def gradients(policy: Policy, config: R2D2Config, state: Tensors, minibatch: Ten
         each = minibatch["importance"].unsqueeze(1) * found.loss if config.prioritised else found.loss
         return (share * each).sum(), found
 
-    gradient, found = gradients_of(loss, state, ["actor"])
+    gradient, found = gradients_of(loss, state, ["actor"], scale_of(state))
     loss_of_rows, error, value = (part.detach() for part in found)
     metrics = {
         "value_loss": (share * loss_of_rows).sum(),

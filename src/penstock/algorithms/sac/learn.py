@@ -35,6 +35,7 @@ from penstock.algorithms.off_policy.learn import (
     next_obs,
     stepped,
 )
+from penstock.algorithms.optimizer.loss_scale import scale_of, scaled
 from penstock.algorithms.optimizer.spec import Layout
 from penstock.algorithms.sac import recurrent
 from penstock.algorithms.sac.spec import EntropyConfig, SACConfig, actor_graph
@@ -86,7 +87,7 @@ def build(spaces: Spaces, config: SACConfig) -> Algorithm:
         every=config.policy_delay,
         noise=(("action", noise), *networks.dropout("value")),
     )
-    return algorithm_of(networks.policy, spaces, critic, actor)
+    return algorithm_of(networks.policy, spaces, scaled(critic, "critic"), scaled(actor, "actor"))
 
 
 def sampled(policy: Policy, state: Tensors, obs: Tensors, noise: Tensor) -> Sample:
@@ -125,7 +126,10 @@ def critic_gradients(networks: Networks, state: Tensors, minibatch: Tensors, noi
         target = critic_target(networks, state, minibatch, noise["next_action"], networks.dropped(noise, "next_value"))
     dropped = networks.dropped(noise, "value")
     gradients, metrics = gradients_of(
-        lambda leaves: critic_loss(networks, leaves, minibatch, target, dropped), state, ["critic"]
+        lambda leaves: critic_loss(networks, leaves, minibatch, target, dropped),
+        state,
+        ["critic"],
+        scale_of(state, "critic"),
     )
     return Gradients(gradients, metrics, {})
 
@@ -166,7 +170,7 @@ def actor_gradients(
     def loss(leaves: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         return actor_loss(networks, config, leaves, minibatch, noise["action"], dropped)
 
-    gradients, metrics = gradients_of(loss, state, ["actor"])
+    gradients, metrics = gradients_of(loss, state, ["actor"], scale_of(state, "actor"))
     gradients |= temperature_gradient(config, metrics["entropy"], noise["action"].shape[1])
     metrics["temperature"] = state["log_alpha"].exp().squeeze(0)
     return Gradients(gradients, metrics, {})

@@ -24,6 +24,7 @@ from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
 from penstock.algorithms.off_policy.critics import critic_encoding, critic_of_features, memory_network
 from penstock.algorithms.off_policy.learn import algorithm_of, followed, stepped
 from penstock.algorithms.off_policy.sequences import behind_burn_in, learned_rows
+from penstock.algorithms.optimizer.loss_scale import scale_of, scaled
 from penstock.algorithms.optimizer.spec import NUMBERS, Layout, layout_of
 from penstock.algorithms.sac.spec import SACConfig
 from penstock.algorithms.sac.steps import actor_update, temperature_gradient
@@ -83,7 +84,7 @@ def build(spaces: Spaces, config: SACConfig, graph: PolicyGraph) -> Algorithm:
         every=config.policy_delay,
         noise=(("action", noise), *networks.dropout("value")),
     )
-    return algorithm_of(networks.policy, spaces, critic, actor)
+    return algorithm_of(networks.policy, spaces, scaled(critic, "critic"), scaled(actor, "actor"))
 
 
 def networks_of(graph: PolicyGraph, config: SACConfig) -> Networks:
@@ -115,7 +116,7 @@ def critic_gradients(networks: Networks, state: Tensors, minibatch: Tensors, noi
         found = values(networks, leaves["critic"], seen, rows["action"], networks.dropped(noise, "value"))[:, :, :-1]
         return 0.5 * ((found - target).square() * share).sum(), found.detach()
 
-    gradient, judged = gradients_of(loss, state, ["memory", "critic"])
+    gradient, judged = gradients_of(loss, state, ["memory", "critic"], scale_of(state, "critic"))
     error = 0.5 * ((judged - target).square() * share).sum()
     return Gradients(gradient, {"value_loss": error, "mean_value": (judged * share).sum((1, 2)).mean()}, {})
 
@@ -141,7 +142,7 @@ def actor_gradients(networks: Networks, state: Tensors, minibatch: Tensors, nois
         each = state["log_alpha"].exp() * log_prob - judged.amin(0)
         return (each[:, :-1] * share).sum(), -(log_prob.detach()[:, :-1] * share).sum()
 
-    gradients, entropy = gradients_of(loss, state, ["actor"])
+    gradients, entropy = gradients_of(loss, state, ["actor"], scale_of(state, "actor"))
     metrics = {"entropy": entropy, "temperature": state["log_alpha"].exp().squeeze(0)}
     gradients |= temperature_gradient(networks.config, entropy, noise["action"].shape[2])
     return Gradients(gradients, metrics, {})

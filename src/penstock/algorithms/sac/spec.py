@@ -14,6 +14,7 @@ from penstock.algorithms.off_policy.critics import (
     memory_network,
 )
 from penstock.algorithms.off_policy.spec import (
+    LOSSES,
     ContinuousConfig,
     SequenceConfig,
     body_of,
@@ -104,7 +105,7 @@ def spec(spaces: Spaces, config: SACConfig) -> AlgorithmSpec:
     networks = _networks(graph, config)
     learned = [stacked(name, parts[0], len(parts)) for name, parts in networks.items()]
     followed = tuple(name for name in networks if name != "actor")
-    found = off_policy_spec(spaces, config, graph, learned=(*learned, LOG_ALPHA), followed=followed)
+    found = off_policy_spec(spaces, config, graph, learned=(*learned, LOG_ALPHA), followed=followed, losses=LOSSES)
     return over_sequences(found, spaces, config, "off_policy") if graph.carry else found
 
 

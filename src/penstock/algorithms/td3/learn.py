@@ -29,6 +29,7 @@ from penstock.algorithms.off_policy.learn import (
     stepped,
 )
 from penstock.algorithms.off_policy.spec import ContinuousConfig
+from penstock.algorithms.optimizer.loss_scale import scale_of, scaled
 from penstock.algorithms.optimizer.spec import Layout
 from penstock.algorithms.td3.spec import TD3Config, policy_graph
 from penstock.ops.losses import share_of
@@ -55,7 +56,7 @@ def build(spaces: Spaces, config: TD3Config, algorithm: str = "td3") -> Algorith
         every=config.policy_delay,
         noise=networks.dropout("value"),
     )
-    return algorithm_of(networks.policy, spaces, critic, actor)
+    return algorithm_of(networks.policy, spaces, scaled(critic, "critic"), scaled(actor, "actor"))
 
 
 def critic_target(  # noqa: PLR0917 - as the mathematics reads
@@ -96,7 +97,10 @@ def critic_gradients(
         )
     dropped = networks.dropped(noise, "value")
     gradients, metrics = gradients_of(
-        lambda leaves: critic_loss(networks, leaves, minibatch, target, dropped), state, ["critic"]
+        lambda leaves: critic_loss(networks, leaves, minibatch, target, dropped),
+        state,
+        ["critic"],
+        scale_of(state, "critic"),
     )
     return Gradients(gradients, metrics, {})
 
@@ -124,7 +128,10 @@ def actor_gradients(
     """The deterministic policy gradient."""
     dropped = networks.dropped(noise, "value")
     gradients, metrics = gradients_of(
-        lambda leaves: actor_loss(networks, config, leaves, minibatch, dropped), state, ["actor"]
+        lambda leaves: actor_loss(networks, config, leaves, minibatch, dropped),
+        state,
+        ["actor"],
+        scale_of(state, "actor"),
     )
     return Gradients(gradients, metrics, {})
 

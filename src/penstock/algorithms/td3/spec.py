@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from penstock.algorithm import AlgorithmSpec
 from penstock.algorithms.off_policy.critics import check_actor_critic, critic_network
 from penstock.algorithms.off_policy.spec import (
+    LOSSES,
     ContinuousConfig,
     body_of,
     initial_arrays,
@@ -91,6 +92,7 @@ def spec(spaces: Spaces, config: TD3Config, algorithm: str = "td3") -> Algorithm
         graph,
         learned=(graph.actor.spec, critics),
         followed=("actor", "critic"),
+        losses=LOSSES,
     )
     return replace(found, explore=Constant(config.exploration))
 

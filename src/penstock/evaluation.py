@@ -19,7 +19,7 @@ from penstock.supervision.outcome import Outcome
 from penstock.topologies.evaluation import build
 from penstock.types import Arrays
 
-__all__ = ["Asked", "Evaluation", "judge", "players_after", "players_here"]
+__all__ = ["Asked", "Evaluation", "judge", "players_after", "players_here", "runtime_here"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,8 @@ class Asked(NamedTuple):
     """No display."""
     players: int
     """Most processes that play. Episodes depend on their number only where environments reset themselves."""
+    runtime: str
+    """Plays them: on this machine, or on all machines of the cluster that this process has joined."""
     keep: Path | None = None
     """Folder for the files of the episodes; ``None``: they are not kept."""
 
@@ -67,19 +69,29 @@ def players_after(run: RunConfig) -> int:
     return players_here(run) if RUNTIMES[run.runtime].machines else _workers(run)
 
 
-def players_here(run: RunConfig) -> int:
-    """Most processes that play if the run may have trained elsewhere: one for each core, if the run has as many."""
-    return min(_workers(run), available_cores())
+def players_here(run: RunConfig, cores: int | None = None) -> int:
+    """Most processes that play if the run may have trained elsewhere: one for each core, if the run has as many.
+
+    Args:
+        run: its config, resolved.
+        cores: of all machines that play; ``None``: this machine plays alone.
+    """
+    return min(_workers(run), available_cores() if cores is None else cores)
+
+
+def runtime_here(run: RunConfig) -> str:
+    """The runtime of a run, or one like it that needs this machine alone."""
+    return RunConfig.runtime if RUNTIMES[run.runtime].machines else run.runtime
 
 
 def judge(processes: Processes, prepared: Prepared, published: Arrays, asked: Asked, folder: RunFolder) -> Evaluation:
-    """Play greedy episodes in processes of their own, all of them on this machine.
+    """Play greedy episodes in processes of their own.
 
     Args:
         processes: play in these; no other runs.
         prepared: of the run.
         published: the parameters and statistics that play.
-        asked: how many episodes, from which seed, in how much time, in how many processes.
+        asked: how many episodes, from which seed, in how much time, in how many processes, by which runtime.
         folder: of the run. Its log and its log of deaths get what the processes log, and how they die.
 
     Raises:
@@ -87,11 +99,16 @@ def judge(processes: Processes, prepared: Prepared, published: Arrays, asked: As
         EnvError: a step takes too long, no episode has ended for too long, or the environment cannot be made.
         BadDataError: an episode held NaN or infinity; with ``bad_numbers`` ``skip``: every episode did.
         NodeError: a process failed otherwise; also for an error of the environment.
+        LostError: machines of the cluster were lost again and again.
         KeyboardInterrupt: it was interrupted.
     """
-    program = build(_plan(prepared, published, asked, folder))
+    plan, runtime = _plan(prepared, published, asked, folder), RUNTIMES[asked.runtime]
     try:
-        outcome: Outcome = load(RUNTIMES[prepared.config.run.runtime].launch)(program, processes)
+        outcome: Outcome
+        if runtime.evaluated is None:
+            outcome = load(runtime.launch)(build(plan), processes)
+        else:
+            outcome = load(runtime.evaluated)(plan, build)
     except NodeError as error:
         if error.plain is None:
             raise

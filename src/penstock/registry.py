@@ -55,6 +55,9 @@ class Runtime(NamedTuple):
     counted: str | None = None
     """``module:function`` of ``(address, modules) -> context manager`` that joins the same cluster and gives the cores
     of all its machines; ``None`` if they are one. Entered before that, if the number of processes depends on it."""
+    evaluated: str | None = None
+    """``module:function`` of ``(plan, build) -> Outcome``: plays an evaluation on all machines of the cluster that this
+    process has joined. ``build`` makes the program of a plan. ``None``: ``launch`` runs the program as any other."""
 
 
 class Topology(NamedTuple):
@@ -308,6 +311,7 @@ RUNTIMES = Registry(
             machines=True,
             joined="penstock.cluster.launch:joined",
             counted="penstock.cluster.launch:counted",
+            evaluated="penstock.cluster.launch:evaluated",
         ),
         "inline": Runtime(
             "penstock.runtime.inline:launch", "everything in this process, for a debugger", processes=False

@@ -120,6 +120,12 @@ def test_options_of_other_commands():
     # A bare boolean does not swallow the run that follows it.
     assert options_from_arguments(EvalOptions, ["--json", "latest"]).run == "latest"
     assert options_from_arguments(EvalOptions, ["--json", "False", "latest"]).json is False
+    # As those of a run.
+    spread = options_from_arguments(
+        EvalOptions, ["latest", "--distributed", "--address", "auto", "--num_workers", "16"]
+    )
+    assert (spread.runtime, spread.distributed, spread.address, spread.num_workers) == (None, True, "auto", 16)
+    assert options_from_arguments(EvalOptions, ["latest", "--runtime", "ray"]).runtime == "ray"
     assert options_from_arguments(PlotOptions, ["--logdir", "here", "--save_fig", "True"]).log_dir == "here"
     assert options_from_arguments(PlotOptions, ["latest"]).run == "latest"
     assert options_from_arguments(PlotOptions, []).run is None

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from penstock.config.schema import RunConfig
-from penstock.evaluation import Asked, _plan, players_after, players_here
+from penstock.evaluation import Asked, _plan, players_after, players_here, runtime_here
 from penstock.program.check import check
 from penstock.program.graph import Program
 from penstock.saved_runs.run_folder import RunFolder
@@ -15,7 +15,7 @@ from tests.planned import prepared
 
 def program(episodes: int, **settings: object) -> Program:
     found = prepared(**{"num_envs": 8, **settings})
-    asked = Asked(episodes, 0, None, quiet=True, players=players_after(found.config.run))
+    asked = Asked(episodes, 0, None, quiet=True, players=players_after(found.config.run), runtime="local")
     return check(build(_plan(found, {}, asked, RunFolder(Path("run")))))
 
 
@@ -49,6 +49,13 @@ def test_no_more_play_than_this_machine_has_cores_unless_it_ran_as_many_processe
     # Later `penstock eval` may be typed anywhere.
     assert players_here(run) == 3
     assert players_here(RunConfig(runtime=runtime, num_workers=2)) == 2
+    # On several machines their cores count.
+    assert players_here(run, 6) == 6
+
+
+@pytest.mark.parametrize(("runtime", "here"), [("local", "local"), ("inline", "inline"), ("ray", "local")])
+def test_the_machine_that_has_launched_a_run_plays_its_final_evaluation_alone(runtime: str, here: str) -> None:
+    assert runtime_here(RunConfig(runtime=runtime)) == here
 
 
 @pytest.mark.parametrize(("episodes", "lanes"), [(100, 4), (6, 3), (1, 1)])

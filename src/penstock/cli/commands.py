@@ -89,7 +89,7 @@ def _tune(argv: Sequence[str]) -> int:
 def _eval(argv: Sequence[str]) -> int:
     with output_to_error(), _starting() as processes:
         options = _options("eval", argv)
-        taken = ("episodes", "checkpoint", "seed", "num_workers", "keep")
+        taken = ("episodes", "checkpoint", "seed", "num_workers", "runtime", "distributed", "address", "keep")
         asked = {name: getattr(options, name) for name in taken}
         evaluate, folder = load("penstock.run:evaluate"), _run_folder(options)
         _announce(folder.read_config())

@@ -4,8 +4,9 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Protocol
 
+from penstock.cluster.door import Door
 from penstock.cluster.machines import Machine, line_of, machines, own_offer, present
 from penstock.cluster.messages import Facts, facts
 from penstock.cluster.troubles import Troubles
@@ -20,7 +21,26 @@ RETURNS = 3
 """How often a machine that was given up may take part again."""
 
 
-def takes_part(machine: Machine, bits: str | None) -> bool:
+class Candidate(Protocol):
+    """A machine that may take part."""
+
+    name: str
+    door: Door
+
+    def facts(self) -> Facts:
+        """The facts of the machine. Waits for them.
+
+        Raises:
+            ConfigError: they do not come.
+        """
+        ...
+
+    def lost(self) -> bool:
+        """Whether the cluster no longer has this machine."""
+        ...
+
+
+def takes_part(machine: Candidate, bits: str | None) -> bool:
     """False if the machine is lost while the run begins; Ray may list it for a minute after its end.
 
     Raises:
@@ -124,21 +144,21 @@ class _Joining:
         if error is not None:
             self.refusal = f"{self.machine.name} cannot run a part of this run: {line_of(error)}"
         else:
-            self.refusal = _refused(self.machine, result, same_bits=self._same_bits)
+            self.refusal = _refused(self.machine.name, result, same_bits=self._same_bits)
         # Last: the supervisor reads the rest once this is set.
         self.answered = True
 
 
-def _refusal(machine: Machine, *, same_bits: str | None) -> str | None:
+def _refusal(machine: Candidate, *, same_bits: str | None) -> str | None:
     """Why a machine cannot be a part of this run; ``None`` if it can. Waits for its host to start."""
-    return _refused(machine, machine.facts(), same_bits=same_bits)
+    return _refused(machine.name, machine.facts(), same_bits=same_bits)
 
 
-def _refused(machine: Machine, found: Facts, *, same_bits: str | None) -> str | None:
+def _refused(machine: str, found: Facts, *, same_bits: str | None) -> str | None:
     """Why a machine with these facts cannot be a part of this run; ``None`` if it can.
 
     Args:
-        machine: it has answered.
+        machine: its name.
         found: its facts.
         same_bits: see `penstock.cluster.cut.same_bits`.
     """
@@ -148,10 +168,10 @@ def _refused(machine: Machine, found: Facts, *, same_bits: str | None) -> str | 
         ("Python", found.python, here.python),
     ):
         if there != ours:
-            return f"{machine.name} has {what} {there}, and the launcher's machine has {ours}; install the same there"
+            return f"{machine} has {what} {there}, and the launcher's machine has {ours}; install the same there"
     if same_bits is not None and found.instruction_set != here.instruction_set:
         return (
-            f"{machine.name} computes with {found.instruction_set}, and the launcher's machine with "
+            f"{machine} computes with {found.instruction_set}, and the launcher's machine with "
             f"{here.instruction_set}; {same_bits}"
         )
     return None

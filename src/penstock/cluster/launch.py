@@ -1,7 +1,7 @@
 """The way in: a program with environment nodes runs on a Ray cluster, any other one on this machine. Imports no Ray."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.cluster.cut import movable
@@ -10,10 +10,11 @@ from penstock.processes.starts import Processes
 from penstock.processes.supervised import supervised_here
 from penstock.program.check import check
 from penstock.program.graph import Program
+from penstock.program.plan import EvaluationPlan
 from penstock.registry import load
 from penstock.supervision.outcome import Outcome
 
-__all__ = ["counted", "joined", "launch"]
+__all__ = ["counted", "evaluated", "joined", "launch"]
 
 
 def joined(program: Program) -> contextlib.AbstractContextManager[None]:
@@ -66,6 +67,23 @@ def launch(program: Program, processes: Processes) -> Outcome:
         outcome: Outcome = _of_ray("penstock.cluster.spread:run")(program, processes)
         return outcome
     return supervised_here(program, processes)
+
+
+def evaluated(plan: EvaluationPlan, build: Callable[[EvaluationPlan], Program]) -> Outcome:
+    """Play an evaluation on the cluster that this process has joined (`counted`). Its record is that of one machine.
+
+    Args:
+        plan: of the whole evaluation.
+        build: makes the program of a plan.
+
+    Raises:
+        ConfigError: a machine of the cluster cannot take part.
+        NodeError: a process failed; with that process's traceback.
+        LostError: machines were lost again and again.
+        RunFolderError: an episode cannot be written.
+    """
+    outcome: Outcome = _of_ray("penstock.cluster.evaluations:evaluated")(plan, build)
+    return outcome
 
 
 def _of_ray(reference: str) -> Any:  # noqa: ANN401 - as `load`

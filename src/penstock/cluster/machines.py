@@ -25,6 +25,8 @@ from penstock.program.graph import Program
 from penstock.types import Array
 
 __all__ = [
+    "END_LIMIT_S",
+    "Listed",
     "Machine",
     "alone",
     "answers",
@@ -47,6 +49,7 @@ __all__ = [
     "present",
     "ray_names",
     "stacks_on",
+    "with_cores",
 ]
 
 FACTS_LIMIT_S = 120.0
@@ -58,8 +61,8 @@ REMOTE_OUTPUT = "PENSTOCK_REMOTE_OUTPUT"
 """Environment variable: the launcher shows what processes on other machines print, unless it is empty or 0."""
 
 
-class Machine:
-    """A machine of the cluster with a host of this run.
+class Listed:
+    """A machine that Ray lists.
 
     Attributes:
         name: its address and the beginning of its id, for messages.
@@ -67,11 +70,39 @@ class Machine:
         door: where Ray listens on it.
     """
 
-    def __init__(self, node: dict[str, Any], program: Program) -> None:
+    def __init__(self, node: dict[str, Any]) -> None:
         self.id: str = node["NodeID"]
         self.name = _name(node)
         self.offer = Offer(self.name, _resources(node))
         self.door = Door.of(node)
+
+    def told(self, facts: ray.ObjectRef) -> Facts:
+        """Wait for the facts of the machine.
+
+        Raises:
+            ConfigError: they do not come.
+        """
+        try:
+            found: Facts = ray.get(facts, timeout=FACTS_LIMIT_S)
+        except (ray.exceptions.RayError, TimeoutError) as error:
+            raise ConfigError(f"{self.name} cannot run a part of this run: {line_of(error)}") from None
+        return found
+
+    def lost(self) -> bool:
+        """Whether the cluster no longer has this machine. Waits for some seconds until Ray has noticed."""
+        until = time.monotonic() + LOST_S
+        while any(node["NodeID"] == self.id and node["Alive"] for node in ray.nodes()):
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.2)
+        return True
+
+
+class Machine(Listed):
+    """A machine of the cluster with a host of this run."""
+
+    def __init__(self, node: dict[str, Any], program: Program) -> None:
+        super().__init__(node)
         where = NodeAffinitySchedulingStrategy(self.id, soft=False)
         # 1. No cores are asked for: Ray would let the host wait where another program has reserved them.
         # 2. No events: Ray's head would keep an entry for each call of a host, 100,000 of them.
@@ -93,11 +124,7 @@ class Machine:
         Raises:
             ConfigError: the host does not start.
         """
-        try:
-            found: Facts = ray.get(self._actor.facts.remote(), timeout=FACTS_LIMIT_S)
-        except (ray.exceptions.RayError, TimeoutError) as error:
-            raise ConfigError(f"{self.name} cannot run a part of this run: {line_of(error)}") from None
-        return found
+        return self.told(self._actor.facts.remote())
 
     def stacks(self, groups: Sequence[str]) -> ray.ObjectRef:
         """Ask for the stacks of processes there."""
@@ -106,15 +133,6 @@ class Machine:
     def ask(self, name: str, *arguments: Any) -> ray.ObjectRef:  # noqa: ANN401
         """Ask for the result of a method of the host. `answers` waits for several of them."""
         return getattr(self._actor, name).remote(*arguments)
-
-    def lost(self) -> bool:
-        """Whether the cluster no longer has this machine. Waits for some seconds until Ray has noticed."""
-        until = time.monotonic() + LOST_S
-        while any(node["NodeID"] == self.id and node["Alive"] for node in ray.nodes()):
-            if time.monotonic() > until:
-                return False
-            time.sleep(0.2)
-        return True
 
     def closing(self) -> ray.ObjectRef:
         """Let the processes of the host end, each after it has closed its environments. Ready once all have ended."""
@@ -284,6 +302,12 @@ def _without_token(address: str | None) -> str:
 def machines(program: Program, known: set[str]) -> list[Machine]:
     """Machines of the cluster that could run a part of the program and are not known yet. Starts a host on each."""
     return [Machine(node, program) for node in _others(program, known)]
+
+
+def with_cores() -> list[dict[str, Any]]:
+    """The launcher's machine and the others, by their ids, as Ray lists them; without those that have no core."""
+    able = [node for node in ray.nodes() if node["Alive"] and _resources(node).get("cpu", 0.0) > 0]
+    return sorted(able, key=lambda node: (node["NodeID"] != own_id(), str(node["NodeID"]))) or [_own()]
 
 
 def present() -> set[str]:

@@ -15,6 +15,7 @@ from penstock.config.algorithms import algorithm_config, algorithm_fields
 from penstock.config.commands import ResumeOptions
 from penstock.config.fields import DependentDefaults, Field, Value, field_table, fields_of
 from penstock.config.rllib import NAMES
+from penstock.config.runtimes import CLUSTER, runtime_of
 from penstock.config.schema import AUTO, RunConfig
 from penstock.config.tables import as_toml, inlined
 from penstock.config.values import from_text, from_value
@@ -156,7 +157,7 @@ def from_settings(settings: Mapping[str, Setting], flags: Iterable[str] = ()) ->
     if "num_envs" not in values and isinstance(workers := values.get("num_workers"), int):
         values["num_envs"] = workers * -(-LEAST_ENVS // workers)
     if values.get("distributed") and "runtime" not in values:
-        values["runtime"] = "ray"
+        values["runtime"] = CLUSTER
     run, own = RunConfig(**_part(values, run_fields)), _part(values, known.keys() - run_fields.keys())
     if issubclass(algorithm.config, DependentDefaults):
         own = {**algorithm.config.defaults_beside(own, run.num_envs), **own}
@@ -221,11 +222,11 @@ def _follows(before: RunConfig, changed: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of a cluster that change because a resume moves the run to one, or away from it, or to one learner."""
     runtime, distributed = changed.get("runtime"), changed.get("distributed")
     follows: dict[str, Any] = {}
-    if runtime is None and distributed is not None and distributed != (before.runtime == "ray"):
-        runtime = follows["runtime"] = "ray" if distributed else RunConfig.runtime
+    if runtime is None and distributed is not None and distributed != (before.runtime == CLUSTER):
+        runtime = follows["runtime"] = runtime_of(None, distributed=distributed, default=RunConfig.runtime)
     if changed.get("learners") == 1 and "table_on" not in changed:
         follows["table_on"] = RunConfig.table_on
-    if runtime not in {None, "ray"}:
+    if runtime not in {None, CLUSTER}:
         of_cluster = ("distributed", "address", "resources", "min_workers", "table_on")
         follows |= {name: getattr(RunConfig, name) for name in of_cluster if name not in changed}
     return follows

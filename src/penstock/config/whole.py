@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from penstock.config.fields import fields_of
+from penstock.config.runtimes import check_runtime
 from penstock.config.schema import MOST_EPISODE_METRICS, RunConfig
 from penstock.config.values import from_value
 from penstock.config.workers import check_num_workers
@@ -77,11 +78,8 @@ def _check_episode_metrics(names: tuple[str, ...]) -> None:
 
 def _check_cluster(run: RunConfig) -> None:
     """Check what only a run on a cluster has, and what it cannot have."""
+    check_runtime(run.runtime, distributed=run.distributed, address=run.address)
     machines = RUNTIMES[run.runtime].machines
-    if run.distributed and not machines:
-        raise ConfigError(f"--distributed True is for --runtime ray, not {run.runtime}; leave out one of the two")
-    if run.address is not None and not machines:
-        raise ConfigError("--address names a Ray cluster; give --distributed True as well")
     if run.resources is not None and not machines:
         raise ConfigError("--resources is what nodes ask a Ray cluster for; give --distributed True as well")
     if run.table_on != RunConfig.table_on and not machines:

@@ -113,3 +113,7 @@ class EvaluationPlan:
     """Of the run whose policy plays."""
     keep: Path | None = None
     """Folder for the files of the episodes; ``None``: they are not kept."""
+    first: int = 0
+    """Number of the first episode: several machines play a share each."""
+    first_player: int = 0
+    """Number of the first player among those of all machines. An environment that resets itself is seeded by it."""

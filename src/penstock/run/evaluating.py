@@ -6,14 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from penstock.config.runtimes import check_runtime, runtime_of
 from penstock.config.schema import RunConfig
 from penstock.config.values import count_of
 from penstock.envs.given import given_of
 from penstock.errors import RunFolderError
-from penstock.evaluation import Asked, Evaluation, judge, players_here
+from penstock.evaluation import Asked, Evaluation, judge, players_here, runtime_here
 from penstock.paths import expanded
 from penstock.processes.starts import Processes
-from penstock.run.launching import opened_processes
+from penstock.registry import RUNTIMES
+from penstock.run.launching import cores_of, opened_processes
 from penstock.saved_runs.episodes import list_episodes
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.trained import open_trained
@@ -29,6 +31,9 @@ def evaluate(
     checkpoint: str | None = None,
     seed: int | None = None,
     num_workers: int | None = None,
+    runtime: str | None = None,
+    distributed: bool = RunConfig.distributed,
+    address: str | None = RunConfig.address,
     env: EnvFactory | None = None,
     wrap: Sequence[Any] | None = None,
     reward: Callable[..., Any] | None = None,
@@ -45,7 +50,11 @@ def evaluate(
         seed: seeds the episodes. ``None``: the run's seed, so the first ones are those of its final evaluation.
         num_workers: most processes that play. Episodes depend on their number only where environments reset themselves
             (EnvPool, PettingZoo). ``None``: as many as the run has environment processes, but no more than one for each
-            core of this machine.
+            core of this machine, or of the cluster.
+        runtime: plays them. ``ray`` spreads the episodes over all machines of a Ray cluster. ``None``: that of the run,
+            or ``local`` if that is ``ray``.
+        distributed: the same as ``runtime="ray"``.
+        address: of the Ray cluster, as ``--address`` takes it.
         env: a callable that makes an environment, if the run's environment has no name.
         wrap: the run's wrappers, if one of them has no name.
         reward: the run's own reward, if it has no name. Returns are the environment's all the same.
@@ -55,17 +64,27 @@ def evaluate(
 
     Raises:
         UsageError: no such run, a checkpoint that cannot be used, an environment that hangs; ``episodes`` or
-            ``num_workers`` is no whole number of at least 1; ``keep`` holds episodes already, or cannot be written.
+            ``num_workers`` is no whole number of at least 1; ``keep`` holds episodes already, or cannot be written;
+            there is no such cluster, or a machine of it cannot take part.
         BadDataError: an episode held NaN or infinity; with ``bad_numbers`` ``skip``: every episode did.
         NodeError: a process failed; also for an error of the environment.
+        LostError: machines of the cluster were lost again and again.
     """
     episodes = count_of(episodes, "episodes of evaluate")
     players = None if num_workers is None else count_of(num_workers, "num_workers of evaluate")
     given, folder = given_of(env, wrap, reward), RunFolder.open(Path(run))
+    config = folder.read_config()
+    playing = runtime_of(runtime, distributed=distributed, default=runtime_here(config.run))
+    check_runtime(playing, distributed=distributed, address=address)
     kept = None if keep is None else expanded(keep).resolve()
     if kept is not None:
         _make_for_episodes(kept)
-    with opened_processes(processes, folder.read_config().run) as opened:
+    # The run's own runtime looks at the environment first.
+    needing = config.run if RUNTIMES[config.run.runtime].processes else replace(config.run, runtime=playing)
+    with (
+        opened_processes(processes, needing) as opened,
+        cores_of(playing, address, config, given) as cores,
+    ):
         trained = open_trained(opened, folder, checkpoint, given, "evaluate")
         trained_run = trained.prepared.config.run
         asked = Asked(
@@ -73,7 +92,8 @@ def evaluate(
             trained_run.seed if seed is None else seed,
             None,
             quiet,
-            players_here(trained_run) if players is None else players,
+            players_here(trained_run, cores) if players is None else players,
+            playing,
             kept,
         )
         found = judge(opened, trained.prepared, trained.published, asked, folder)

@@ -30,7 +30,7 @@ from penstock.saved_runs.run_folder import RunFolder
 from penstock.serving.export import LIBRARY
 from penstock.supervision.outcome import Outcome
 
-__all__ = ["begin_table", "counted_cores", "import_ahead", "joined_cluster", "launch", "opened_processes"]
+__all__ = ["begin_table", "cores_of", "counted_cores", "import_ahead", "joined_cluster", "launch", "opened_processes"]
 
 
 @contextlib.contextmanager
@@ -56,11 +56,31 @@ def counted_cores(config: Config, given: Given) -> contextlib.AbstractContextMan
         PenstockError: as `joined_cluster`.
     """
     run = config.run
-    counted = RUNTIMES[run.runtime].counted
     # Games connect to the launcher: such a run is on one machine.
-    if counted is None or run.num_workers != "auto" or is_game(given.environment(run)):
+    if run.num_workers != "auto" or is_game(given.environment(run)):
         return contextlib.nullcontext()
-    found: contextlib.AbstractContextManager[int | None] = load(counted)(run.address, modules_of(config, given))
+    return cores_of(run.runtime, run.address, config, given)
+
+
+def cores_of(
+    runtime: str, address: str | None, config: Config, given: Given
+) -> contextlib.AbstractContextManager[int | None]:
+    """Join a cluster for the ``with`` block, if the runtime uses one. Gives its cores; ``None`` if it is one machine.
+
+    Args:
+        runtime: its name.
+        address: of the cluster, as ``--address`` takes it.
+        config: names the user's own modules, which the other machines get.
+        given: what was passed as an object.
+
+    Raises:
+        ConfigError: as `joined_cluster`.
+        PenstockError: as `joined_cluster`.
+    """
+    counted = RUNTIMES[runtime].counted
+    if counted is None:
+        return contextlib.nullcontext()
+    found: contextlib.AbstractContextManager[int | None] = load(counted)(address, modules_of(config, given))
     return found
 
 

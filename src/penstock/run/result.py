@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import BadDataError, ConfigError, EnvError, NodeError, RunFolderError
-from penstock.evaluation import Asked, Evaluation, judge, players_after
+from penstock.evaluation import Asked, Evaluation, judge, players_after, runtime_here
 from penstock.metrics.final import log_final
 from penstock.metrics.run_log import add_to_log
 from penstock.notes import (
@@ -90,7 +90,7 @@ def finish(
     given_up: tuple[str, ...] = ()
     if run.eval_episodes and not outcome.interrupted:
         try:
-            asked = Asked(run.eval_episodes, run.seed, run.eval_seconds, quiet, players_after(run))
+            asked = Asked(run.eval_episodes, run.seed, run.eval_seconds, quiet, players_after(run), runtime_here(run))
             evaluation = judge(processes, prepared, published, asked, folder)
         except (EnvError, NodeError) as error:
             given_up = (evaluation_given_up(error),)

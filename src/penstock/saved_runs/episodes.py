@@ -1,7 +1,7 @@
 """Kept episodes: what a policy saw and did in a game, and what it was paid, one file for each episode.
 
-`EpisodeFiles` writes them and removes the oldest, `write_episode` writes one, `read_episode` reads one. Learns nothing
-from them.
+`EpisodeFiles` writes them and removes the oldest, `write_episode` and `write_content` write one, `read_episode` reads
+one. Learns nothing from them.
 """
 
 import contextlib
@@ -10,8 +10,9 @@ import os
 import secrets
 import zipfile
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -20,7 +21,15 @@ from penstock.kernels.actions import environment_array
 from penstock.saved_runs.durable import PARTIAL, sweep
 from penstock.types import Array, Arrays, Spaces
 
-__all__ = ["EpisodeFiles", "KeptEpisode", "episode_number", "list_episodes", "read_episode", "write_episode"]
+__all__ = [
+    "EpisodeFiles",
+    "KeptEpisode",
+    "episode_number",
+    "list_episodes",
+    "read_episode",
+    "write_content",
+    "write_episode",
+]
 
 _OWN = frozenset({"action", "reward", "terminated", "vanished", "session"})
 """Arrays of a file that are no observation fields. Files of an older penstock have no ``seen_by`` beside them."""
@@ -127,12 +136,25 @@ def write_episode(folder: Path, number: int, episode: KeptEpisode) -> None:
     Raises:
         OSError: it could not be written.
     """
+    _write(folder, number, lambda file: np.savez(file, **_arrays(episode)))
+
+
+def write_content(folder: Path, number: int, content: Array) -> None:
+    """Write the file of this episode as another machine has written it: uint8 ``[bytes]``. As `write_episode`.
+
+    Raises:
+        OSError: it could not be written.
+    """
+    _write(folder, number, lambda file: file.write(content.data))
+
+
+def _write(folder: Path, number: int, write: Callable[[BinaryIO], object]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     # If the process is killed meanwhile, the next attempt at this episode replaces what is left.
     partial = folder / f"episode-{number:08d}{PARTIAL}"
     try:
         with partial.open("wb") as file:
-            np.savez(file, **_arrays(episode))
+            write(file)
         partial.replace(_path(folder, number))
     except OSError:
         with contextlib.suppress(OSError):

@@ -39,6 +39,7 @@ def build(plan: EvaluationPlan) -> Program:
         seconds=plan.seconds,
         stall_timeout=plan.run.stall_timeout,
         quiet=plan.quiet,
+        first=plan.first,
     )
     return Program(
         nodes=(
@@ -89,7 +90,7 @@ def _player(plan: EvaluationPlan, index: int, name: str, lanes: int) -> NodeSpec
         masks=find_algorithm(plan.run.algo).masks,
         episode_metrics=plan.run.episode_metrics or (),
     )
-    settings = PlayerSettings(played, index, env_timeout=limit, keep=plan.keep)
+    settings = PlayerSettings(played, plan.first_player + index, env_timeout=limit, keep=plan.keep)
     imports = policy_imports(plan.run, plan.inference)
     return NodeSpec(
         name, "player", settings, group=name, silence_limit_s=limit + ALARM_S, steps_envs=True, imports=imports

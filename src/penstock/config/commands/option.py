@@ -9,12 +9,17 @@ from typing import Any
 from penstock.config.fields import Value
 from penstock.config.schema import RunConfig
 
-__all__ = ["checkpoint_option", "log_dir_option", "option", "run_option"]
+__all__ = ["checkpoint_option", "log_dir_option", "option", "run_option", "setting_option"]
 
 
 def option(default: Value, text: str, **bounds: Value) -> Any:  # noqa: ANN401  (a field stands for its value)
     """A field with a default and a help text. ``bounds`` say what it takes: ``min``, ``pattern``, ``form``, ..."""
     return field(default=default, metadata={"help": text, **bounds})
+
+
+def setting_option(name: str) -> Any:  # noqa: ANN401
+    """An option that a run has as a setting, in the same words and with the same bounds and default."""
+    return field(default=getattr(RunConfig, name), metadata=RunConfig.__dataclass_fields__[name].metadata)
 
 
 def checkpoint_option() -> Any:  # noqa: ANN401

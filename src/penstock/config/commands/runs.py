@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from penstock.config.commands.option import checkpoint_option, log_dir_option, option, run_option
+from penstock.config.commands.option import checkpoint_option, log_dir_option, option, run_option, setting_option
 from penstock.config.schema import RunConfig
+from penstock.registry import RUNTIMES, texts_of
 
 __all__ = [
     "CompareOptions",
@@ -32,9 +33,16 @@ class EvalOptions:
         None,
         "most processes that play; episodes depend on it only where environments reset themselves (EnvPool, "
         "PettingZoo); left out: as many as the run has environment processes, but no more than one for each core of "
-        "this machine",
+        "this machine, or of the cluster",
         min=1,
     )
+    runtime: str | None = option(
+        None,
+        f"what plays. {texts_of(RUNTIMES)}; left out: the runtime of the run, or local if that is ray",
+        choices=RUNTIMES.names(),
+    )
+    distributed: bool = setting_option("distributed")
+    address: str | None = setting_option("address")
     json: bool = option(False, "print the result as one JSON object")
     log_dir: str = log_dir_option()
 

@@ -40,6 +40,8 @@ class JudgeSettings:
     """Seconds without an answer after which the evaluation is given up."""
     quiet: bool
     """No display."""
+    first: int = 0
+    """Number of the first episode. The record begins with it."""
 
 
 class JudgeNode:
@@ -123,7 +125,7 @@ class JudgeNode:
         found = {name: values.copy() for name, values in self._found().items()}
         for index in taken:
             answer = self._answers.slot(index)
-            number = int(answer["number"])
+            number = int(answer["number"]) - self._settings.first
             if found["ending"][number] == Ending.UNKNOWN:
                 for name in answer.keys() - {"number"}:
                     found[name][number] = answer[name]
@@ -150,7 +152,8 @@ class JudgeNode:
             if index is None:
                 return
             ticket = self._tickets.slot(index)
-            ticket["number"][...], ticket["until"][...], ticket["begun"][...] = number, until, False
+            ticket["number"][...] = self._settings.first + number
+            ticket["until"][...], ticket["begun"][...] = until, False
             self._tickets.push(index)
             self._out.add(number)
             self._queue.popleft()

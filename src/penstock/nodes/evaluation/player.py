@@ -33,7 +33,7 @@ class PlayerSettings:
 
     play: PlaySettings
     index: int
-    """Number of this player, from 0."""
+    """Number of this player among those of all machines, from 0."""
     env_timeout: float
     """Seconds that a vector step may take."""
     keep: Path | None = None

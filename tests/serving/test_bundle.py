@@ -5,6 +5,7 @@ import json
 import math
 import re
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -341,6 +342,17 @@ def test_a_checkpoint_is_named_and_the_environment_is_played_apart(tmp_path) -> 
 @pytest.fixture
 def bundle(trained, tmp_path) -> Path:
     return penstock.export(trained("ppo"), tmp_path / "policy", observations=8)
+
+
+def test_threads_with_a_policy_each_answer_the_parts_of_a_batch_as_one_call_does(bundle) -> None:
+    observations = np.random.default_rng(0).normal(size=(301, 4)).astype(np.float32)
+    policies = [penstock.load_policy(bundle) for _ in range(3)]
+    with ThreadPoolExecutor(len(policies)) as pool:
+        parts = pool.map(lambda policy, rows: policy(rows), policies, np.array_split(observations, len(policies)))
+        actions = np.concatenate(list(parts))
+    whole = policies[0](observations)
+    assert set(whole.tolist()) == {0, 1}
+    np.testing.assert_array_equal(actions, whole)
 
 
 # ONNX Runtime's wheel of the tests has no CUDA, so it goes on with the CPU and says so by a warning only.

@@ -53,7 +53,8 @@ def begun(command: "subprocess.Popen[bytes]", logs: Path, limit_s: float) -> Pat
         RuntimeError: the command ends before, or reports nothing for so many seconds.
     """
     until = time.monotonic() + limit_s
-    while not (found := list(logs.glob("[!.]*/metrics.jsonl"))):
+    # The log is there, and empty, before the first report.
+    while not (found := [log for log in logs.glob("[!.]*/metrics.jsonl") if log.stat().st_size]):
         if command.poll() is not None:
             raise RuntimeError(f"the run ended with {command.returncode} before its first report; see {logs.parent}")
         if time.monotonic() > until:

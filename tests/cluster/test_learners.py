@@ -22,6 +22,7 @@ from tests.runtime.nodes import wait_until
 EAGER = {"epochs": 2, "backend": "eager", "sync_mode": "blocking"}
 THREE = {"learners": 3, "num_workers": 3, "num_envs": 6, "mini_batch_size": 48, "compress": "int8"}
 THREE = {**EAGER, "backend": "fused", **THREE, "timesteps": 6 * 32 * 4}
+GOSSIP = {**EAGER, "exchange": "gossip", "learners": 4, "num_workers": 4, "num_envs": 8, "timesteps": 8 * 32 * 3}
 ASKING = {"resources": "env: {cpu: 0.5}, learner: {cpu: 1}"}
 SHARDED = {**APEX, "learners": 2, "num_workers": 2, "num_envs": 4}
 APPO = {"algo": "appo", "sync_mode": "blocking", "learners": 2, "num_workers": 2, "num_envs": 4}
@@ -31,8 +32,8 @@ A2C = {**APPO, "algo": "a2c"}
 @pytest.mark.nightly  # Ten seconds each. Shorter: at the end of this module hosts are lost, and no bit changes.
 @pytest.mark.parametrize(
     "settings",
-    [THREE, SHARDED, APPO, A2C],
-    ids=["three, compressed", "of a table in shards", "appo", "a2c"],
+    [THREE, SHARDED, APPO, A2C, GOSSIP],
+    ids=["three, compressed", "of a table in shards", "appo", "a2c", "gossip of four"],
 )
 def test_hosts_do_not_change_a_bit(cluster, tmp_path: Path, settings: dict[str, object]) -> None:
     alone = train(tmp_path / "alone", **settings, runtime="local")

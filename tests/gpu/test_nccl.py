@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from penstock.gradient_exchange.process_group import rendezvous
-from penstock.gradient_exchange.process_group.transport import OnGpus, connected, gpu_of
+from penstock.gradient_exchange.process_group.nccl import OnGpus
+from penstock.gradient_exchange.process_group.rendezvous import connected
+from penstock.gradient_exchange.process_group.transport import gpu_of
 from tests.gradient_exchange.test_process_group import Group, entered, gradient, state
 
 pytestmark = pytest.mark.gpu

@@ -9,10 +9,13 @@ from typing import TypeVar
 
 import numpy as np
 import pytest
-from torch._C._distributed_c10d import BroadcastOptions
+import torch
+from torch._C._distributed_c10d import AllgatherOptions, BroadcastOptions
 
 from penstock.gradient_exchange.all_reduce import AllReduce
+from penstock.gradient_exchange.gossip import Gossip
 from penstock.gradient_exchange.process_group import transport
+from penstock.gradient_exchange.process_group.gloo import OverGloo
 from penstock.gradient_exchange.process_group.rendezvous import KeeperSide, OtherSide
 from penstock.gradient_exchange.process_group.rounds import ProcessGroupRounds
 from penstock.memory.rounds import Joined, Rounds
@@ -35,8 +38,8 @@ class Notices:
 
     def read(self, into: Mapping[str, np.ndarray]) -> int:
         version, arrays = self._latest
-        for name, values in arrays.items():
-            into[name][...] = values
+        for name, values in into.items():
+            values[...] = arrays[name]
         return version
 
     def publish(self, arrays: Mapping[str, np.ndarray], version: int) -> None:
@@ -47,18 +50,26 @@ class Notices:
         return True
 
 
+def member_over_gloo(
+    board: Notices, count: int, specs: tuple[ArraySpec, ...], me: int, device: str = "cpu"
+) -> ProcessGroupRounds:
+    """One member of a process group, which finds the others through ``board``."""
+    members = tuple(f"learner.{number}" for number in range(count))
+    edge = ProcessGroup("gradients", members, specs, "127.0.0.1", "team", device)
+    way = OtherSide(edge, board, me) if me else KeeperSide(edge, board, board)
+    return ProcessGroupRounds(way, count, specs, me=me, alive=lambda: False)
+
+
 class Group:
     """Makes the members of one process group."""
 
     def __init__(self, count: int, device: str = "cpu") -> None:
-        members = tuple(f"learner.{number}" for number in range(count))
-        self._edge = ProcessGroup("gradients", members, STATE, "127.0.0.1", "team", device)
+        self._count = count
+        self._device = device
         self._board = Notices()
 
     def member(self, me: int) -> AllReduce:
-        board = self._board
-        way = OtherSide(self._edge, board, me) if me else KeeperSide(self._edge, board, board)
-        rounds = ProcessGroupRounds(way, len(self._edge.members), STATE, me=me, alive=lambda: False)
+        rounds = member_over_gloo(self._board, self._count, STATE, me, self._device)
         return AllReduce(rounds, me=me, alive=lambda: False)
 
 
@@ -70,7 +81,7 @@ def gradient(number: int) -> dict[str, np.ndarray]:
     return {"critic": np.random.default_rng(number).normal(size=1000).astype(np.float32)}
 
 
-def entered(team: AllReduce, own: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def entered(team: AllReduce | Gossip, own: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Join, and let the others join. Returns the state with which this one begins."""
     while (found := team.enter(own)) is None:
         time.sleep(0.001)
@@ -160,18 +171,111 @@ def test_a_later_life_takes_the_place_of_a_member_that_is_silent() -> None:
     assert silent.lost()
 
 
+class Held:
+    """An updater with a state and nothing else."""
+
+    def __init__(self, number: int) -> None:
+        self.values = state(number)
+
+    def state(self) -> dict[str, np.ndarray]:
+        return self.values
+
+    def load(self, values: Mapping[str, np.ndarray]) -> None:
+        self.values |= values
+
+
+def wait_for(end: ProcessGroupRounds) -> None:
+    """Wait until the last round of this member is over."""
+    while not end.over():
+        end.sleep(end.word(), 0.01)
+
+
+def test_of_four_learners_that_gossip_one_is_lost_and_all_meet_anew() -> None:
+    """Learners 1 and 3 wait for the state of learner 2, which has left. Learner 0 is no neighbour of it."""
+    board = Notices()
+    ends = [member_over_gloo(board, 4, STATE, me) for me in range(4)]
+
+    def life(me: int) -> tuple[float, float]:
+        end, held = ends[me], Held(me)
+        team = Gossip(end, me=me, alive=lambda: False)
+        entered(team, held.state())
+        team.settle(held)
+        if me in {1, 3}:
+            end.send([held.values["critic"]], 1.0, [me, 2])
+            with pytest.raises(DissolvedError):
+                wait_for(end)
+        while me != 2 and not team.lost():
+            time.sleep(0.001)
+        team.leave()
+        begun = Held(me)
+        begun.load(entered(team, state(8)))
+        team.settle(begun)
+        return float(held.values["critic"][0, 0]), float(begun.values["critic"][0, 0])
+
+    found = together(*(partial(life, me) for me in range(4)))
+    # The means of a ring of four, as of 3, 0 and 1 for learner 0.
+    assert [before for before, _ in found] == pytest.approx([4 / 3, 1.0, 2.0, 5 / 3])
+    assert [after for _, after in found] == [8.0] * 4
+
+
+class Noted:
+    """A group that notes to whom its member sends; also its way there, and work that is over at once."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[int, ...]] = []
+
+    def meet(self) -> "Noted":
+        return self
+
+    def broken(self) -> bool:
+        return False
+
+    def tell(self, values: object) -> "Noted":
+        del values
+        return self
+
+    def gather(self, mine: torch.Tensor, into: list[torch.Tensor]) -> "Noted":
+        for values in into:
+            values.copy_(mine)
+        self.sent.append(tuple(range(len(into))))
+        return self
+
+    def swap(self, mine: torch.Tensor, into: Mapping[int, torch.Tensor]) -> "Noted":
+        for values in into.values():
+            values.copy_(mine)
+        self.sent.append(tuple(into))
+        return self
+
+    def is_completed(self) -> bool:
+        return True
+
+    def wait(self, timeout: timedelta) -> bool:
+        del timeout
+        return True
+
+
+@pytest.mark.parametrize(("count", "to"), [(3, (0, 1, 2)), (4, (3, 1)), (12, (11, 1))])
+def test_a_state_goes_to_the_two_neighbours_only(count: int, to: tuple[int, ...]) -> None:
+    noted = Noted()
+    rounds = ProcessGroupRounds(noted, count, STATE, me=0, alive=lambda: False)  # type: ignore[arg-type]
+    team = Gossip(rounds, me=0, alive=lambda: False)
+    entered(team, state(0))
+    team.settle(Held(0))
+    # First all meet at the end of the batch, and bring no array.
+    meeting, states = noted.sent
+    assert len(meeting) == count
+    assert sorted(states) == sorted(to)
+
+
 class Late:
     """A group whose work ends just after the first wait for it has timed out; also that work, and the way there."""
 
     def __init__(self, *, fails: bool) -> None:
         self._fails = fails
         self._waits = 0
-        self.limits: list[timedelta] = []
-        """How long each broadcast may take."""
 
-    def broadcast(self, tensors: object, opts: BroadcastOptions) -> "Late":
-        del tensors
-        self.limits.append(opts.timeout)
+    def tell(self, values: object) -> "Late":
+        del values
         return self
 
     def wait(self, timeout: timedelta) -> bool:
@@ -211,11 +315,25 @@ def test_no_round_has_begun_once_the_state_is_sent() -> None:
     assert not rounds.begun()
 
 
+class Limits:
+    """A group of gloo that notes how long its work may take."""
+
+    def __init__(self) -> None:
+        self.found: list[timedelta] = []
+
+    def broadcast(self, tensors: object, opts: BroadcastOptions) -> None:
+        del tensors
+        self.found.append(opts.timeout)
+
+    def allgather(self, output: object, tensors: object, opts: AllgatherOptions) -> None:
+        del output, tensors
+        self.found.append(opts.timeout)
+
+
 def test_the_state_may_come_later_than_the_limit_for_connecting() -> None:
-    late = Late(fails=False)
-    keeper, other = member(late, 0), member(late, 1)
-    keeper.join(anew=True)
-    keeper.admit(state(1))
-    other.join(anew=False)
+    limits = Limits()
+    group = OverGloo(limits)
+    group.tell(torch.zeros(1))
+    group.gather(torch.zeros(1), [torch.zeros(1)])
     # By itself torch takes the group's limit, which is the one for connecting.
-    assert late.limits == [transport.ROUND_LIMIT] * 2
+    assert limits.found == [transport.ROUND_LIMIT] * 2

@@ -8,8 +8,10 @@ import pytest
 import torch
 from torch._C._distributed_c10d import TCPStore
 
-from penstock.gradient_exchange.process_group import rendezvous, transport
-from penstock.gradient_exchange.process_group.transport import OnGpus, chosen, gpu_of, try_to_end
+from penstock.gradient_exchange.process_group import gloo, rendezvous
+from penstock.gradient_exchange.process_group.nccl import OnGpus
+from penstock.gradient_exchange.process_group.transport import Group as Connected
+from penstock.gradient_exchange.process_group.transport import chosen, gpu_of
 from tests.gradient_exchange.test_process_group import Group, entered, gradient, state, together
 
 
@@ -44,10 +46,10 @@ def test_all_take_the_transport_that_the_keeper_chose(
     """Tensors go through `OnGpus` over gloo, with the CPU in place of a GPU."""
     taken, left = [], list(gpus)
 
-    def connected(kind: str, store: TCPStore, me: int, members: int, *, address: str, device: str) -> transport.Group:
+    def connected(kind: str, store: TCPStore, me: int, members: int, *, address: str, device: str) -> Connected:
         taken.append(kind)
-        group = transport.connected("gloo", store, me, members, address=address, device=device)
-        return OnGpus(group, torch.device(device)) if kind == "nccl" else group
+        group = gloo.connect(store, me, members, address)
+        return OnGpus(group._group, torch.device(device)) if kind == "nccl" else group
 
     monkeypatch.setattr(rendezvous, "gpu_of", lambda device: left.pop(0))
     monkeypatch.setattr(rendezvous, "connected", connected)
@@ -82,8 +84,8 @@ class Waiting:
 def test_a_round_of_gpus_that_waits_for_a_lost_member_is_ended() -> None:
     torn = Waiting()
     group = OnGpus(torn, torch.device("cpu"))
-    work = group.broadcast([torch.zeros(1)], None)
+    work = group.tell(torch.zeros(1))
     with pytest.raises(RuntimeError, match="not over"):
         work.wait(timedelta(seconds=0.01))
-    assert try_to_end(group)
+    assert group.end()
     assert work.is_completed()

@@ -21,9 +21,9 @@ def brought(member: int) -> list[np.ndarray]:
 def test_the_mean_counts_each_member_by_its_weight(rounds: list[Rounds]) -> None:
     assert [end.join(anew=False) for end in rounds] == [Joined.FOUNDED, Joined.FOUNDED]
     assert rounds[0].members() == [0, 1]
-    rounds[0].arrive(brought(0), 3.0)
+    rounds[0].send(brought(0), 3.0)
     assert not rounds[0].over()
-    rounds[1].arrive(brought(1), 1.0)
+    rounds[1].send(brought(1), 1.0)
     found = []
     for end in rounds:
         assert end.over()
@@ -39,10 +39,10 @@ def test_alone_a_member_gets_what_it_brought(rounds: list[Rounds]) -> None:
     for end in rounds:
         end.join(anew=False)
     for member, end in enumerate(rounds):
-        end.arrive(brought(member), 1.0)
+        end.send(brought(member), 1.0)
     rounds[1].remove()
     mine = [np.array([1.1, -2.3, 1e-30, 3e30, 0.0], np.float32)]
-    rounds[0].arrive(mine, 0.3)
+    rounds[0].send(mine, 0.3)
     assert rounds[0].over()
     into = [np.zeros(5, np.float32)]
     rounds[0].mean(into)
@@ -53,7 +53,7 @@ def test_a_newcomer_is_told_the_state_of_the_others(rounds: list[Rounds]) -> Non
     for end in rounds:
         end.join(anew=False)
     for member, end in enumerate(rounds):
-        end.arrive(brought(member), 1.0)
+        end.send(brought(member), 1.0)
     rounds[1].remove()
     assert rounds[0].members() == [0]
     assert not rounds[0].asked()
@@ -70,22 +70,22 @@ def test_a_newcomer_is_told_the_state_of_the_others(rounds: list[Rounds]) -> Non
 
 def test_who_has_no_part_in_a_round_cannot_arrive(rounds: list[Rounds]) -> None:
     with pytest.raises(PenstockError, match="member 0 has no part in this round"):
-        rounds[0].arrive(brought(0), 1.0)
+        rounds[0].send(brought(0), 1.0)
     rounds[0].join(anew=False)
-    rounds[0].arrive(brought(0), 1.0)
+    rounds[0].send(brought(0), 1.0)
     with pytest.raises(PenstockError, match="or had it"):
-        rounds[0].arrive(brought(0), 1.0)
+        rounds[0].send(brought(0), 1.0)
 
 
 def test_what_is_brought_must_fit(rounds: list[Rounds]) -> None:
     rounds[0].join(anew=False)
     with pytest.raises(IndexError, match="float 9 of 9"):
-        rounds[0].arrive([np.zeros(9, np.float32)], 1.0)
+        rounds[0].send([np.zeros(9, np.float32)], 1.0)
 
 
 def test_the_mean_goes_only_into_as_many_numbers_as_members_can_bring(rounds: list[Rounds]) -> None:
     rounds[0].join(anew=False)
-    rounds[0].arrive(brought(0), 1.0)
+    rounds[0].send(brought(0), 1.0)
     with pytest.raises(IndexError, match="float 9 of 9"):
         rounds[0].mean([np.zeros(5, np.float32), np.zeros(4, np.float32)])
 
@@ -108,7 +108,7 @@ from penstock.types import ArraySpec
 STATE = [ArraySpec("actor", (5,), "float32"), ArraySpec("critic", (3,), "float32"), ArraySpec("steps", (), "int64")]
 rounds = Rounds(memory, 2, STATE, 1)
 rounds.join(anew=False)
-rounds.arrive([np.full(5, 2.0, np.float32)], 1.0)
+rounds.send([np.full(5, 2.0, np.float32)], 1.0)
 print("arrived", flush=True)
 input()
 """,
@@ -117,7 +117,7 @@ input()
     assert child.stdout.readline() == "arrived\n"
     into = [np.zeros(5, np.float32)]
     for value, expected in ((4.0, 3.0), (5.0, 5.0)):
-        mine.arrive([np.full(5, value, np.float32)], 1.0)
+        mine.send([np.full(5, value, np.float32)], 1.0)
         if not mine.over():
             child.kill()
             child.wait()

@@ -44,7 +44,7 @@ class Run:
         for end in ends:
             end.join(anew=False)
         for end in ends:
-            end.arrive([], 1.0)
+            end.send([], 1.0)
         ends[1].remove()
 
     def next_life(self, checkpoint: Path = GONE) -> bool:

@@ -82,7 +82,7 @@ class AllReduce(Meeting):
         sent = self._compressed.encode(phase, gradients, weight)
         self._sent += sent.nbytes
         self._meet([sent], weight)
-        brought = self._rounds.brought(sent.nbytes)
+        brought = self._received(self._rounds.took_part(), sent.nbytes)
         total = sum(one for one, _ in brought)
         mean = {name: self._buffer(f"{phase}.{name}", values) for name, values in gradients.items()}
         part = {name: np.empty_like(values) for name, values in gradients.items()}
@@ -103,7 +103,8 @@ class AllReduce(Meeting):
     def gather(self, values: Array) -> list[Array]:
         """What each learner brings, in order: float64 ``[n]``. See `penstock.updates.team.ShardTeam`."""
         self._meet([values.view(np.uint8)], 1.0)
-        return [payload.view(np.float64) for _, payload in self._rounds.brought(values.nbytes)]
+        brought = self._received(self._rounds.took_part(), values.nbytes)
+        return [payload.view(np.float64) for _, payload in brought]
 
     def end(self) -> None:
         """Nothing to do when a gradient step has ended."""

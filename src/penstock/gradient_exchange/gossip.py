@@ -39,14 +39,17 @@ class Gossip(Meeting):
 
     def settle(self, updater: Updater) -> None:
         """Take the mean of the state over this learner and its neighbours, once all have come to the end of a batch."""
+        # A state goes to neighbours only. So all meet first, and know from that who is in the ring.
+        self.mean({}, 1.0)
+        ring = self._rounds.took_part()
+        near = neighbours(ring, ring.index(self._me))
         mine = {name: values for name, values in updater.state().items() if values.dtype == np.float32}
         nbytes = sum(values.nbytes for values in mine.values())
-        self._meet(list(mine.values()), 1.0)
+        self._meet(list(mine.values()), 1.0, near)
         self._sent += nbytes
-        brought = self._rounds.brought(nbytes)
-        ring = self._rounds.took_part()
-        near = neighbours(list(range(len(ring))), ring.index(self._me))
-        near_states = np.stack([brought[place][1].view(np.float32) for place in near])
+        # In shared memory a neighbour may have died since all met. The next ring is closed without it.
+        there = [one for one in self._rounds.took_part() if one in near]
+        near_states = np.stack([payload.view(np.float32) for _, payload in self._received(there, nbytes)])
         mean: Array = near_states.mean(0, dtype=np.float64)
         mixed, first = {}, 0
         for name, values in mine.items():

@@ -1,6 +1,6 @@
 """A learner's place in the rounds of all learners: it joins, meets the others, and leaves. Decides on no gradient."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -83,15 +83,19 @@ class Meeting:
         self._rounds.mean(list(mean.values()))
         return mean
 
-    def _meet(self, payload: list[Array], weight: float) -> None:
-        """Bring these arrays to a round, and wait until it is over."""
-        self._rounds.arrive(payload, weight)
+    def _meet(self, payload: list[Array], weight: float, to: Sequence[int] | None = None) -> None:
+        """Send these arrays to some members, or to all, and wait until the round is over."""
+        self._rounds.send(payload, weight, to)
         while True:
             seen = self._rounds.word()
             if self._rounds.over():
                 return
             self._alive()
             self._rounds.sleep(seen, NAP_S)
+
+    def _received(self, sources: Sequence[int], nbytes: int) -> list[tuple[float, Array]]:
+        """The weight and the first bytes, uint8 ``[nbytes]``, of each of these members in the last round."""
+        return [self._rounds.receive(source, nbytes) for source in sources]
 
     def leave(self) -> None:
         """Leave the rounds. The others go on without this learner."""

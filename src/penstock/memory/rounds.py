@@ -71,16 +71,22 @@ class Rounds:
         self._told.publish(state, 0)
         self._rounds.admit()
 
-    def arrive(self, arrays: Sequence[Array], weight: float) -> None:
+    def send(self, arrays: Sequence[Array], weight: float, to: Sequence[int] | None = None) -> None:
         """Bring float32 arrays to a round. Together they have at most as many float32 elements as the state.
 
+        Args:
+            arrays: they are copied into shared memory once, where all members read them.
+            weight: how much they count.
+            to: makes no difference here.
+
         Raises:
-            PenstockError: this is not a member, or it has already arrived.
+            PenstockError: this is not a member, or it has already brought some.
         """
+        del to
         self._rounds.arrive(arrays, weight)
 
     def begun(self) -> bool:
-        """True if a member has arrived at the round that is not over yet."""
+        """True if a member has brought something to the round that is not over yet."""
         return self._rounds.begun()
 
     def formed(self) -> bool:
@@ -88,22 +94,18 @@ class Rounds:
         return self._rounds.founded()
 
     def over(self) -> bool:
-        """True once all members have arrived at the last round of this member."""
+        """True once all members have brought what they bring to the last round of this member."""
         return self._rounds.over()
-
-    def brought(self, nbytes: int) -> list[tuple[float, Array]]:
-        """The weight and the first bytes, uint8 ``[nbytes]``, that each member brought to the last round, in order."""
-        found = []
-        for member, weight in enumerate(self._rounds.weights()):
-            if weight >= 0.0:
-                payload = np.empty(nbytes, np.uint8)
-                self._rounds.brought(member, payload)
-                found.append((weight, payload))
-        return found
 
     def took_part(self) -> list[int]:
         """The members that took part in the last round, in order."""
         return [member for member, weight in enumerate(self._rounds.weights()) if weight >= 0.0]
+
+    def receive(self, source: int, nbytes: int) -> tuple[float, Array]:
+        """The weight and the first bytes, uint8 ``[nbytes]``, that a member has brought to the last round."""
+        payload = np.empty(nbytes, np.uint8)
+        self._rounds.brought(source, payload)
+        return self._rounds.weights()[source], payload
 
     def mean(self, into: Sequence[Array]) -> None:
         """Write the weighted mean of the last round's arrays into ``into``: the same bits for all members."""

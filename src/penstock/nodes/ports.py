@@ -22,6 +22,7 @@ __all__ = [
     "RoundsPort",
     "StreamReader",
     "StreamWriter",
+    "Transport",
 ]
 
 
@@ -228,8 +229,67 @@ class RecordPort(Protocol):
         ...
 
 
-class RoundsPort(Protocol):
-    """A learner's end of rounds. All but the process group of several machines are `penstock.memory.rounds.Rounds`."""
+class Transport(Protocol):
+    """Carries arrays from learner to learner: one learner's end. Rules that meet in rounds do not know what is below.
+
+    1. Each member sends what it brings to a round.
+    2. It sleeps until the round is over.
+    3. It receives what single members have sent, or takes the mean of what all have sent.
+
+    Only ``sleep`` waits, and no longer than it is told. If a member is lost, either the others go on and ``took_part``
+    lacks it, or ``over`` raises for all.
+    """
+
+    def send(self, arrays: Sequence[Array], weight: float, to: Sequence[int] | None = None) -> None:
+        """Bring arrays to a round.
+
+        Args:
+            arrays: float32, or bytes in multiples of 4. They may be changed as soon as this returns.
+            weight: how much they count in ``mean``; at least 0.
+            to: the members with which this one exchanges arrays; they name this one as well. ``None``: all members, and
+                then all give ``None``.
+        """
+        ...
+
+    def over(self) -> bool:
+        """True once all arrays that this member may receive in its last round have come.
+
+        Raises:
+            DissolvedError: a member is lost, and no round goes on without it.
+        """
+        ...
+
+    def took_part(self) -> list[int]:
+        """The members that took part in the last round, in order."""
+        ...
+
+    def receive(self, source: int, nbytes: int) -> tuple[float, Array]:
+        """The weight and the first bytes, uint8 ``[nbytes]``, that a member has sent in the last round.
+
+        Args:
+            source: this member, or one that took part and with which it exchanges arrays.
+            nbytes: at most as many as that member sent.
+        """
+        ...
+
+    def mean(self, into: Sequence[Array]) -> None:
+        """Write the weighted mean of what all have sent to all in the last round: the same bits for all members."""
+        ...
+
+    def word(self) -> int:
+        """The word to pass to ``sleep``. Read it before checking whether there is something to wait for."""
+        ...
+
+    def sleep(self, seen: int, timeout_s: float) -> None:
+        """Sleep until a round ends, or a member joins or leaves, after ``word`` gave ``seen``."""
+        ...
+
+
+class RoundsPort(Transport, Protocol):
+    """A transport, and who takes part in its rounds.
+
+    On one machine this is `penstock.memory.rounds.Rounds`, on several a process group.
+    """
 
     def join(self, *, anew: bool) -> Joined:
         """Become a member, or ask to become one. While the result is ``WAITING``, call this again.
@@ -251,44 +311,12 @@ class RoundsPort(Protocol):
         """Admit the newcomers that wait. They go on from ``state``."""
         ...
 
-    def arrive(self, arrays: Sequence[Array], weight: float) -> None:
-        """Bring arrays to a round: float32, or bytes in multiples of 4."""
-        ...
-
     def begun(self) -> bool:
         """True if a member has arrived at the round that is not over yet."""
         ...
 
     def formed(self) -> bool:
         """True once the first round is over."""
-        ...
-
-    def over(self) -> bool:
-        """True once all members have arrived at the last round of this member.
-
-        Raises:
-            DissolvedError: a member of a process group is lost.
-        """
-        ...
-
-    def brought(self, nbytes: int) -> list[tuple[float, Array]]:
-        """The weight and the first bytes, uint8 ``[nbytes]``, that each member brought to the last round, in order."""
-        ...
-
-    def took_part(self) -> list[int]:
-        """The members that took part in the last round, in order."""
-        ...
-
-    def mean(self, into: Sequence[Array]) -> None:
-        """Write the weighted mean of the last round's arrays into ``into``: the same bits for all members."""
-        ...
-
-    def word(self) -> int:
-        """The word to pass to ``sleep``. Read it before checking whether there is something to wait for."""
-        ...
-
-    def sleep(self, seen: int, timeout_s: float) -> None:
-        """Sleep until a round ends, or a member joins or leaves, after ``word`` gave ``seen``."""
         ...
 
     def members(self) -> list[int]:

@@ -15,11 +15,12 @@ from typing import Protocol
 import numpy as np
 from torch._C._distributed_c10d import TCPStore
 
-from penstock.gradient_exchange.process_group.transport import Group, chosen, connected, gpu_of
+from penstock.gradient_exchange.process_group import gloo, nccl
+from penstock.gradient_exchange.process_group.transport import Group, chosen, gpu_of
 from penstock.nodes.ports import BoardReader, BoardWriter
 from penstock.program.graph import ProcessGroup
 
-__all__ = ["KeeperSide", "OtherSide", "Rendezvous"]
+__all__ = ["KeeperSide", "OtherSide", "Rendezvous", "connected"]
 
 STORE_LIMIT = timedelta(seconds=10)
 """How long an answer of the store may take."""
@@ -173,6 +174,17 @@ class OtherSide:
             except RuntimeError:
                 # The keeper is gone, and its next life opens another store.
                 return
+
+
+def connected(transport: str, store: TCPStore, me: int, members: int, *, address: str, device: str) -> Group:
+    """Connect to all members. By gloo each listens at its own address.
+
+    Raises:
+        RuntimeError: a member does not answer.
+    """
+    if transport == "nccl":
+        return nccl.connect(store, me, members, device)
+    return gloo.connect(store, me, members, address)
 
 
 def _here(member: int) -> str:

@@ -1,7 +1,8 @@
 """Rounds of learners on several machines: all gather what each brings, and each adds it up as in shared memory.
 
 So the mean has the bits of `penstock.memory.rounds.Rounds`, for any number of learners. A ring that adds on the way
-would send less from four learners on, and add in another order for each part of a vector.
+would send less from four learners on, and add in another order for each part of a vector. Members that name only some
+others send to these only, and no mean is taken.
 
 Members always meet in full number. If one of them is lost, `over` raises, and all leave and meet anew.
 """
@@ -13,11 +14,10 @@ from datetime import timedelta
 
 import numpy as np
 import torch
-from torch._C._distributed_c10d import AllgatherOptions, BroadcastOptions
 
 from penstock.gradient_exchange.meeting import KEEPER, NAP_S, signing
 from penstock.gradient_exchange.process_group.rendezvous import KeeperSide, OtherSide, Rendezvous
-from penstock.gradient_exchange.process_group.transport import ROUND_LIMIT, Group, UnderWay, try_to_end
+from penstock.gradient_exchange.process_group.transport import Group, UnderWay
 from penstock.memory.rounds import Joined, Rounds
 from penstock.nodes.contract import Ports
 from penstock.program.graph import ProcessGroup
@@ -63,17 +63,20 @@ class ProcessGroupRounds:
         """The ends of all members, in memory of this process. `mean` brings all payloads there, and adds them up."""
         self._work: UnderWay | None = None
         """A round, or the state on its way."""
-        self._gathered = torch.empty((members, 0), dtype=torch.uint8)
+        self._brought: dict[int, torch.Tensor] = {}
+        """Member -> weight and bytes, uint8 ``[n]``, in the last round. Only of members that exchange with this one."""
         self._expected = False
         """Whether the others wait for the keeper's state."""
         self._lost = False
-        self._stuck: list[object] = []
-        """Groups that cannot be ended, because a round waits for a lost member."""
+        self._stuck: list[tuple[Group, UnderWay]] = []
+        """Groups that could not be ended, because a round waited for a lost member. With that round."""
 
     def join(self, *, anew: bool) -> Joined:
         """Meet the others. As `RoundsPort.join`: only the keeper, which joins ``anew``, goes on from its own state."""
         if self._lost:
             self.remove()
+        # Their connections are closed with them. Others may wait for that.
+        self._stuck = [(group, work) for group, work in self._stuck if not work.is_completed()]
         if self._group is None:
             found = self._way.meet()
             if found is None:
@@ -122,20 +125,24 @@ class ProcessGroupRounds:
                 return
             self._look()
 
-    def arrive(self, arrays: Sequence[Array], weight: float) -> None:
-        """Bring arrays to a round."""
+    def send(self, arrays: Sequence[Array], weight: float, to: Sequence[int] | None = None) -> None:
+        """Bring arrays of any size to a round. As `Transport.send`."""
         group = self._group
         if self._lost or group is None:
             return
         parts = [np.array([weight]).view(np.uint8), *(values.reshape(-1).view(np.uint8) for values in arrays)]
-        brought = torch.from_numpy(np.concatenate(parts))
-        self._gathered = torch.empty((self._count, len(brought)), dtype=torch.uint8)
-        options = AllgatherOptions()
-        options.timeout = ROUND_LIMIT
-        self._start(lambda: group.allgather([list(self._gathered)], [brought], options))
+        mine = torch.from_numpy(np.concatenate(parts))
+        if to is None or len(to) == self._count:
+            everything = [torch.empty_like(mine) for _ in range(self._count)]
+            self._brought = dict(enumerate(everything))
+            self._start(lambda: group.gather(mine, everything))
+            return
+        others = {member: torch.empty_like(mine) for member in to if member != self._me}
+        self._brought = {**others, self._me: mine}
+        self._start(lambda: group.swap(mine, others))
 
     def over(self) -> bool:
-        """True once all have arrived. As `RoundsPort.over`."""
+        """True once what others bring is here. As `Transport.over`."""
         if self._lost or self._group is None or self._work is None:
             raise DissolvedError("a learner that takes part in each gradient step is lost")
         if not (self._work.is_completed() and self._done(NAP_S)):
@@ -143,9 +150,10 @@ class ProcessGroupRounds:
         self._work = None
         return True
 
-    def brought(self, nbytes: int) -> list[tuple[float, Array]]:
-        """What each member brought to the last round. As `RoundsPort.brought`, and of any size."""
-        return [(weight, payload[:nbytes]) for weight, payload in self._payloads()]
+    def receive(self, source: int, nbytes: int) -> tuple[float, Array]:
+        """What a member brought to the last round. As `Transport.receive`."""
+        weight, payload = self._payload(source)
+        return weight, payload[:nbytes]
 
     def took_part(self) -> list[int]:
         """All members."""
@@ -153,13 +161,15 @@ class ProcessGroupRounds:
 
     def mean(self, into: Sequence[Array]) -> None:
         """Write the weighted mean of the last round's arrays into ``into``. Once a round."""
-        for end, (weight, payload) in zip(self._ends, self._payloads(), strict=True):
-            end.arrive([payload], weight)
+        for member, end in enumerate(self._ends):
+            weight, payload = self._payload(member)
+            end.send([payload], weight)
         self._ends[self._me].mean(into)
 
-    def _payloads(self) -> list[tuple[float, Array]]:
-        """Weight and bytes, uint8 ``[n]``, of each member in the last round."""
-        return [(float(row[:WEIGHT_BYTES].view(np.float64)[0]), row[WEIGHT_BYTES:]) for row in self._gathered.numpy()]
+    def _payload(self, member: int) -> tuple[float, Array]:
+        """Weight and bytes, uint8 ``[n]``, of a member in the last round."""
+        row: Array = self._brought[member].numpy()
+        return float(row[:WEIGHT_BYTES].view(np.float64)[0]), row[WEIGHT_BYTES:]
 
     def word(self) -> int:
         """Always 0: `sleep` misses nothing that has happened since the last look."""
@@ -174,7 +184,7 @@ class ProcessGroupRounds:
             self._look()
 
     def begun(self) -> bool:
-        """True if this member has arrived at a round that is not over."""
+        """True if this member has brought something to a round that is not over."""
         return self._work is not None
 
     def formed(self) -> bool:
@@ -192,18 +202,16 @@ class ProcessGroupRounds:
 
     def remove(self) -> None:
         """Leave. The others leave, too, once they notice."""
-        if self._work is not None and not self._work.is_completed() and not try_to_end(self._group):
-            self._stuck.append((self._group, self._work))
+        work = self._work
+        if self._group is not None and work is not None and not work.is_completed() and not self._group.end():
+            self._stuck.append((self._group, work))
         self._group = self._work = None
         self._lost = self._expected = False
         self._way.leave()
 
     def _tell(self, group: Group) -> None:
         """Start to bring the keeper's state to all others."""
-        options = BroadcastOptions()
-        # By itself torch takes the limit of the group. The keeper may need longer for the batch before.
-        options.timeout = ROUND_LIMIT
-        self._start(lambda: group.broadcast([self._told], options))
+        self._start(lambda: group.tell(self._told))
 
     def _start(self, begin: Callable[[], UnderWay]) -> None:
         try:

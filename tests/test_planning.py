@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from penstock.config.resolve import lacks_bfloat16
 from penstock.errors import CheckpointError, ConfigError, DeviceError, EnvError
 from penstock.planning import check_fits, check_sequences, plan
 from penstock.registry import INFERENCE, TOPOLOGIES, load
@@ -179,6 +180,9 @@ def test_the_first_line_says_what_is_trained_and_where() -> None:
     found = prepared(num_envs=1, timesteps=5000, seed=7)
     what = "ppo on tests.environments:ClockEnv: 1 lane in 1 process, 5,000 steps, seed 7; run folder run"
     assert plan(found, Path("run"), quiet=True).told[0] == what
+    several = prepared(learners=2, num_workers=2, timesteps=5000)
+    what = "ppo on tests.environments:ClockEnv: 8 lanes in 2 processes; 2 learners, allreduce, sync; 5,000 steps, seed"
+    assert plan(several, Path("run"), quiet=True).told[0].startswith(what)
     # One process has all nodes there.
     inline = prepared(num_envs=4, num_workers=2, timesteps=5000, runtime="inline")
     assert (
@@ -243,6 +247,18 @@ def test_the_default_range_of_returns_is_told() -> None:
     (said,) = prepared(**DQN, atoms=51).told
     assert said.startswith("--atoms 51 cover returns from 0 to 100: others count as the nearer end")
     assert prepared(**DQN, **ATOMS).told == ()
+
+
+def test_bfloat16_is_told_of_where_the_processor_has_no_instructions_for_it(tmp_path: Path, monkeypatch) -> None:
+    info = tmp_path / "cpuinfo"
+    monkeypatch.setattr("penstock.config.resolve.CPU_INFO", info)
+    assert not lacks_bfloat16()
+    info.write_text("processor\t: 0\nflags\t\t: fpu avx2 avx512f\n")
+    (said,) = prepared(precision="bfloat16").told
+    assert said.startswith("--precision bfloat16: this processor has neither avx512_bf16 nor amx_bf16, so learning is")
+    assert prepared().told == ()
+    info.write_text("processor\t: 0\nflags\t\t: fpu avx2 avx512f avx512_bf16\n")
+    assert prepared(precision="bfloat16").told == ()
 
 
 def test_settings_that_change_something_are_not_told() -> None:

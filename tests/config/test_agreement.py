@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.config.agreement import Agreement, agreement, sync_mode_of
+from penstock.config.agreement import Agreement, agreement, learners_text, sync_mode_of
 from penstock.config.schema import RunConfig
 from penstock.errors import ConfigError
 
@@ -111,3 +111,12 @@ def test_learners_are_apart_unless_they_wait_for_each_other() -> None:
 def test_what_does_not_go_together_is_refused_with_the_reason(run: RunConfig, from_table: bool, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         agreement(run, from_table=from_table)
+
+
+def test_several_learners_are_told_of_in_words_and_one_learner_is_not() -> None:
+    served = replace(APART, exchange="parameter_server", pace="lag")
+    assert learners_text(replace(served, compress="topk:0.01")) == "2 learners, parameter_server, lag 10, topk:0.01"
+    assert learners_text(replace(TWO, exchange="gossip", pace="sync")) == "2 learners, gossip, sync"
+    # The config of a run that was begun before there were rules.
+    assert learners_text(TWO) == "2 learners"
+    assert learners_text(replace(TWO, learners=1)) == ""

@@ -87,3 +87,11 @@ def test_it_says_why_there_is_no_evaluation(tmp_path, asked: int, steps: int, te
     config = from_mapping({**CONFIG.values(), "timesteps": 1_000_000, "eval_episodes": asked})
     write_card(folder, config, steps, 61, None)
     assert f"| Result | {text}; " in folder.card_path.read_text()
+
+
+def test_the_card_names_several_learners(tmp_path):
+    folder, text = written(tmp_path, EVALUATION)
+    assert "| Learners |" not in text
+    config = from_mapping({**CONFIG.values(), "learners": 2, "exchange": "allreduce", "pace": "sync"})
+    write_card(folder, config, 999_424, 61, EVALUATION)
+    assert "| Learners | 2 learners, allreduce, sync |" in folder.card_path.read_text()

@@ -319,3 +319,15 @@ def test_episode_metrics_are_compared_at_the_step_that_both_have_reached(tmp_pat
     (row,) = [line for line in table.splitlines() if line.startswith("won after 300 steps, in training")]
     assert row.split()[-3:] == ["0.3", "0.6", "+0.3"]
     assert json.loads(as_json(found))["episode/won"]["at"] == 300.0
+
+
+def test_a_side_of_several_learners_says_so(tmp_path):
+    several = {"learners": 2, "exchange": "hogwild", "pace": "async", "sync_mode": "non_blocking"}
+    runs = [
+        run_of(tmp_path, name, growing(3, 1.0), num_workers=2, **more) for name, more in (("a", {}), ("b", several))
+    ]
+    said = as_table(compared(*runs))
+    assert "A  a (ppo, seed 0): " in said
+    assert "B  b (ppo, 2 learners, hogwild, async, seed 0): " in said
+    mixed = as_table(compared(",".join(runs), runs[0]))
+    assert "A  2 runs of ppo (1 learner or 2 learners, hogwild, async, seeds 0, 0): " in mixed

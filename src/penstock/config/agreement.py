@@ -6,7 +6,17 @@ from penstock.config.schema import AUTO, RunConfig
 from penstock.errors import ConfigError
 from penstock.registry import RUNTIMES, compression_of
 
-__all__ = ["HANDED_ON", "HOGWILD", "SERVED", "Agreement", "agreement", "agreement_flags", "shards_of", "sync_mode_of"]
+__all__ = [
+    "HANDED_ON",
+    "HOGWILD",
+    "SERVED",
+    "Agreement",
+    "agreement",
+    "agreement_flags",
+    "learners_text",
+    "shards_of",
+    "sync_mode_of",
+]
 
 SERVED = "parameter_server"
 HOGWILD = "hogwild"
@@ -48,6 +58,19 @@ def agreement_flags(run: RunConfig) -> list[str]:
         for name in ("exchange", "pace", "compress")
         if getattr(run, name) != getattr(RunConfig, name)
     ]
+
+
+def learners_text(run: RunConfig) -> str:
+    """Several learners in words: ``2 learners, parameter_server, lag 10, topk:0.01``. Empty for one learner.
+
+    Args:
+        run: settings of the run, whose rule and pace are decided.
+    """
+    if run.learners == 1:
+        return ""
+    pace = f"lag {run.max_policy_lag}" if run.pace == "lag" else run.pace
+    words = [word for word in (run.exchange, pace, run.compress) if word not in {AUTO, "none"}]
+    return ", ".join([f"{run.learners} learners", *words])
 
 
 def agreement(run: RunConfig, *, from_table: bool) -> Agreement:

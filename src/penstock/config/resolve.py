@@ -8,16 +8,29 @@ import os
 import shutil
 import sys
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from penstock.config.schema import AUTO, COMPILED_PAYS_FROM, COMPILED_STEPS_PAY_FROM, RunConfig
 from penstock.config.whole import Config
 from penstock.config.workers import auto_num_workers, check_sharing, num_workers_of_cluster
 
-__all__ = ["Demand", "auto_backend", "auto_threads", "available_cores", "has_compiler", "most_threads", "resolve"]
+__all__ = [
+    "Demand",
+    "auto_backend",
+    "auto_threads",
+    "available_cores",
+    "has_compiler",
+    "lacks_bfloat16",
+    "most_threads",
+    "resolve",
+]
 
 PARTED_FROM = 12_000_000
 """Multiplications of a minibatch in one network from which on more threads make torch faster. Two threads were 1.6
 times as fast as one with 256 rows in two layers of 256, and slower than one with 64 rows in two layers of 64."""
+CPU_INFO = Path("/proc/cpuinfo")
+BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
+"""Names of the instructions for bfloat16 in ``CPU_INFO``: on x86 the first two, on Arm the last."""
 FUSED = "fused"
 FUSED_THREADS = 2
 """Fused updates have work for two threads: actor and critic, or the halves of a minibatch."""
@@ -126,3 +139,13 @@ def available_cores() -> int:
 def has_compiler() -> bool:
     """True if the C++ compiler for the compiled update is installed."""
     return shutil.which(os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")) is not None
+
+
+def lacks_bfloat16() -> bool:
+    """True if this processor is known to have no instructions for bfloat16."""
+    try:
+        lines = CPU_INFO.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return False
+    flags = [line.partition(":")[2].split() for line in lines if line.startswith(("flags", "Features"))]
+    return bool(flags) and not any(BFLOAT16_FLAGS.intersection(of_core) for of_core in flags)

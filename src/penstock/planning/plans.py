@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from penstock.algorithm import DEMONSTRATED
+from penstock.config.agreement import learners_text
 from penstock.config.resolve import available_cores
 from penstock.config.schema import RunConfig
 from penstock.config.sources import to_toml
@@ -54,8 +55,9 @@ def _what(run: RunConfig, profile: EnvProfile, folder: Path) -> str:
     if RUNTIMES[run.runtime].processes and profile.kind != "game":
         # Else one process has them all, whatever the number of environment nodes is.
         lanes += " in 1 process" if run.num_workers == 1 else f" in {run.num_workers} processes"
-    steps = f"{run.timesteps:,} steps, seed {run.seed}"
-    return f"{run.algo} on {profile.name}: {lanes}, {steps}; run folder {folder}"
+    learners = learners_text(run)
+    told = f"{lanes}; {learners};" if learners else f"{lanes},"
+    return f"{run.algo} on {profile.name}: {told} {run.timesteps:,} steps, seed {run.seed}; run folder {folder}"
 
 
 def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | None = None) -> Plan:

@@ -5,12 +5,12 @@ from typing import Any
 
 from penstock.algorithm import AlgorithmSpec
 from penstock.algorithm_package import AlgorithmPackage, algorithms_for, ships
-from penstock.config.resolve import available_cores
+from penstock.config.resolve import available_cores, lacks_bfloat16
 from penstock.config.schema import AUTO, RunConfig
 from penstock.config.whole import Config
 from penstock.envs.masks import IN_INFO
 from penstock.envs.sources import EnvProfile
-from penstock.registry import TOPOLOGIES
+from penstock.registry import RUNTIMES, TOPOLOGIES
 from penstock.types import Discrete, MultiDiscrete
 
 __all__ = ["remarks"]
@@ -33,6 +33,7 @@ def remarks(
         *_less_than_a_batch(config, spec),
         *_without_effect(config, spec, profile),
         *_range_of_returns(config),
+        *_slow_precision(config),
         *_unused_mask(algorithm, profile),
     )
 
@@ -88,6 +89,15 @@ def _range_of_returns(config: Config) -> tuple[str, ...]:
     covered = f"cover returns from {settings.value_min:g} to {settings.value_max:g}"
     why = "others count as the nearer end, so nothing is learned where all lie outside"
     return (f"--atoms {settings.atoms} {covered}: {why}; set --value_min and --value_max",)
+
+
+def _slow_precision(config: Config) -> tuple[str, ...]:
+    """One line if learning in bfloat16 is slow on this machine's processor; else empty."""
+    run, precision = config.run, getattr(config.algorithm, "precision", "float32")
+    if precision != "bfloat16" or run.device != "cpu" or RUNTIMES[run.runtime].machines or not lacks_bfloat16():
+        return ()
+    why = "this processor has neither avx512_bf16 nor amx_bf16, so learning is slower than with float32"
+    return (f"--precision bfloat16: {why}; leave it out, or give --device cuda",)
 
 
 def _is_given(settings: Any, name: str) -> bool:  # noqa: ANN401 - of any algorithm

@@ -3,6 +3,7 @@
 import shlex
 
 from penstock import __version__
+from penstock.config.agreement import learners_text
 from penstock.config.schema import RunConfig
 from penstock.config.sources import shown, to_toml
 from penstock.config.whole import Config
@@ -61,6 +62,7 @@ def _summary(config: Config, steps: int, updates: int, evaluation: Evaluated | N
         ("Algorithm", f"`{run.algo}`, seed {run.seed}"),
         ("Trained", f"{steps:,} of {run.timesteps:,} steps, {updates:,} updates"),
         ("Lanes and workers", f"{run.num_envs} and {run.num_workers}, {run.sync_mode.replace('_', '-')}"),
+        *([("Learners", learners)] if (learners := learners_text(run)) else []),
         ("Update", f"`{run.backend}` on `{run.device}`"),
     ]
     if failure is not None:

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from penstock.config.agreement import learners_text
 from penstock.config.sources import shown
 from penstock.metrics.episode_metrics import EPISODE
 from penstock.saved_runs.comparison.bootstrap import CONFIDENCE, Estimate
@@ -64,9 +65,16 @@ def described(side: Side) -> str:
     seconds = [run.last.time_s for run in side.runs]
     seeds = ", ".join(str(run.settings.seed) for run in side.runs)
     reached = f"{_span(steps, ',.0f')} steps in {_span(seconds, ',.1f')} s"
+    learners = _learners(side)
     if len(side.runs) == 1:
-        return f"{side.runs[0].path.resolve().name} ({side.algorithm}, seed {seeds}): {reached}"
-    return f"{len(side.runs)} runs of {side.algorithm} (seeds {seeds}): {reached}"
+        return f"{side.runs[0].path.resolve().name} ({side.algorithm}, {learners}seed {seeds}): {reached}"
+    return f"{len(side.runs)} runs of {side.algorithm} ({learners}seeds {seeds}): {reached}"
+
+
+def _learners(side: Side) -> str:
+    """The learners of a side's runs, with a comma behind them; empty if each run has one."""
+    found = list(dict.fromkeys(learners_text(run.settings) for run in side.runs))
+    return "" if found == [""] else " or ".join(text or "1 learner" for text in found) + ", "
 
 
 def _span(numbers: list[int] | list[float], form: str) -> str:

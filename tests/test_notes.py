@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,10 @@ import pytest
 import penstock
 from penstock.cli import main
 from penstock.config.schema import RunConfig
+from penstock.config.sources import from_mapping, with_changes
 from penstock.errors import NodeError
 from penstock.metrics.jsonl import read_reports
-from penstock.notes import differences, failure, never_seen, stale_rows, table_in_memory
+from penstock.notes import changes, differences, failure, never_seen, stale_rows, table_in_memory, unchanged
 from penstock.run import Result
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import load_checkpoint
@@ -264,3 +266,23 @@ def test_after_a_resume_only_its_own_episodes_count_for_metrics_that_none_had() 
     (note,) = never_seen(record, before=249)
     assert note == "no new in the last info of the latest 1 episode: check the names of --episode_metrics"
     assert not never_seen(record, before=250)
+
+
+def test_a_resume_names_what_it_changes_and_what_it_does_not() -> None:
+    before = from_mapping({**SMALL, "lr": 1e-3, "threads": 1})
+    given = with_changes(before, {"lr": 1e-4, "timesteps": 500, "target_return": 3.0, "threads": "auto"})
+    now = replace(given, run=replace(given.run, threads=1))
+    assert changes(before, given, now) == ("changed: --target_return none -> 3.0, --lr 0.001 -> 0.0001",)
+    assert changes(before, before, now) == ()
+    (said,) = unchanged(before, given, now)
+    assert said == "--lr is still 0.001, not 0.0001: give it in the command above as well"
+    assert unchanged(before, before, before) == ()
+
+
+def test_a_resume_tells_of_a_changed_setting_whether_it_goes_on_or_not(tmp_path: Path) -> None:
+    run = train(tmp_path, 2, lr=1e-3).run_folder
+    nothing, kept = penstock.resume(run, settings={"lr": 1e-4}, quiet=True).notes
+    assert nothing.startswith("nothing to do: the run has its 160 timesteps; to go on: ")
+    assert kept == "--lr is still 0.001, not 0.0001: give it in the command above as well"
+    assert penstock.resume(run, timesteps=3 * BATCH, settings={"lr": 1e-4}, quiet=True).notes == ()
+    assert "changed: --lr 0.001 -> 0.0001" in log_of(run)

@@ -14,6 +14,7 @@ import numpy as np
 
 from penstock.algorithm import KL_COEF, AlgorithmSpec
 from penstock.config.schema import RunConfig
+from penstock.config.sources import shown
 from penstock.config.whole import Config
 from penstock.errors import EnvError, NodeError, PenstockError
 from penstock.metrics.episode_metrics import metrics_in, missing_metrics
@@ -26,6 +27,7 @@ from penstock.saved_runs.checkpoints import TABLE
 from penstock.types import Arrays
 
 __all__ = [
+    "changes",
     "differences",
     "ended_early",
     "evaluation_given_up",
@@ -39,6 +41,7 @@ __all__ = [
     "table_differences",
     "table_in_file",
     "table_in_memory",
+    "unchanged",
     "without_effect",
 ]
 
@@ -50,6 +53,8 @@ _LARGE_TABLE = 256 << 20
 _MANY_STALE = 0.01
 """The user is told if more than this share of all rows was dropped for its age."""
 _LESS = "a smaller --capacity needs less"
+_OF_THE_END = frozenset({"timesteps", "target_return", "early_stop", "eval_episodes", "eval_seconds"})
+"""Settings that a resume with nothing to do has used: it has looked for the run's end, and may have evaluated."""
 
 
 def ended_early(run: RunConfig, record: Arrays, folder: Path) -> tuple[str, ...]:
@@ -145,6 +150,34 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str,
         names.remove("threads")
     changed = [f"{name} {before.get(name)} -> {now[name]}" for name in names if before.get(name) != now[name]]
     return (f"not bit-exact: {', '.join(changed)}; all else continued",) if changed else ()
+
+
+def changes(before: Config, given: Config, now: Config) -> tuple[str, ...]:
+    """One line on the settings that a resume changes, but for the timesteps, which the first line names; else empty.
+
+    Args:
+        before: config of the run.
+        given: the same with what the user has given.
+        now: config of this resume, with everything decided.
+    """
+    was, found = before.values(), now.values()
+    changed = [name for name in _given_anew(before, given, now) if name != "timesteps"]
+    told = ", ".join(f"--{name} {shown(was[name])} -> {shown(found[name])}" for name in changed)
+    return (f"changed: {told}",) if changed else ()
+
+
+def unchanged(before: Config, given: Config, now: Config) -> tuple[str, ...]:
+    """One line on the settings that a resume with nothing to do did not change; else empty. Arguments as `changes`."""
+    was, found = before.values(), now.values()
+    kept = [name for name in _given_anew(before, given, now) if name not in _OF_THE_END]
+    told = ", ".join(f"--{name} is still {shown(was[name])}, not {shown(found[name])}" for name in kept)
+    return (f"{told}: give {'it' if len(kept) == 1 else 'them'} in the command above as well",) if kept else ()
+
+
+def _given_anew(before: Config, given: Config, now: Config) -> list[str]:
+    """Names of the settings that the user has given other values than the run has."""
+    was, asked, found = before.values(), given.values(), now.values()
+    return [name for name in asked if asked[name] != was.get(name) != found[name]]
 
 
 def without_effect(before: Config, now: Config) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from penstock.config.sources import with_changes
 from penstock.config.whole import Config
 from penstock.envs.given import Given, given_of
 from penstock.errors import ConfigError
-from penstock.notes import differences, nothing_to_do, table_differences, without_effect
+from penstock.notes import changes, differences, nothing_to_do, table_differences, unchanged, without_effect
 from penstock.planning import check_fits, check_functions, plan, prepare
 from penstock.processes.starts import Processes
 from penstock.run.launching import begin_table, counted_cores, import_ahead, joined_cluster, launch, opened_processes
@@ -80,11 +80,16 @@ def _resume(
             begin = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())
             check_fits(prepared, begin)
             the_plan = plan(prepared, folder.path, quiet=quiet, begin=begin)
-        program = checked_on_machine(program_of(the_plan), prepared)
+        before = folder.read_config()
         over = nothing_to_do(prepared.config.run, folder.path, begin.arrays)
+        if over:
+            over += unchanged(before, config, prepared.config)
+        else:
+            the_plan = replace(the_plan, told=(*the_plan.told, *changes(before, config, prepared.config)))
+        program = checked_on_machine(program_of(the_plan), prepared)
         cluster.enter_context(joined_cluster(program, prepared.config.run))
         folder.become_latest()
-        unused = without_effect(folder.read_config(), prepared.config)
+        unused = without_effect(before, prepared.config)
         program, found = begin_table(program, begin)
         if not over:
             folder.write_config(prepared.config)
@@ -93,9 +98,15 @@ def _resume(
         folder.clear_trace()
         begun_anew = sum(start.position is None for start in the_plan.starts)
         outcome = launch(processes, prepared, folder, program)
-    before = int(begin.arrays["episodes"])
     result = finish(
-        processes, prepared, folder, outcome, begun_anew, episodes_before=before, had_ended=bool(over), quiet=quiet
+        processes,
+        prepared,
+        folder,
+        outcome,
+        begun_anew,
+        episodes_before=int(begin.arrays["episodes"]),
+        had_ended=bool(over),
+        quiet=quiet,
     )
     changed = differences(begin.manifest, prepared.manifest())
     # The run itself says first what it has found of rows that lie with its learners.

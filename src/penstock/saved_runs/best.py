@@ -4,6 +4,7 @@ Reads manifests and the run's log, but no arrays: `checkpoints.py` verifies a ch
 """
 
 import contextlib
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -14,8 +15,9 @@ from penstock.saved_runs.checkpoints import list_checkpoints
 from penstock.saved_runs.durable import remove_folder
 from penstock.saved_runs.manifest import MANIFEST, Damage, parse_manifest
 from penstock.saved_runs.pins import pin_path, pinned
+from penstock.saved_runs.run_folder import RunFolder
 
-__all__ = ["Best", "best_checkpoint", "find_checkpoint", "prune_checkpoints"]
+__all__ = ["Best", "best_checkpoint", "find_checkpoint", "no_checkpoint", "prune_checkpoints"]
 
 
 class Best(NamedTuple):
@@ -55,7 +57,7 @@ def find_checkpoint(run: Path, name: str | None = None) -> Path:
     """
     paths = list_checkpoints(run)
     if not paths:
-        raise CheckpointError(f"run {run} has no checkpoint")
+        raise no_checkpoint(run)
     if name in {None, "latest"}:
         return paths[-1]
     if name == "best":
@@ -67,6 +69,15 @@ def find_checkpoint(run: Path, name: str | None = None) -> Path:
         hint = nearest(wanted, names) or f"; the latest is {names[-1]}"
         raise CheckpointError(f"run {run} has no checkpoint {name}{hint}")
     return paths[names.index(wanted)]
+
+
+def no_checkpoint(run: Path) -> CheckpointError:
+    """The error for a run without any checkpoint: when the first one comes, and what to type."""
+    again = f"penstock train --config {shlex.quote(str(RunFolder(run).config_path))} --save_interval 10"
+    return CheckpointError(
+        f"run {run} has no checkpoint: the first one is written at update --save_interval, or when the run ends or is "
+        f"interrupted; if it does not train any more, begin anew: {again}"
+    )
 
 
 def prune_checkpoints(run: Path, keep: int, every: int = 0) -> None:

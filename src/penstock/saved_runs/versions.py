@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from penstock.errors import CheckpointError, RunFolderError
 from penstock.metrics.jsonl import evaluations, final_evaluations
-from penstock.saved_runs.best import best_checkpoint, find_checkpoint, prune_checkpoints
+from penstock.saved_runs.best import best_checkpoint, find_checkpoint, no_checkpoint, prune_checkpoints
 from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint
 from penstock.saved_runs.durable import write_file
 from penstock.saved_runs.manifest import MANIFEST, Damage, parse_manifest
@@ -197,7 +197,7 @@ def clone(folder: RunFolder, name: str | None = None) -> RunFolder:
 def table(run: Path) -> str:
     """The versions and the lineage of a run as text."""
     if not list_checkpoints(run):
-        raise CheckpointError(f"run {run} has no checkpoint")
+        raise no_checkpoint(run)
     lines = [("version", "steps", "created", "training return", "evaluation", "final evaluation", "")]
     for one in versions(run):
         marks = " ".join(mark for mark, is_on in (("best", one.is_best), ("pinned", one.is_pinned)) if is_on)

@@ -124,7 +124,7 @@ def test_gradients_that_are_compressed_are_applied_once_too(tmp_path, compress: 
     lines = [json.loads(line) for line in (result.run_folder / "metrics.jsonl").read_text().splitlines()]
     sent = sum(line.get("exchange/bytes", 0.0) for line in lines)
     learned = sum(values.nbytes for name, values in arrays.items() if name.startswith("adam_m."))
-    assert sent <= 0.5 * learned * int(arrays["settled"][0])
+    assert 0 < sent <= 0.5 * learned * int(arrays["settled"].sum())
 
 
 def test_learners_that_step_together_may_collect_meanwhile(tmp_path) -> None:

@@ -119,7 +119,7 @@ class HandedOnEpochs:
         return True
 
     def sent(self) -> dict[str, float]:
-        """Bytes of gradients that the first follower has sent since the last call, by its name in a report."""
+        """Bytes of gradients that all followers have sent since the last call, by its name in a report."""
         sent, self._sent = self._sent, 0
         return {SENT_BYTES: float(sent)}
 
@@ -172,7 +172,7 @@ class HandedOnEpochs:
             for name, value in metrics_in(slot).items():
                 # A share without rows has no metrics that mean anything.
                 metrics[name] = metrics.get(name, 0.0) + (share * value if share else 0.0)
-        self._sent += int(slots[0]["sent"])
+        self._sent += sum(int(slot["sent"]) for slot in slots)
         refuse_bad_losses(metrics, batch.update + 1, self._settings.updater.spec.policy)
         with self._ports.busy("gradient step", self._settings.open_limit_s):
             self.updater.apply(mean, batch.progress)

@@ -52,8 +52,7 @@ class Settling:
         """
         learner = int(slot["learner"])
         new["settled"][learner] = slot["step"]
-        if learner == 0:
-            self._sent += int(slot["sent"])
+        self._sent += int(slot["sent"])
         lag = int(new["applied"] - slot["version"])
         if lag > self._max_lag:
             new["too_old"] += 1

@@ -248,3 +248,17 @@ def test_the_live_display_shows_brackets_in_names_and_notes_as_they_are():
     display.close()
     assert "speed[m/s] 2.5  x[/dim] 1" in shown.getvalue()
     assert "no [red]won" in shown.getvalue()
+
+
+def test_lines_of_fast_updates_are_at_least_so_many_seconds_apart(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("penstock.metrics.progress.time.monotonic", lambda: clock[0])
+    stream = io.StringIO()
+    lines = PlainLines(100_000, 10, stream, least_s=1.0)
+    for update in range(1, 58):
+        clock[0] = 0.05 * update
+        lines.write(report(update))
+    lines.close()
+    # 20 updates a second: the first line at 0.5 s, then 1.5 s and 2.5 s, and the last update.
+    shown = [line.split(" | ")[0] for line in stream.getvalue().splitlines()]
+    assert shown == ["update 10", "update 30", "update 50", "update 57"]

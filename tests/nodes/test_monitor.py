@@ -183,6 +183,19 @@ def test_the_speed_is_by_the_time_of_the_reports_whenever_they_are_read(tmp_path
     assert rates(node, (160, 8.0), (190, 9.0), (190, 9.0)) == [20.0, 30.0, 0.0]
 
 
+def test_the_idle_share_is_found_over_a_tenth_of_a_second_however_fast_reports_are_read(tmp_path) -> None:
+    ports, shares = Ports(), []
+    node = opened(tmp_path, ports)
+    # Busy and idle milliseconds of the learner between reports. The last two: 20 + 75 of 5 + 20 + 75.
+    for update, (busy, idle) in enumerate(((30, 90), (0, 2), (0, 1), (97, 0), (5, 20), (0, 75)), start=1):
+        ports.table["learner"]["busy_ns"] += busy * 1_000_000
+        ports.table["learner"]["idle_ns"] += idle * 1_000_000
+        values = node._throughput(Report(update, 10 * update, float(update), {}))
+        assert "idle/env.0" not in values
+        shares.append(values["idle/learner"])
+    assert shares == [0.75, 0.75, 0.75, 0.03, 0.03, 0.95]
+
+
 class Board:
     """In place of TensorBoard: remembers what it is told."""
 

@@ -250,7 +250,10 @@ class RunConfig:
         0, "also keep each checkpoint whose update is a multiple of this; 0: none for that reason", min=0
     )
     log_interval: int = _setting(
-        10, "updates between printed lines; after 10 s without one, the next update has one at any rate", min=1
+        10,
+        "updates between printed lines; with 10 at most one line a second; after 10 s without a line, the next update "
+        "has one at any rate",
+        min=1,
     )
     tensorboard_axis: Literal["steps", "updates", "seconds"] = _setting(
         "steps",

@@ -18,19 +18,20 @@ _WAITING_LINES = 64
 """Lines that wait for a slow reader; older ones are dropped."""
 
 
-def progress_sink(title: str, timesteps: int, log_interval: int) -> Sink:
+def progress_sink(title: str, timesteps: int, log_interval: int, least_s: float = 0.0) -> Sink:
     """A live display if standard output is a terminal, otherwise plain lines.
 
     Args:
         title: name of the run.
         timesteps: environment steps of the whole run.
         log_interval: updates from one plain line to the next. A live display shows every update.
+        least_s: least seconds from one plain line to the next.
     """
     if sys.stdout is not None and not sys.stdout.closed and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
         from penstock.metrics.live import LiveDisplay  # noqa: PLC0415 - rich costs 40 ms, which plain lines need not pay
 
         return LiveDisplay(title, timesteps)
-    return PlainLines(timesteps, log_interval, sys.stdout)
+    return PlainLines(timesteps, log_interval, sys.stdout, least_s)
 
 
 class Lines:
@@ -39,11 +40,13 @@ class Lines:
     Args:
         timesteps: environment steps of the whole run.
         log_interval: updates from one line to the next.
+        least_s: least seconds from one line to the next, but for the last one.
     """
 
-    def __init__(self, timesteps: int, log_interval: int) -> None:
+    def __init__(self, timesteps: int, log_interval: int, least_s: float = 0.0) -> None:
         self._figures = Figures(timesteps)
         self._interval = log_interval
+        self._least_s = least_s
         self._shown = 0
         self._shown_at = time.monotonic()
 
@@ -51,7 +54,9 @@ class Lines:
         """Take one report. Returns its note, and a line if its update is due."""
         self._figures.add(report)
         lines = [report.note] if report.note else []
-        is_due = report.update % self._interval == 0 or time.monotonic() - self._shown_at > _SECONDS
+        passed = time.monotonic() - self._shown_at
+        in_turn = report.update % self._interval == 0 and (passed >= self._least_s or not self._shown)
+        is_due = in_turn or passed > _SECONDS
         return [*lines, self._line()] if STEPS_PER_SECOND in report.values and is_due else lines
 
     def last(self) -> list[str]:
@@ -70,10 +75,11 @@ class PlainLines:
         timesteps: environment steps of the whole run.
         log_interval: updates from one line to the next.
         stream: for the lines; ``None`` if there is no standard output.
+        least_s: as `Lines` takes it.
     """
 
-    def __init__(self, timesteps: int, log_interval: int, stream: TextIO | None) -> None:
-        self._lines = Lines(timesteps, log_interval)
+    def __init__(self, timesteps: int, log_interval: int, stream: TextIO | None, least_s: float = 0.0) -> None:
+        self._lines = Lines(timesteps, log_interval, least_s)
         self._stream = None if stream is None else own_stream(stream)
         self._outlet = None if self._stream is None else Outlet(self._stream, _WAITING_LINES)
 

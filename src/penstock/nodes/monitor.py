@@ -15,7 +15,7 @@ from penstock.metrics.episode_metrics import EPISODE, missing_metrics
 from penstock.metrics.histograms import Histograms
 from penstock.metrics.jsonl import JsonLines, each_report
 from penstock.metrics.progress import progress_sink
-from penstock.metrics.report import EPISODES, EVAL_RETURN, RESTARTS, STEPS_PER_SECOND, Report, Sink, read_report
+from penstock.metrics.report import EPISODES, EVAL_RETURN, IDLE, RESTARTS, STEPS_PER_SECOND, Report, Sink, read_report
 from penstock.metrics.run_log import RunLog
 from penstock.metrics.tensorboard import TensorBoard
 from penstock.nodes.contract import Ports
@@ -33,6 +33,8 @@ _COUNTED = {
     "reports/dropped": "reports_dropped",
 }
 """Metric -> the counter that it is the sum of, over all nodes. Reported once it is not 0."""
+LEAST_COUNTED_NS = 100_000_000
+"""Least time of a node over which its idle share is found anew."""
 SILENT_S = 30.0
 """If there is no report for so long, the log and the display say what the run waits for, once."""
 
@@ -60,6 +62,8 @@ class MonitorSettings:
     episode_metrics: tuple[str, ...] = ()
     """Names of numbers in the last infos of episodes. The log and the display say which of them the first episodes do
     not have, once."""
+    least_s: float = 0.0
+    """Least seconds between two lines of updates in the log and on a display that is no terminal."""
     histograms: bool = False
     """The checkpointer hands over histograms of each checkpoint, at the meeting ``histograms``."""
 
@@ -77,6 +81,8 @@ class MonitorNode:
         self._silent_since: float | None = None
         """When these were opened; ``None`` once they have a report, or have said what the run waits for."""
         self._previous: dict[str, dict[str, int]] = {}
+        """The counters of each node when its idle share was found last."""
+        self._shares: dict[str, float] = {}
         self._episodes_before: float | None = None
         """Training episodes that had ended before a resume; ``None``: not known yet."""
         self._tells_missing = bool(settings.episode_metrics)
@@ -99,9 +105,10 @@ class MonitorNode:
             if not again:
                 self._board.write_settings(settings.settings, settings.resumed)
             self._sinks = [lines, self._board]
-            self._for_people = [RunLog(settings.folder, settings.timesteps, settings.log_interval)]
+            often = settings.timesteps, settings.log_interval, settings.least_s
+            self._for_people = [RunLog(settings.folder, *often)]
             if not settings.quiet:
-                self._for_people.append(progress_sink(settings.title, settings.timesteps, settings.log_interval))
+                self._for_people.append(progress_sink(settings.title, *often))
             self._sinks += self._for_people
             for line in () if again else settings.told:
                 self._tell(settings.resumed._replace(note=line))
@@ -264,21 +271,30 @@ class MonitorNode:
         # By the learner's clock: reports that waited for this node arrive together.
         (then, before), (now, steps) = self._seen, (report.time_s, report.steps)
         values = {STEPS_PER_SECOND: (steps - before) / (now - then) if now > then else 0.0}
-        for node, counts in counters.items():
-            past = self._previous.get(node, {})
-            busy = counts["busy_ns"] - past.get("busy_ns", 0)
-            idle = counts["idle_ns"] - past.get("idle_ns", 0)
-            if busy + idle > 0:
-                values[f"idle/{node}"] = idle / (busy + idle)
+        values |= self._idle(counters)
         values |= self._rows(counters)
         for name, counter in _COUNTED.items():
             if count := sum(counts[counter] for counts in counters.values()):
                 values[name] = float(count)
-        self._previous = counters
         if steps > before:
             # Learning may go on without new steps. That time counts for the next steps.
             self._seen = now, steps
         return values
+
+    def _idle(self, counters: dict[str, dict[str, int]]) -> dict[str, float]:
+        """The idle share of each node since it was counted last. It is kept until there is enough time for a new one.
+
+        Reports that waited come within a millisecond. Each may stand for many updates, but what the nodes did in this
+        millisecond says nothing about them.
+        """
+        for node, counts in counters.items():
+            past = self._previous.get(node, {})
+            busy = counts["busy_ns"] - past.get("busy_ns", 0)
+            idle = counts["idle_ns"] - past.get("idle_ns", 0)
+            if busy + idle >= (LEAST_COUNTED_NS if node in self._shares else 1):
+                self._shares[node] = idle / (busy + idle)
+                self._previous[node] = counts
+        return {f"{IDLE}{node}": share for node, share in self._shares.items()}
 
 
 def _ending(status: int, cause: Cause) -> str:

@@ -67,6 +67,8 @@ NICENESS = 5
 core. With equal shares, two environment processes and a slow learner do not fill two cores: both processes wait for the
 learner, and one core rests.
 """
+BETWEEN_LINES_S = 1.0
+"""Least seconds between two lines of updates, unless the user has said with ``--log_interval`` how often they come."""
 GAMES = "games"
 """Name of the node that games connect to, of its process, and of the meeting of lanes and sessions."""
 
@@ -361,6 +363,7 @@ def _monitor(plan: Plan) -> NodeSpec:
         title=plan.folder.name,
         timesteps=plan.run.timesteps,
         log_interval=plan.run.log_interval,
+        least_s=0.0 if plan.run.log_interval != RunConfig.log_interval else BETWEEN_LINES_S,
         quiet=plan.quiet,
         tensorboard_axis=plan.run.tensorboard_axis,
         resumed=Report(plan.resumed_update, plan.resumed_steps, plan.resumed_s, {}),

@@ -71,7 +71,7 @@ def test_a_native_path_that_is_broken_is_one_line(tmp_path, package):
 
 def test_a_topology_that_only_overlaps_is_refused_in_lock_step(tmp_path, package):
     name = package("ppo", "learn", spec=ASYNC.replace("async_on_policy", "actor_learners"))
-    says = r"--algo theirs \(actor_learners\) does not run in blocking; give --sync_mode non_blocking"
+    says = "--algo theirs does not run with --sync_mode blocking; give --sync_mode non_blocking"
     with pytest.raises(ConfigError, match=says):
         trained(tmp_path, algo=name, sync_mode="blocking")
     assert not (tmp_path / "logs").exists()

@@ -149,7 +149,8 @@ class RunConfig:
     policy_nodes: int = _setting(
         1,
         "number of policy nodes; with --runtime ray, on each machine with environment processes. A rollout is answered "
-        "by the one of its machine with the shortest queue when it begins",
+        "by the one of its machine with the shortest queue when it begins; a long one chooses again after each "
+        "--renew_every steps",
         min=1,
     )
     max_batch: int | None = _setting(
@@ -175,9 +176,9 @@ class RunConfig:
     )
     learners: int = _setting(
         1,
-        "number of learner processes; each takes a part of every minibatch, and all step together; but if an algorithm "
-        "learns from a table with --sync_mode non_blocking, each has minibatches of its own; --exchange and --pace "
-        "choose otherwise",
+        "number of learner processes. By default each takes a part of every minibatch, and all take each step "
+        "together. If an algorithm learns from a table with --sync_mode non_blocking on one machine, each has "
+        "minibatches of its own. --exchange and --pace choose another way",
         min=1,
         max=12,
     )
@@ -192,9 +193,9 @@ class RunConfig:
     pace: Literal["auto", "sync", "async", "lag"] = _setting(
         AUTO,
         "when a learner takes newer parameters; sync: all wait for each other at each step; async: before each "
-        "gradient; lag: only once its own are more than --max_policy_lag minus 2K gradient steps old, as the waiting "
-        "gradients of K learners may add 2K steps; async and lag need --sync_mode non_blocking; auto: "
-        "async for parameter_server and hogwild with non_blocking, else sync",
+        "gradient; lag: only once its own are more gradient steps old than --max_policy_lag minus twice the number of "
+        "--learners, because two gradients of each learner may wait to be applied; async and lag "
+        "need --sync_mode non_blocking; auto: async for parameter_server and hogwild with non_blocking, else sync",
     )
     compress: str = _setting(
         "none",

@@ -27,7 +27,7 @@ def program_of(the_plan: Plan) -> Program:
     modes = TOPOLOGIES[pattern].modes
     if mode not in modes:
         others = " or ".join(modes)
-        raise ConfigError(f"--algo {the_plan.run.algo} ({pattern}) does not run in {mode}; give --sync_mode {others}")
+        raise ConfigError(f"--algo {the_plan.run.algo} does not run with --sync_mode {mode}; give --sync_mode {others}")
     program: Program = load(modes[mode])(the_plan)
     return program
 

@@ -150,7 +150,7 @@ def test_environments_are_closed_on_all_machines_also_on_those_that_have_joined(
 
     monkeypatch.setattr(spread, "joined", lambda address, modules: nullcontext())
     monkeypatch.setattr(spread, "_told", lambda program: program)
-    monkeypatch.setattr(spread, "_apart", lambda program: program)
+    monkeypatch.setattr(spread, "learners_apart", lambda program: program)
     monkeypatch.setattr(spread, "machines", lambda program, known: [first, leaves])
     monkeypatch.setattr(spread, "takes_part", lambda machine, bits: machine is first)
     monkeypatch.setattr(spread, "_run", run)

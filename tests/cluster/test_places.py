@@ -7,13 +7,10 @@ import pytest
 from penstock.cluster import spread
 from penstock.cluster.cut import apart
 from penstock.cluster.places import FewMachinesError, Gpus, Offer, env_shares, first_places
-from penstock.errors import ConfigError, ResourceError
+from penstock.errors import ConfigError
 from penstock.planning import plan
-from penstock.processes import machine
-from penstock.processes.machine import check_machine, shared_memory
 from penstock.program.graph import Program
 from penstock.topologies import on_policy
-from tests.cluster.handing import sharded_program
 from tests.planned import prepared
 
 HOME = Offer("the launcher's machine", {"cpu": 2, "big": 1, "mbit": 120, "node:10.0.0.1": 1, "memory": 1e9})
@@ -89,18 +86,6 @@ def test_fewer_than_the_minimum_are_refused() -> None:
 def test_on_one_machine_all_learners_ask_it() -> None:
     with pytest.raises(ConfigError, match="2 learners run on the launcher's machine"):
         first_places(program("learner: {big: 1}"), [HOME])
-
-
-def test_one_machine_needs_the_memory_of_all_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    program = sharded_program(capacity=8_000_000, table_on="learners")
-    free = shared_memory(program) * 3 // 2
-    monkeypatch.setattr(machine, "available_memory", lambda: free)
-    check_machine(program, len(program.groups))
-    monkeypatch.setattr(spread, "alone", lambda _: False)
-    spread._check_whole_table(program)
-    monkeypatch.setattr(spread, "alone", lambda _: True)
-    with pytest.raises(ResourceError, match=r"^this run needs at least .* a replay table of --capacity"):
-        spread._check_whole_table(program)
 
 
 def test_a_machine_that_joins_gets_as_many_as_have_room() -> None:

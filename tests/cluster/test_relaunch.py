@@ -1,18 +1,17 @@
 """A command that goes on with a run asks the run's deputy first. Ray is imitated."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import ray
 
-from penstock.cluster import relaunch, spread
+from penstock.cluster import relaunch
 from penstock.cluster.questions import Answer, Asker, Stand
 from penstock.cluster.relaunch import LIMIT_S, SPEAKS_S, ask_deputies
 from penstock.errors import RunFolderError
 from penstock.saved_runs.run_folder import RunFolder
-from tests.cluster.handing import spread_program
 
 HOME = {"home": "machine 1", "here": "machine 2", "claims": "penstock-1"}
 LEFT = Answer(Stand.LEFT, 12.5, **HOME)
@@ -200,18 +199,3 @@ def test_only_deputies_of_the_run_on_machines_that_are_there_are_asked(monkeypat
 
 
 THERE = ((1, False), (2, True), (3, True))
-
-
-def test_a_run_is_asked_for_once_there_is_room_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[object] = []
-
-    def nothing(address: object, modules: object) -> Iterator[None]:
-        calls.append("joined")
-        yield
-
-    monkeypatch.setattr(spread, "joined", spread.contextlib.contextmanager(nothing))
-    monkeypatch.setattr(spread, "_wait_for_room", lambda program: calls.append("room"))
-    monkeypatch.setattr(spread, "ask_deputies", lambda folder, quiet: calls.append((folder.path, quiet)))
-    with spread.with_room(spread_program()):
-        calls.append("begins")
-    assert calls == ["joined", "room", (Path("run"), True), "begins"]

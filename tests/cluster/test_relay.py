@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 
 from penstock.cluster import host as hosts
-from penstock.cluster import publications, spread
+from penstock.cluster import publications
 from penstock.cluster import relay as relays
 from penstock.cluster.cut import RELAY, host_program, with_relay
 from penstock.cluster.followers import Followers
 from penstock.cluster.messages import Batch, Task, Vitals
 from penstock.cluster.relay import Relay
+from penstock.cluster.spread_processes import SpreadProcesses
 from penstock.cluster.stand_in import stand_in
 from penstock.errors import ResourceError
 from penstock.memory.stream import Stream
@@ -227,7 +228,7 @@ def test_a_node_that_ends_elsewhere_while_its_stacks_are_asked_for_has_none(home
     home.pass_time(relays.SILENCE_S + 1.0)
     with Processes() as here:
         both: Any = SimpleNamespace(_relay=home.relay, _here=here)
-        assert spread._Spread.stacks(both, [group]) == {group: "It has ended."}
+        assert SpreadProcesses.stacks(both, [group]) == {group: "It has ended."}
 
 
 def test_a_host_has_slots_for_all_that_a_new_life_is_handed(home: Home) -> None:

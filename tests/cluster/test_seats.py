@@ -13,7 +13,7 @@ import pytest
 from penstock.cluster.cut import RELAY, with_relay
 from penstock.cluster.places import Offer
 from penstock.cluster.seats import Seats
-from penstock.cluster.spread import _Spread
+from penstock.cluster.spread_processes import SpreadProcesses
 from penstock.processes.worker import WorkerSpec
 from penstock.supervision.lives import Exit
 from penstock.types import Cause
@@ -140,7 +140,7 @@ class Run:
         self.relay, self.here, self.cluster = Relay(), Here(), cluster
         claims: Any = SimpleNamespace(take=lambda *_: None, wait=lambda _: None, ask=lambda *_: None)
         doubles: tuple[Any, ...] = (self.here, self.relay, cluster, claims)
-        self.spread = _Spread(self.program, *doubles)
+        self.spread = SpreadProcesses(self.program, *doubles)
         for group in self.program.groups:
             self.start(group)
 

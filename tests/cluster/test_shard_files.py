@@ -220,6 +220,6 @@ def test_a_disk_that_is_full_is_told_of_and_ends_nothing(new_run, tmp_path: Path
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("penstock.cluster.host.keep_shard", full)
+    monkeypatch.setattr("penstock.cluster.hosted_table.keep_shard", full)
     monkeypatch.setattr(files, "keep_shard", full)
     assert [line.partition(": ")[2] for line in ended.keep()] == ["[Errno 28] No space left on device"] * 2

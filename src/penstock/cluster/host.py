@@ -13,30 +13,27 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
-from penstock.cluster.cut import RELAY, carried, sampled, viewed
+from penstock.cluster.cut import RELAY, carried, viewed
 from penstock.cluster.followers import Followers
+from penstock.cluster.hosted_table import HostedTable
+from penstock.cluster.lane_pasts import LanePasts
 from penstock.cluster.messages import Batch, Facts, FilledSlot, Publication, SlotCopy, Task, Vitals, facts
+from penstock.cluster.open_questions import OpenQuestions
 from penstock.cluster.parcels import packed, unpack
-from penstock.cluster.rings import PART_BYTES, FoundShard, News, ring_ranks, take_news
-from penstock.errors import PenstockError, ResourceError
-from penstock.memory.action_log import Past, Position
+from penstock.cluster.rings import PART_BYTES, FoundShard, News
+from penstock.errors import ResourceError
 from penstock.memory.segment import Segment
-from penstock.memory.snapshots import Snapshot
 from penstock.memory.stream import Stream as StreamMemory
-from penstock.memory.table import Table as TableMemory
-from penstock.nodes.contract import LaneStart
 from penstock.processes.starts import Processes
 from penstock.processes.supervised import START_LIMIT_S
 from penstock.processes.worker import WorkerSpec
-from penstock.program.graph import ActionLog, NodeSpec, Program, Table, asked_of_nodes
-from penstock.replay.shard_file import ShardMark, find_shard, keep_shard
-from penstock.replay.sum_tree import SumTrees
+from penstock.program.graph import NodeSpec, Program
+from penstock.replay.shard_file import ShardMark
 from penstock.supervision.lives import Exit
-from penstock.types import Array, Arrays, Cause
+from penstock.types import Array, Cause
 from penstock.wiring.edges import SUPERVISOR, Wiring, placement
 
 __all__ = ["Host"]
@@ -80,18 +77,12 @@ class Host:
         self._viewed: StreamMemory | None = None
         if (stream := viewed(program)) is not None:
             self._viewed = self._wiring.stream(stream.name)
-        self._sampled = sampled(program)
+        self._shards = HostedTable(program, self._wiring)
         self._followers = Followers(program, self._wiring, OWNER)
-        self._questions = [(edge.askers, self._wiring.questions(edge)) for edge in asked_of_nodes(program.edges)]
-        self._asked_last: dict[str, int] = {}
-        """Environment node -> its dead life, of which a policy node may still be answering the last question."""
-        self._logs = {edge.writer: edge for edge in program.edges if isinstance(edge, ActionLog)}
+        self._questions = OpenQuestions(program, self._wiring)
         self._processes = Processes()
         self._tasks: dict[str, Task] = {}
-        self._told: dict[str, list[int]] = {}
-        """Group -> for each lane, how many of its actions home knows."""
-        self._based: dict[str, list[int]] = {}
-        """Group -> for each lane, how many actions came before the latest snapshot that home knows."""
+        self._pasts = LanePasts(program, self._wiring)
         self._lives: dict[str, int] = {}
         """Group -> its latest life that was started or stopped here. Calls may come in another order than they left."""
         self._untold: list[tuple[int, Exit]] = []
@@ -120,7 +111,7 @@ class Host:
         self._asked = time.monotonic()
         node, wiring = task.node, self._wiring
         if task.positions:
-            self._begin_lanes(group, task)
+            self._pasts.begin(group, task)
         self._followers.begin(task)
         now = time.monotonic_ns()
         wiring.counters.set(node.name, "heartbeat_ns", now)
@@ -135,7 +126,7 @@ class Host:
             self._publishes.clear()
             await self._publishes.wait()
         # Nothing may be written into the rollout of the life before, once this life fills its slot.
-        while not self._withdrawn(node.name):
+        while not self._questions.withdrawn(node.name):
             await asyncio.sleep(WITHDRAW_S)
         if self._tasks.get(group) is not task:
             return task.life
@@ -145,21 +136,6 @@ class Host:
         except ResourceError as error:
             self._untold.append((task.life, Exit(group, 1, str(error), Cause.REFUSED)))
         return task.life
-
-    def _begin_lanes(self, group: str, task: Task) -> None:
-        """Set the action log of an environment node to where its lanes begin."""
-        log = self._wiring.action_log(self._logs[task.node.name].name)
-        for lane, position in enumerate(task.positions):
-            log.rewind(lane, position)
-        starts: tuple[LaneStart, ...] = task.node.settings.starts
-        self._based[group] = [
-            position.first_step + position.steps + (0 if start.base is None else start.base.position.steps)
-            for position, start in zip(task.positions, starts, strict=True)
-        ]
-        self._told[group] = [
-            based + (0 if start.actions is None else len(start.actions))
-            for based, start in zip(self._based[group], starts, strict=True)
-        ]
 
     async def stop(self, group: str, life: int) -> None:
         """End the process of a node, unless it is in a later life already. If its start comes later, it is refused."""
@@ -182,8 +158,7 @@ class Host:
     async def feed(self, news: News) -> None:
         """Take new slots of the table, for learners that sample it and follow no goals."""
         self._asked = time.monotonic()
-        if self._sampled is not None:
-            take_news(self._wiring.table_memory(self._sampled.name), None, news)
+        if self._shards.take_unranked(news):
             self._wiring.bells.ring_all()
 
     async def publish(self, board: str, publication: Publication, rollouts: dict[int, Array] | None) -> None:
@@ -198,11 +173,8 @@ class Host:
         if self._viewed is not None:
             for slot, rollout in (rollouts or {}).items():
                 unpack(rollout, self._viewed.slot(slot))
-        if self._sampled is not None and publication.news is not None:
-            name = self._sampled.name
-            take_news(self._wiring.table_memory(name), self._wiring.trees(name), publication.news)
-            if not publication.news.whole:
-                return
+        if publication.news is not None and self._shards.take(publication.news) and not publication.news.whole:
+            return
         memory = self._boards[board]
         arrays = {spec.name: np.empty(spec.shape, spec.dtype) for spec in memory.specs}
         unpack(publication.parcel, arrays)
@@ -240,53 +212,12 @@ class Host:
                 continue
 
     async def find_shard(self, shard: int, path: str, checkpoint: str) -> FoundShard | None:
-        """Fill an empty shard of the table with the rows that a file holds of this checkpoint; ``None``: it holds none.
-
-        Args:
-            shard: its number.
-            path: of the file on this machine.
-            checkpoint: as `find_shard` of `penstock.replay.shard_file` takes it.
-        """
-        edge, table, trees = self._table()
-        own, tree = table.shard(shard, edge.shards), None if trees is None else trees.shard(shard)
-        if not (count := find_shard(Path(path), own, tree, checkpoint)):
-            return None
-        end, ranks = own.written(0), []
-        for writer in range(shard * own.writers, (shard + 1) * own.writers):
-            begin = end - count
-            while trees is not None and begin < end:
-                ranks.append(ring_ranks(table, trees, writer, begin, end))
-                begin += len(ranks[-1].priorities)
-        return FoundShard(end - count, end, tuple(ranks), 0.0 if tree is None else tree.max_priority())
+        """As `HostedTable.find`."""
+        return self._shards.find(shard, path, checkpoint)
 
     async def keep_shard(self, shard: int, path: str, mark: ShardMark, rest: Sequence[News]) -> str:
-        """Write the rows of a shard to a file. Returns why that failed; empty: it did not.
-
-        Call it once all nodes at home have ended, and no host gets slots any more.
-
-        Args:
-            shard: its number.
-            path: of the file on this machine.
-            mark: the checkpoint to which it belongs.
-            rest: the slots that are not here yet.
-        """
-        edge, table, trees = self._table()
-        own, tree = table.shard(shard, edge.shards), None if trees is None else trees.shard(shard)
-        try:
-            for news in rest:
-                take_news(table, trees, news)
-            keep_shard(Path(path), own, tree, mark)
-        except (PenstockError, OSError, ValueError) as error:
-            # ValueError: a call of home that was still under way has brought other slots.
-            return str(error)
-        return ""
-
-    def _table(self) -> tuple[Table, TableMemory, SumTrees | None]:
-        """The table that learners of this host sample, and the priorities of its rows."""
-        edge = self._sampled
-        if edge is None:
-            raise PenstockError("no learner of this run samples a table on a host")
-        return edge, self._wiring.table_memory(edge.name), self._wiring.trees(edge.name)
+        """As `HostedTable.keep`."""
+        return self._shards.keep(shard, path, mark, rest)
 
     async def end(self) -> None:
         """End all processes: each closes its environments, if it does so within two seconds."""
@@ -309,7 +240,7 @@ class Host:
             return
         if group in self._processes.running():
             self._processes.kill(group)
-        self._drop_questions(task)
+        self._questions.drop(task)
         stream = self._streams.get(task.node.name)
         if stream is not None:
             # First what travels, then what the dead node was filling, then what it had filled.
@@ -320,29 +251,6 @@ class Host:
         self._followers.drop(task.node.name)
         self._wiring.bells.recover(self._wiring.bell_of(group))
 
-    def _drop_questions(self, task: Task) -> None:
-        """Ask anew what a dead policy node was answering. Withdraw the question of a dead environment node."""
-        name = task.node.name
-        for askers, questions in self._questions:
-            questions.recover_answerer(name, task.life)
-            if name in askers:
-                # A life that was not started yet, because of the question of the one before, has asked nothing itself.
-                self._asked_last.setdefault(name, task.life)
-        self._withdrawn(name)
-
-    def _withdrawn(self, name: str) -> bool:
-        """Whether the last question of a dead environment node is withdrawn or answered. If not, call it again.
-
-        A policy node that dies meanwhile is started again by home, and its question is then asked anew.
-        """
-        life = self._asked_last.get(name)
-        if life is None:
-            return True
-        open_ones = [one for askers, one in self._questions if name in askers and not one.recover_asker(name, life)]
-        if not open_ones:
-            del self._asked_last[name]
-        return not open_ones
-
     def _finished(self) -> tuple[list[FilledSlot], bool]:
         """What is filled, and whether that is all: the answer is a sign of life, so it must not be long on its way."""
         found: list[FilledSlot] = []
@@ -351,30 +259,10 @@ class Host:
             stream = self._streams.get(task.node.name)
             while left > 0 and stream is not None and (slot := stream.take(OWNER)) is not None:
                 arrays = stream.slot(slot)
-                pasts, bases = self._unknown(group, task.node, arrays) if task.positions else ({}, {})
+                pasts, bases = self._pasts.unknown(group, task.node, arrays) if task.positions else ({}, {})
                 found.append(FilledSlot(group, task.life, slot, stream.sequence(slot), packed(arrays), pasts, bases))
                 left -= found[-1].parcel.nbytes
         return found, left > 0
-
-    def _unknown(self, group: str, node: NodeSpec, rollout: Arrays) -> tuple[dict[int, Past], dict[int, Snapshot]]:
-        """What home lacks of each lane's past besides the rollout's actions.
-
-        Returns:
-            Lane -> its past, if its last actions before this rollout went into a dropped one. Lane -> a new snapshot.
-        """
-        pasts, bases, told, based = {}, {}, self._told[group], self._based[group]
-        steps, log = node.settings.num_steps, self._wiring.action_log(self._logs[node.name].name)
-        for lane, row in enumerate(rollout["lane_position"]):
-            end = Position(*map(int, row))
-            total = end.first_step + end.steps
-            # A rollout is dropped together with its actions, which are those of an episode that may go on.
-            if total - steps != told[lane] and (past := log.past(lane, end)) is not None:
-                pasts[lane] = past
-            if (base := log.new_base(lane, end, based[lane])) is not None:
-                bases[lane] = base
-                based[lane] = base.position.first_step + base.position.steps
-            told[lane] = total
-        return pasts, bases
 
     def _exits(self) -> list[tuple[int, Exit]]:
         untold, self._untold = self._untold, []

@@ -30,7 +30,7 @@ def joined(program: Program) -> contextlib.AbstractContextManager[None]:
         if program.demands:
             raise ConfigError("--resources: this run has no processes that a cluster could place; leave it out")
         return contextlib.nullcontext()
-    cluster: contextlib.AbstractContextManager[None] = _of_ray("penstock.cluster.spread:with_room")(program)
+    cluster: contextlib.AbstractContextManager[None] = _of_ray("penstock.cluster.room:with_room")(program)
     return cluster
 
 

@@ -2,10 +2,10 @@
 
 import contextlib
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-__all__ = ["Troubles"]
+__all__ = ["Troubles", "write_down"]
 
 
 class Troubles:
@@ -40,3 +40,11 @@ class Troubles:
         # The run does not need this file, so a full disk must not end it.
         with contextlib.suppress(OSError), self._deaths.open("a", encoding="utf-8") as log:
             log.write(f"{self._doing} failed, and is tried again:\n{text}\n")
+
+
+def write_down(deaths: Path | None, lines: Sequence[str]) -> None:
+    """Add lines to the run's log of deaths."""
+    if lines and deaths is not None:
+        # The run does not need this file, so a full disk must not end it.
+        with contextlib.suppress(OSError), deaths.open("a", encoding="utf-8") as log:
+            log.writelines(f"{line}\n\n" for line in lines)

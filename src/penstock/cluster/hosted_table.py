@@ -1,0 +1,92 @@
+"""What a host keeps of the shards of a replay table: slots that home has sent, and rows in files on its disk."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from penstock.cluster.cut import sampled
+from penstock.cluster.rings import FoundShard, News, ring_ranks, take_news
+from penstock.errors import PenstockError
+from penstock.memory.table import Table as TableMemory
+from penstock.program.graph import Program, Table
+from penstock.replay.shard_file import ShardMark, find_shard, keep_shard
+from penstock.replay.sum_tree import SumTrees
+from penstock.wiring.edges import Wiring
+
+__all__ = ["HostedTable"]
+
+
+class HostedTable:
+    """The shards whose learners may run on this host.
+
+    Args:
+        program: of the host. It may have no table.
+        wiring: of the host.
+    """
+
+    def __init__(self, program: Program, wiring: Wiring) -> None:
+        self._sampled = sampled(program)
+        self._wiring = wiring
+
+    def take(self, news: News) -> bool:
+        """Take new slots, or priorities, that came with a goal. False if this host has no table."""
+        if self._sampled is None:
+            return False
+        name = self._sampled.name
+        take_news(self._wiring.table_memory(name), self._wiring.trees(name), news)
+        return True
+
+    def take_unranked(self, news: News) -> bool:
+        """Take new slots whose rows are not ranked. False if this host has no table."""
+        if self._sampled is None:
+            return False
+        take_news(self._wiring.table_memory(self._sampled.name), None, news)
+        return True
+
+    def find(self, shard: int, path: str, checkpoint: str) -> FoundShard | None:
+        """Fill an empty shard of the table with the rows that a file holds of this checkpoint; ``None``: it holds none.
+
+        Args:
+            shard: its number.
+            path: of the file on this machine.
+            checkpoint: as `find_shard` of `penstock.replay.shard_file` takes it.
+        """
+        edge, table, trees = self._table()
+        own, tree = table.shard(shard, edge.shards), None if trees is None else trees.shard(shard)
+        if not (count := find_shard(Path(path), own, tree, checkpoint)):
+            return None
+        end, ranks = own.written(0), []
+        for writer in range(shard * own.writers, (shard + 1) * own.writers):
+            begin = end - count
+            while trees is not None and begin < end:
+                ranks.append(ring_ranks(table, trees, writer, begin, end))
+                begin += len(ranks[-1].priorities)
+        return FoundShard(end - count, end, tuple(ranks), 0.0 if tree is None else tree.max_priority())
+
+    def keep(self, shard: int, path: str, mark: ShardMark, rest: Sequence[News]) -> str:
+        """Write the rows of a shard to a file. Returns why that failed; empty: it did not.
+
+        Call it once all nodes at home have ended, and no host gets slots any more.
+
+        Args:
+            shard: its number.
+            path: of the file on this machine.
+            mark: the checkpoint to which it belongs.
+            rest: the slots that are not here yet.
+        """
+        edge, table, trees = self._table()
+        own, tree = table.shard(shard, edge.shards), None if trees is None else trees.shard(shard)
+        try:
+            for news in rest:
+                take_news(table, trees, news)
+            keep_shard(Path(path), own, tree, mark)
+        except (PenstockError, OSError, ValueError) as error:
+            # ValueError: a call of home that was still under way has brought other slots.
+            return str(error)
+        return ""
+
+    def _table(self) -> tuple[Table, TableMemory, SumTrees | None]:
+        """The table that learners of this host sample, and the priorities of its rows."""
+        edge = self._sampled
+        if edge is None:
+            raise PenstockError("no learner of this run samples a table on a host")
+        return edge, self._wiring.table_memory(edge.name), self._wiring.trees(edge.name)

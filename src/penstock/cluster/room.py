@@ -1,0 +1,86 @@
+"""Whether a cluster has room for a program: joins it, and waits for machines that its autoscaler starts."""
+
+import contextlib
+import itertools
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+from penstock.cluster.claims import Claims
+from penstock.cluster.cut import apart, movable
+from penstock.cluster.machines import alone, joined, offers, own_address
+from penstock.cluster.places import FewMachinesError, asked_by, first_places
+from penstock.cluster.relaunch import ask_deputies
+from penstock.processes.machine import check_machine
+from penstock.program.graph import Program, Table
+from penstock.saved_runs.run_folder import RunFolder
+
+__all__ = ["learners_apart", "with_room"]
+
+MACHINES_S = 600.0
+"""Seconds that a run with ``--min_workers`` waits for machines. Those of a cloud start within minutes."""
+LOOK_S = 1.0
+
+
+@contextlib.contextmanager
+def with_room(program: Program) -> Iterator[None]:
+    """Within the ``with`` block this process is joined to a cluster that has room for what nodes ask for.
+
+    With `Program.min_workers` it waits for the cluster's autoscaler. If the run is resumed, it waits for its deputy's
+    answer.
+
+    Raises:
+        ConfigError: there is no such cluster.
+        ResourceError: this machine is the only one, and has too little memory for all shards of the table.
+        RunFolderError: the run trains already, or another machine goes on with it.
+    """
+    with joined(program.address, program.modules):
+        _wait_for_room(program)
+        _check_whole_table(program)
+        # Last: what is refused before leaves the run to its deputy.
+        folder = RunFolder(program.node("checkpointer").settings.folder)
+        ask_deputies(folder, quiet=program.node("monitor").settings.quiet)
+        yield
+
+
+def _wait_for_room(program: Program) -> None:
+    """Wait for machines that Ray's autoscaler starts, if the run may begin with room for some of its processes.
+
+    Raises:
+        ConfigError: there is no room for what nodes ask for.
+    """
+    until = time.monotonic() + MACHINES_S
+    with Claims() as claims:
+        for look in itertools.count():
+            try:
+                first_places(learners_apart(program), offers(program))
+            except FewMachinesError as error:
+                if program.min_workers is None or time.monotonic() > until:
+                    raise
+                if look == 0:
+                    for group in movable(program):
+                        claims.ask(group, asked_by(program, group))
+                    if not program.node("monitor").settings.quiet:
+                        sys.stderr.write(f"waiting {MACHINES_S / 60:.0f} minutes for machines: {error}\n")
+                time.sleep(LOOK_S)
+            else:
+                return
+
+
+def _check_whole_table(program: Program) -> None:
+    """Check that all shards of a table fit into this machine, if there is no other for them.
+
+    The first check, which knew no cluster, counted one shard.
+
+    Raises:
+        ResourceError: they do not fit.
+    """
+    if any(isinstance(edge, Table) and edge.resident for edge in program.edges) and alone(program):
+        edges = (replace(edge, resident=False) if isinstance(edge, Table) else edge for edge in program.edges)
+        check_machine(replace(program, edges=tuple(edges)), len(program.groups))
+
+
+def learners_apart(program: Program) -> Program:
+    """The program with learners apart, if there are other machines for them."""
+    return program if alone(program) else apart(program, own_address())

@@ -187,8 +187,10 @@ def test_a_table_whose_shards_lie_with_their_learners_is_in_no_file_and_in_no_ch
 def test_the_launchers_machine_has_memory_for_its_own_shard_of_a_table_that_lies_with_its_learners() -> None:
     shards = {"learners": 2, "mini_batch_size": 64, "runtime": "ray", "capacity": 100_000}
     whole, apart = (program(off_policy, table_on=where, **shards) for where in ("launcher", "learners"))
-    assert 2 * table_memory(apart) == table_memory(whole) > 0
-    assert shared_memory(whole) - shared_memory(apart) == table_memory(apart)
+    assert 2 * table_memory(apart, alone=False) == table_memory(whole, alone=False) > 0
+    assert shared_memory(whole) - shared_memory(apart) == table_memory(apart, alone=False)
+    # Where this machine is the only one, all shards are here.
+    assert table_memory(apart, alone=True) == table_memory(whole, alone=True)
 
 
 def test_vectors_that_are_no_network_of_the_policy_have_one_histogram_each() -> None:

@@ -17,8 +17,10 @@ from penstock.supervision.outcome import Outcome
 __all__ = ["counted", "evaluated", "joined", "launch"]
 
 
-def joined(program: Program) -> contextlib.AbstractContextManager[None]:
+def joined(program: Program) -> contextlib.AbstractContextManager[bool]:
     """Within the ``with`` block this process is joined to the cluster at ``program.address``, if the program needs it.
+
+    Gives whether all nodes run on this machine, because the cluster has no other one.
 
     Raises:
         ConfigError: Ray is not installed, there is no cluster at that address, or it has no room for what
@@ -29,8 +31,8 @@ def joined(program: Program) -> contextlib.AbstractContextManager[None]:
     if not movable(program):
         if program.demands:
             raise ConfigError("--resources: this run has no processes that a cluster could place; leave it out")
-        return contextlib.nullcontext()
-    cluster: contextlib.AbstractContextManager[None] = _of_ray("penstock.cluster.room:with_room")(program)
+        return contextlib.nullcontext(enter_result=True)
+    cluster: contextlib.AbstractContextManager[bool] = _of_ray("penstock.cluster.room:with_room")(program)
     return cluster
 
 

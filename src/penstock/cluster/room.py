@@ -24,8 +24,10 @@ LOOK_S = 1.0
 
 
 @contextlib.contextmanager
-def with_room(program: Program) -> Iterator[None]:
+def with_room(program: Program) -> Iterator[bool]:
     """Within the ``with`` block this process is joined to a cluster that has room for what nodes ask for.
+
+    Gives whether this machine is the only one of the cluster.
 
     With `Program.min_workers` it waits for the cluster's autoscaler. If the run is resumed, it waits for its deputy's
     answer.
@@ -37,11 +39,13 @@ def with_room(program: Program) -> Iterator[None]:
     """
     with joined(program.address, program.modules):
         _wait_for_room(program)
-        _check_whole_table(program)
+        only = alone(program)
+        if only:
+            _check_whole_table(program)
         # Last: what is refused before leaves the run to its deputy.
         folder = RunFolder(program.node("checkpointer").settings.folder)
         ask_deputies(folder, quiet=program.node("monitor").settings.quiet)
-        yield
+        yield only
 
 
 def _wait_for_room(program: Program) -> None:
@@ -69,14 +73,12 @@ def _wait_for_room(program: Program) -> None:
 
 
 def _check_whole_table(program: Program) -> None:
-    """Check that all shards of a table fit into this machine, if there is no other for them.
-
-    The first check, which knew no cluster, counted one shard.
+    """Check that all shards of a table fit into this machine. The first check, which knew no cluster, counted one.
 
     Raises:
         ResourceError: they do not fit.
     """
-    if any(isinstance(edge, Table) and edge.resident for edge in program.edges) and alone(program):
+    if any(isinstance(edge, Table) and edge.resident for edge in program.edges):
         edges = (replace(edge, resident=False) if isinstance(edge, Table) else edge for edge in program.edges)
         check_machine(replace(program, edges=tuple(edges)), len(program.groups))
 

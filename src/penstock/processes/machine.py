@@ -59,10 +59,15 @@ def shared_memory(program: Program) -> int:
     return nbytes - _untouched(program)
 
 
-def table_memory(program: Program) -> int:
-    """Bytes of the replay table, without the pages that may never be touched; 0 if there is none or it is a file."""
+def table_memory(program: Program, *, alone: bool) -> int:
+    """Bytes of the replay table on this machine, without the pages that may never be touched.
+
+    Args:
+        program: if it has no table, or this is a file, they are 0.
+        alone: all shards lie on this machine. Otherwise each learner may have a machine.
+    """
     tables = (edge for edge in program.edges if isinstance(edge, Table) and edge.file is None)
-    return sum(_slot_bytes(table, _is_touched) * table.slots // _machines(table) for table in tables)
+    return sum(_slot_bytes(table, _is_touched) * table.slots // (1 if alone else _machines(table)) for table in tables)
 
 
 def check_machine(program: Program, processes: int) -> None:
@@ -118,7 +123,7 @@ def _untouched(program: Program) -> int:
     kept = sum(Snapshots.required(log.lanes, log.snapshot_bytes) for log in logs)
     streams = (edge for edge in program.edges if isinstance(edge, Stream))
     handed_on = sum(spec.nbytes * edge.slots for edge in streams for spec in edge.arrays if spec.name == SNAPSHOTS)
-    return finals + whole - table_memory(program) + kept + handed_on
+    return finals + whole - table_memory(program, alone=False) + kept + handed_on
 
 
 def _slot_bytes(table: Table, counts: Callable[[ArraySpec], bool]) -> int:

@@ -84,8 +84,10 @@ def cores_of(
     return found
 
 
-def joined_cluster(program: Program, run: RunConfig) -> contextlib.AbstractContextManager[None]:
+def joined_cluster(program: Program, run: RunConfig) -> contextlib.AbstractContextManager[bool]:
     """Join the cluster for the ``with`` block, if the runtime uses one. Call it before the run folder is touched.
+
+    Gives whether all nodes run on this machine.
 
     Raises:
         ConfigError: there is no cluster, or it has no room; or its package is not installed.
@@ -94,19 +96,24 @@ def joined_cluster(program: Program, run: RunConfig) -> contextlib.AbstractConte
     """
     joined = RUNTIMES[run.runtime].joined
     if joined is None:
-        return contextlib.nullcontext()
-    found: contextlib.AbstractContextManager[None] = load(joined)(program)
+        return contextlib.nullcontext(enter_result=True)
+    found: contextlib.AbstractContextManager[bool] = load(joined)(program)
     return found
 
 
-def begin_table(program: Program, checkpoint: Checkpoint | None) -> tuple[Program, Found | None]:
+def begin_table(program: Program, checkpoint: Checkpoint | None, *, alone: bool) -> tuple[Program, Found | None]:
     """Open or make the file of a replay table, if it has one.
+
+    Args:
+        program: what is to run.
+        checkpoint: the run goes on from here; ``None``: it is new.
+        alone: whether all nodes run on this machine.
 
     Returns:
         The program with a note about a large table for its monitor, and the rows found in the file.
     """
     table, found = file_of_table(program), None
-    note = table_in_memory(table_memory(program))
+    note = table_in_memory(table_memory(program, alone=alone))
     if table is not None:
         found = begin_file(*table, checkpoint)
         note = table_in_file(*table, found)

@@ -87,10 +87,10 @@ def _resume(
         else:
             the_plan = replace(the_plan, told=(*the_plan.told, *changes(before, config, prepared.config)))
         program = checked_on_machine(program_of(the_plan), prepared)
-        cluster.enter_context(joined_cluster(program, prepared.config.run))
+        alone = cluster.enter_context(joined_cluster(program, prepared.config.run))
         folder.become_latest()
         unused = without_effect(before, prepared.config)
-        program, found = begin_table(program, begin)
+        program, found = begin_table(program, begin, alone=alone)
         if not over:
             folder.write_config(prepared.config)
         add_launch(folder, begin.path.name)

@@ -84,7 +84,7 @@ def _train(processes: Processes, config: Config, given: Given, run_name: str | N
                 # 2. A plan, and from it the program: nodes, edges and where they run.
                 folder = _free_folder(run, prepared.profile.name, run_name)
                 program = checked_on_machine(program_of(plan(prepared, folder.path, quiet=quiet)), prepared)
-                cluster.enter_context(joined_cluster(program, run))
+                alone = cluster.enter_context(joined_cluster(program, run))
                 # 3. The run folder. An interrupt waits until `made` is set: otherwise nobody would remove the folder.
                 with Interrupts() as interrupts:
                     made = folder.make()
@@ -93,7 +93,7 @@ def _train(processes: Processes, config: Config, given: Given, run_name: str | N
                 folder.become_latest()
                 folder.write_config(prepared.config)
                 add_launch(folder, None)
-                program, _ = begin_table(program, None)
+                program, _ = begin_table(program, None, alone=alone)
                 # 4. The run itself, by the runtime.
                 outcome = launch(processes, prepared, folder, program)
                 cluster.close()

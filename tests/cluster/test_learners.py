@@ -11,7 +11,7 @@ import penstock
 from penstock.cluster import relay
 from penstock.memory import table_pages
 from penstock.saved_runs.best import find_checkpoint
-from penstock.saved_runs.checkpoints import load_checkpoint, load_table
+from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint, load_table
 from penstock.saved_runs.run_folder import RunFolder
 from tests.children import of_group
 from tests.cluster.conftest import HOST
@@ -131,6 +131,40 @@ def test_a_run_goes_on_without_the_rows_that_a_host_took_with_it(cluster, tmp_pa
     assert 0 <= due - int(arrays["gradient_steps"]) <= 64
     # The hosts that are left are as many as before, for the tests behind this one.
     cluster.add_node(**HOST)
+
+
+# Shorter: ``test_shard_files.py`` and ``test_shard_keeping.py``, without a cluster.
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+def test_a_run_whose_launcher_is_killed_finds_all_rows_of_its_last_checkpoint(cluster, tmp_path: Path) -> None:
+    launcher = Launcher(tmp_path, cluster.address, updates=24, **TABLE, table_on="learners")
+    try:
+        # The files of the first checkpoint are not the last ones.
+        assert launcher.next_checkpoint()
+        assert wait_until(lambda: len(kept_with_files(launcher.run_folder())) > 2, 150)
+    finally:
+        launcher.process.kill()
+        launcher.process.wait()
+        (tmp_path / "gate").touch()
+    folder = launcher.run_folder()
+    files = list((launcher.log_dir / ".shards" / folder.name).glob("*.table"))
+    assert {path.name.partition(".")[0] for path in files} == {"shard-0", "shard-1"}
+    assert len(files) <= 4
+    # Those that a deputy asked for name the files of a checkpoint before them.
+    resumed = penstock.resume(folder, checkpoint=kept_with_files(folder)[-1], quiet=True)
+    assert "all 2 shards of the replay table were found" in (folder / "run.log").read_text()
+    alone = train(tmp_path / "alone", **{**launcher.settings, "table_on": "launcher"}, runtime="local")
+    assert fingerprint(resumed) == fingerprint(alone)
+
+
+def kept_with_files(folder: Path) -> list[str]:
+    """The checkpoints that name files of their own for all shards."""
+    named = {path.name: load_checkpoint(path).manifest for path in list_checkpoints(folder)}
+    return [
+        name
+        for name, manifest in named.items()
+        if all(found and found[0] == manifest["update"] for found in manifest["shards"])
+    ]
 
 
 # The last test of this module: it leaves the head alone. Shorter: ``test_hosts.py`` kills hosts.

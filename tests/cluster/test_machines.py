@@ -7,7 +7,7 @@ import pytest
 import ray
 
 from penstock.cluster import machines
-from penstock.cluster.machines import stacks_on
+from penstock.cluster.machines import answers, stacks_on
 
 
 class Machine:
@@ -18,6 +18,30 @@ class Machine:
 
     def stacks(self, groups: Sequence[str]) -> str:
         return self.name
+
+
+def test_nothing_more_is_waited_for_once_the_run_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One machine has failed, one answers at the second look, one never."""
+    looks: list[list[str]] = []
+
+    def waited(asked: list[str], *, num_returns: int, timeout: float) -> tuple[list[str], list[str]]:
+        looks.append(asked)
+        assert num_returns == len(asked)
+        assert timeout == machines.ANSWERS_LOOK_S
+        ready = {"lost"} if len(looks) == 1 else {"late"}
+        return [name for name in asked if name in ready], [name for name in asked if name not in ready]
+
+    def answer(name: str) -> str:
+        if name == "lost":
+            raise ray.exceptions.ActorUnavailableError("Socket closed", None)
+        return f"{name} has answered"
+
+    monkeypatch.setattr(ray, "wait", waited)
+    monkeypatch.setattr(ray, "get", answer)
+    asked: Any = {0: "lost", 1: "late", 2: "silent"}
+    assert answers(asked, 600.0, lambda: len(looks) == 3) == {1: "late has answered"}
+    assert looks == [["lost", "late", "silent"], ["late", "silent"], ["silent"]]
+    assert answers({}, 600.0) == {}
 
 
 def test_all_machines_look_at_their_stacks_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""A run with shards on two machines ends, and the next one finds them where its learners run."""
+"""A run with shards on two machines ends or is killed, and the next one finds them where its learners run."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from penstock.cluster import hosted_table
 from penstock.cluster import shard_files as files
 from penstock.cluster.cut import host_program, with_relay
 from penstock.cluster.host import Host
@@ -15,7 +16,9 @@ from penstock.cluster.publications import Publications
 from penstock.cluster.rings import News, take_news
 from penstock.program.graph import Program
 from penstock.replay.contents import contents
+from penstock.replay.shard_file import ShardMark
 from penstock.saved_runs.checkpoints import save_checkpoint
+from penstock.saved_runs.shard_marks import NAMED, ShardName, kept_arrays, told
 from penstock.types import Array
 from tests.cluster.handing import sharded_program, wired
 
@@ -99,6 +102,15 @@ class Run:
     def keep(self, update: int = 3) -> list[str]:
         return self.files.keep({"update": np.array(update)}, self.place, self)
 
+    def write(self, update: int, taken: Sequence[int] = (TAKEN, TAKEN)) -> list[str]:
+        """Have the shards written while the run goes on."""
+        return self.files.write(ShardName(update, 90 + update), taken, self.place, self, rest=lambda *_: iter(()))
+
+    def get_slots(self) -> None:
+        """The host gets the slots of its shard that it lacks."""
+        for news in self.rest(self.machine, [1], [TAKEN] * len(self.writers)):
+            take_news(self.hosted_table(), self.hosted_trees(), news)
+
     def held(self) -> list[Any]:
         """What is in the slots of each shard where its rows lie: a column for each writer."""
         shards = self.table.shard(0, 2), self.hosted_table().shard(1, 2)
@@ -108,13 +120,22 @@ class Run:
 
 @pytest.fixture
 def new_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
-    monkeypatch.setattr(files, "answers", lambda asked, limit_s: asked)
+    monkeypatch.setattr(files, "answers", lambda asked, limit_s, over=None: asked)
+    monkeypatch.setattr(hosted_table, "ARRIVAL_S", 0.0)
     return lambda **options: Run(tmp_path / "logs" / "run", **options)
 
 
-def checkpoint(tmp_path: Path, update: int = 3, taken: Sequence[int] = (TAKEN, TAKEN)) -> Path:
+def checkpoint(
+    tmp_path: Path, update: int = 3, taken: Sequence[int] = (TAKEN, TAKEN), names: Sequence[ShardName | None] = ()
+) -> Path:
     arrays = {"taken": np.array(taken), "update": np.array(update)}
-    return save_checkpoint(tmp_path / "logs" / "run", arrays, {**FACTS, "update": update})
+    named = {NAMED: told(kept_arrays(names, 0))} if names else {}
+    return save_checkpoint(tmp_path / "logs" / "run", arrays, {**FACTS, **named, "update": update})
+
+
+def kept_files(tmp_path: Path) -> list[str]:
+    """The files of shards: the beginning of their names."""
+    return sorted(entry.name.partition("-")[2][:10] for entry in (tmp_path / "logs" / ".shards" / "run").iterdir())
 
 
 def test_each_machine_keeps_its_shard_and_finds_it_again(new_run, tmp_path: Path) -> None:
@@ -122,10 +143,7 @@ def test_each_machine_keeps_its_shard_and_finds_it_again(new_run, tmp_path: Path
     ended.fill()
     saved = checkpoint(tmp_path)
     assert ended.keep() == []
-    assert sorted(entry.name for entry in (tmp_path / "logs" / ".shards" / "run").iterdir()) == [
-        "shard-0.table",
-        "shard-1.table",
-    ]
+    assert kept_files(tmp_path) == ["0.00000003", "1.00000003"]
     resumed = new_run()
     rows = 2 * TAKEN * 8 * 2
     assert resumed.find(saved) == f"all 2 shards of the replay table were found, with {rows:,} rows"
@@ -223,3 +241,99 @@ def test_a_disk_that_is_full_is_told_of_and_ends_nothing(new_run, tmp_path: Path
     monkeypatch.setattr("penstock.cluster.hosted_table.keep_shard", full)
     monkeypatch.setattr(files, "keep_shard", full)
     assert [line.partition(": ")[2] for line in ended.keep()] == ["[Errno 28] No space left on device"] * 2
+
+
+def test_a_run_that_is_killed_finds_the_rows_of_its_last_checkpoint(new_run, tmp_path: Path) -> None:
+    killed = new_run()
+    killed.fill()
+    killed.get_slots()
+    assert killed.write(3) == []
+    assert killed.files.names == [ShardName(3, 93)] * 2
+    saved = checkpoint(tmp_path, names=killed.files.names)
+    resumed = new_run()
+    rows = 2 * TAKEN * 8 * 2
+    assert resumed.find(saved) == f"all 2 shards of the replay table were found, with {rows:,} rows"
+    assert resumed.held() == [[[first + slot] * 2 for slot in range(TAKEN)] for first in (1.0, 11.0)]
+    # It is killed again before it has written any: its checkpoints still name them.
+    again = new_run()
+    later = checkpoint(tmp_path, update=4, names=resumed.files.names)
+    said = f"not bit-exact: all 2 shards of the replay table were found, with {rows:,} rows"
+    assert again.find(later) == f"{said}; rows that came after update 3 are missing"
+    assert again.held() == resumed.held()
+
+
+def test_a_run_that_is_killed_between_its_files_and_their_checkpoint_finds_those_before(
+    new_run, tmp_path: Path
+) -> None:
+    killed = new_run()
+    killed.fill()
+    killed.get_slots()
+    killed.write(3, (4, 4))
+    saved = checkpoint(tmp_path, taken=(4, 4), names=killed.files.names)
+    killed.write(4)
+    assert kept_files(tmp_path) == ["0.00000003", "0.00000004", "1.00000003", "1.00000004"]
+    resumed = new_run()
+    assert resumed.find(saved).startswith("all 2 shards of the replay table were found")
+    assert [len(shard) for shard in resumed.held()] == [4, 4]
+
+
+def test_a_machine_that_dies_between_its_file_and_its_answer_leaves_the_name_of_the_one_before(
+    new_run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = new_run()
+    killed.fill()
+    killed.get_slots()
+    killed.write(3, (4, 4))
+    with monkeypatch.context() as dead:
+        dead.setattr(files, "answers", lambda asked, limit_s, over: {})
+        assert killed.write(4) == ["shard 1 of the replay table is not kept: its machine does not answer"]
+    assert killed.files.names == [ShardName(4, 94), ShardName(3, 93)]
+    resumed = new_run()
+    rows = (TAKEN + 4) * 8 * 2
+    said = f"not bit-exact: all 2 shards of the replay table were found, with {rows:,} rows"
+    found = resumed.find(checkpoint(tmp_path, update=4, names=killed.files.names))
+    assert found == f"{said}; rows that came after update 3 are missing"
+    assert [len(shard) for shard in resumed.held()] == [TAKEN, 4]
+
+
+def test_a_shard_without_a_file_is_named_by_no_checkpoint_and_begins_empty(new_run, tmp_path: Path) -> None:
+    killed = new_run()
+    killed.fill()
+    # The host lacks slots of the checkpoint, and they do not come.
+    assert killed.write(3) == ["shard 1 of the replay table is not kept: it lacks slots of the checkpoint"]
+    assert killed.files.names == [ShardName(3, 93), None]
+    resumed = new_run()
+    said = "not bit-exact: of 2 shards of the replay table 1 were found, with 80 rows; the others begin empty"
+    assert resumed.find(checkpoint(tmp_path, names=killed.files.names)) == said
+
+
+def test_a_run_that_ends_with_the_files_of_its_last_checkpoint_writes_them_only_once(new_run, tmp_path: Path) -> None:
+    ended = new_run()
+    ended.fill()
+    ended.get_slots()
+    ended.write(3)
+    saved = checkpoint(tmp_path, names=ended.files.names)
+    assert ended.keep() == []
+    assert kept_files(tmp_path) == ["0.00000003", "1.00000003"]
+    assert new_run().find(saved).startswith("all 2 shards")
+    # It has gone on since, and its last checkpoint names older files. These are kept as well.
+    saved = checkpoint(tmp_path, update=4, names=ended.files.names)
+    assert ended.keep(update=4) == []
+    assert kept_files(tmp_path) == ["0.00000003", "0.00000004", "1.00000003", "1.00000004"]
+    assert new_run().find(saved).startswith("all 2 shards")
+
+
+def test_a_host_writes_a_shard_once_all_its_slots_have_come(new_run, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(hosted_table, "ARRIVAL_S", 60.0)
+    run, path = new_run(), tmp_path / "shard-1.table"
+    run.fill()
+
+    async def both() -> str:
+        writing = asyncio.create_task(run.machine.host.keep_shard(1, str(path), ShardMark("a", 3, (TAKEN,)), ()))
+        await asyncio.sleep(3 * hosted_table.LOOK_S)
+        assert not path.exists()
+        run.get_slots()
+        return await writing
+
+    assert asyncio.run(both()) == ""
+    assert path.exists()

@@ -1,10 +1,11 @@
-"""CheckpointerNode: what its next life does with what the one before has left."""
+"""CheckpointerNode: what its next life does with what the one before has left, and what it waits for."""
 
 import contextlib
 import shutil
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from penstock.metrics.histograms import Histograms, Part
 from penstock.metrics.report import Report
 from penstock.nodes.checkpointer import CheckpointerNode, CheckpointerSettings
 from penstock.saved_runs.durable import remove_folder
+from penstock.saved_runs.shard_marks import ShardName, kept_arrays
 from penstock.types import Arrays
 
 
@@ -107,3 +109,80 @@ def test_the_parameters_of_a_checkpoint_are_spread_part_by_part_where_that_is_as
     node.open(plain)
     node.step()
     assert not plain.met
+
+
+class BesideShards(OneCheckpoint):
+    """Two boards: at one the checkpointer asks for files of two shards, at the other it finds them."""
+
+    def __init__(self, *, passing: bool) -> None:
+        super().__init__()
+        self.arrays |= {"taken": np.array([4, 5]), "passing": np.array(passing)}
+        self.asked: list[Arrays] = []
+        self.files = kept_arrays([ShardName(2, 7), None], answered=0)
+        self.over = False
+
+    def board_writer(self, role: str) -> Any:
+        assert role == "shards_asked"
+        return SimpleNamespace(publish=lambda arrays, version: self.asked.append(arrays))
+
+    def board_reader(self, role: str) -> Any:
+        assert role == "shards_kept"
+        return SimpleNamespace(read=lambda into: into.update(self.files))
+
+    def stopping(self) -> bool:
+        return self.over
+
+
+@pytest.fixture
+def saved(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What the manifest of each checkpoint says of files of shards."""
+    found: list[object] = []
+    monkeypatch.setattr("penstock.nodes.checkpointer.prune_checkpoints", lambda *_: None)
+    monkeypatch.setattr(
+        "penstock.nodes.checkpointer.save_checkpoint",
+        lambda folder, arrays, facts, table: found.append(facts["shards"]),
+    )
+    return found
+
+
+def beside_shards(tmp_path: Path, ports: BesideShards) -> CheckpointerNode:
+    node = CheckpointerNode(CheckpointerSettings(tmp_path, 1, 0, {}, 1.0, shards=2))
+    node.open(ports)
+    assert node.ready()
+    node.step()
+    return node
+
+
+def test_a_checkpoint_is_written_once_the_shards_are_and_names_their_files(tmp_path: Path, saved) -> None:
+    ports = BesideShards(passing=False)
+    node = beside_shards(tmp_path, ports)
+    (asked,) = ports.asked
+    assert (int(asked["update"]), asked["taken"].tolist()) == (3, [4, 5])
+    assert (node.ready(), saved, ports.waiting) == (False, [], 1)
+    # An answer to an earlier life.
+    ports.files = kept_arrays([ShardName(2, 7), None], answered=int(asked["mark"]) - 1)
+    assert not node.ready()
+    ports.files = kept_arrays([ShardName(3, int(asked["mark"])), None], answered=int(asked["mark"]))
+    assert node.ready()
+    node.step()
+    assert saved == [[[3, int(asked["mark"])], None]]
+    assert (ports.waiting, node.ready(), len(ports.asked)) == (0, False, 1)
+
+
+def test_a_checkpoint_that_need_not_be_kept_names_the_files_that_are_there(tmp_path: Path, saved) -> None:
+    ports = BesideShards(passing=True)
+    beside_shards(tmp_path, ports)
+    assert (saved, ports.asked) == ([[[2, 7], None]], [])
+
+
+def test_the_last_checkpoint_waits_for_no_files(tmp_path: Path, saved) -> None:
+    ports = BesideShards(passing=False)
+    node = beside_shards(tmp_path, ports)
+    ports.over = True
+    assert node.ready()
+    node.step()
+    assert saved == [[[2, 7], None]]
+    ports = BesideShards(passing=False)
+    ports.over = True
+    beside_shards(tmp_path, ports)
+    assert (len(saved), ports.asked) == (2, [])

@@ -171,3 +171,46 @@ def test_a_run_that_ends_does_not_wait_for_the_verdict_of_an_evaluator_that_is_g
         assert wake() == given_up
     assert list(life) == []
     assert shared.record.number() == 1
+
+
+class Asked:
+    """A keeper that is asked for a checkpoint, and how many slots of its stream of checkpoints are free."""
+
+    def __init__(self, save_interval: int) -> None:
+        self.free, self.passing = 0, list[bool]()
+        ports: Any = SimpleNamespace(
+            former=(),
+            board_writer=lambda _: None,
+            record=lambda _: None,
+            stream_writer=lambda _: SimpleNamespace(free=lambda: self.free),
+            span=lambda _: nullcontext(),
+            checkpoints_wanted=lambda: 1,
+        )
+        run: Any = SimpleNamespace(eval_interval=0, save_interval=save_interval)
+        spec: Any = SimpleNamespace(published=lambda: ())
+        spaces: Any = None
+        self.keeper = Keeper(KeeperSettings("", None, spec, spaces, run, (), None, 0), ports)
+        self.keeper.committed = {"update": np.array(UPDATE)}
+
+    def after_commit(self, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+        """The checkpoints that it has handed over: whether they need not be kept."""
+
+        def checkpoint(*, passing: bool) -> Work:
+            self.passing.append(passing)
+            yield from ()
+
+        monkeypatch.setattr(self.keeper, "done", lambda: False)
+        monkeypatch.setattr(self.keeper, "checkpoint", checkpoint)
+        assert list(self.keeper.after_commit()) == []
+        return self.passing
+
+
+def test_a_checkpoint_that_was_asked_for_waits_for_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(save_interval=UPDATE + 1)
+    assert asked.after_commit(monkeypatch) == []
+    asked.free = 1
+    assert asked.after_commit(monkeypatch) == [True]
+    # It was asked for once.
+    assert asked.after_commit(monkeypatch) == [True]
+    # One that is due waits.
+    assert Asked(save_interval=UPDATE).after_commit(monkeypatch) == [False]

@@ -1,5 +1,7 @@
-"""A shard's rows go into a file when a run ends, and come back in the same places for the same checkpoint alone."""
+"""A shard's rows go into a file for a checkpoint, and come back in the same places for the same checkpoint alone."""
 
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +11,9 @@ from penstock.errors import ResourceError, RunFolderError
 from penstock.memory.table import Table
 from penstock.replay import shard_file
 from penstock.replay.contents import contents
-from penstock.replay.shard_file import ShardMark, find_shard, keep_shard
+from penstock.replay.shard_file import ShardMark, find_file, find_shard, keep_shard
 from penstock.replay.sum_tree import SumTree
+from penstock.saved_runs.shard_marks import ShardName
 from penstock.types import ArraySpec
 from tests.replay.world import aligned_bytes, lane_steps, make_table, world_specs, write
 
@@ -128,3 +131,86 @@ def test_a_file_that_was_not_written_to_its_end_takes_no_place(tmp_path: Path, m
     monkeypatch.undo()
     assert find_shard(path, Shard().table, None, "a") == 3
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+
+
+def named(folder: Path, update: int, checkpoint: str = "a", shard: int = 1) -> Path:
+    return folder / ShardName(update, int(checkpoint, 16)).file_of(shard)
+
+
+def numbering(checkpoint: str) -> str:
+    return ShardName(0, int(checkpoint, 16)).numbering
+
+
+def keep(folder: Path, kept: Shard, update: int, checkpoint: str = "a") -> Path:
+    path = named(folder, update, checkpoint)
+    keep_shard(path, kept.table, kept.tree, ShardMark(numbering(checkpoint), update, (3, 3)))
+    return path
+
+
+def test_two_files_of_a_shard_are_kept(tmp_path: Path) -> None:
+    kept = Shard().fill(3)
+    of_another = named(tmp_path, 4, shard=10)
+    of_another.touch()
+    files = [keep(tmp_path, kept, update, checkpoint) for update, checkpoint in ((5, "a"), (6, "b"), (7, "c"))]
+    assert sorted(tmp_path.iterdir()) == sorted((*files[1:], of_another))
+    # The run is resumed from update 6. It comes to update 7 again: the file of the earlier 7 is of no use any more.
+    again = keep(tmp_path, kept, 7, "d")
+    assert sorted(tmp_path.iterdir()) == sorted((files[1], again, of_another))
+
+
+def test_a_process_that_is_killed_before_its_file_has_a_name_leaves_the_one_before(tmp_path: Path) -> None:
+    kept = Shard().fill(3)
+    before = keep(tmp_path, kept, 5, "a")
+    child = os.fork()
+    if child == 0:
+        shard_file.move_file = lambda partial, path: os.kill(os.getpid(), signal.SIGKILL)
+        keep(tmp_path, kept, 6, "b")
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    assert sorted(tmp_path.iterdir()) == [before, named(tmp_path, 6, "b").with_suffix(".table.partial")]
+    names = [ShardName(6, 11), ShardName(5, 10)]
+    assert find_file(tmp_path, 1, Shard().table, None, names) is None
+    found = Shard()
+    assert find_file(tmp_path, 1, found.table, found.tree, names) == (names[1], 3)
+    assert same(found, kept, 3)
+    # What it has left is removed with the next file.
+    after = keep(tmp_path, kept, 7, "c")
+    assert sorted(tmp_path.iterdir()) == [before, after]
+
+
+def test_slots_that_are_overwritten_while_they_are_written_to_the_file_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, path, transfer = Shard().fill(6), tmp_path / "shard-0.table", shard_file.transfer
+    steps = [lane_steps(0, STEPS * 9, 9, same_step=True)]
+
+    def meanwhile(source: Table, *arguments: object) -> int:
+        count = transfer(source, *arguments)
+        # Writer 0 fills two slots more, and overwrites sequences 0 and 1. It has begun to overwrite sequence 2.
+        for sequence in (6, 7):
+            write(source, 0, sequence, steps, np.ones(1, bool), same_step=True)
+        source.claim(0, 8)
+        return count
+
+    monkeypatch.setattr(shard_file, "transfer", meanwhile)
+    assert keep_shard(path, kept.table, kept.tree, mark(6, 6)) == 3
+    monkeypatch.undo()
+    found = Shard()
+    assert find_shard(path, found.table, found.tree, "a") == 3
+    assert [(found.table.first(writer), found.table.written(writer)) for writer in range(WRITERS)] == [(3, 6)] * 2
+    place = kept.table.index(1, 3)
+    assert np.array_equal(found.table.arrays["obs"][found.table.index(1, 3)], kept.table.arrays["obs"][place])
+
+
+def test_a_shard_that_was_overwritten_as_a_whole_has_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, path, transfer = Shard().fill(3), tmp_path / "shard-0.table", shard_file.transfer
+
+    def meanwhile(source: Table, *arguments: object) -> int:
+        count = transfer(source, *arguments)
+        source.begin(0, 3, 3)
+        return count
+
+    monkeypatch.setattr(shard_file, "transfer", meanwhile)
+    with pytest.raises(RunFolderError, match=r"^all its slots were overwritten while they were written"):
+        keep_shard(path, kept.table, kept.tree, mark(3, 3))
+    assert list(tmp_path.iterdir()) == []

@@ -32,6 +32,7 @@ from penstock.processes.supervised import START_LIMIT_S
 from penstock.processes.worker import WorkerSpec
 from penstock.program.graph import NodeSpec, Program
 from penstock.replay.shard_file import ShardMark
+from penstock.saved_runs.shard_marks import ShardName
 from penstock.supervision.lives import Exit
 from penstock.types import Array, Cause
 from penstock.wiring.edges import SUPERVISOR, Wiring, placement
@@ -211,13 +212,13 @@ class Host:
             except TimeoutError:
                 continue
 
-    async def find_shard(self, shard: int, path: str, checkpoint: str) -> FoundShard | None:
+    async def find_shard(self, shard: int, folder: str, names: Sequence[ShardName]) -> FoundShard | None:
         """As `HostedTable.find`."""
-        return self._shards.find(shard, path, checkpoint)
+        return self._shards.find(shard, folder, names)
 
     async def keep_shard(self, shard: int, path: str, mark: ShardMark, rest: Sequence[News]) -> str:
         """As `HostedTable.keep`."""
-        return self._shards.keep(shard, path, mark, rest)
+        return await self._shards.keep(shard, path, mark, rest)
 
     async def end(self) -> None:
         """End all processes: each closes its environments, if it does so within two seconds."""

@@ -1,5 +1,7 @@
 """What a host keeps of the shards of a replay table: slots that home has sent, and rows in files on its disk."""
 
+import asyncio
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,11 +10,16 @@ from penstock.cluster.rings import FoundShard, News, ring_ranks, take_news
 from penstock.errors import PenstockError
 from penstock.memory.table import Table as TableMemory
 from penstock.program.graph import Program, Table
-from penstock.replay.shard_file import ShardMark, find_shard, keep_shard
+from penstock.replay.shard_file import ShardMark, find_file, keep_shard
 from penstock.replay.sum_tree import SumTrees
+from penstock.saved_runs.shard_marks import ShardName
 from penstock.wiring.edges import Wiring
 
 __all__ = ["HostedTable"]
+
+ARRIVAL_S = 20.0
+"""Longest time until the slots of a checkpoint have come. The learners' last goal before it names them all."""
+LOOK_S = 0.01
 
 
 class HostedTable:
@@ -26,6 +33,7 @@ class HostedTable:
     def __init__(self, program: Program, wiring: Wiring) -> None:
         self._sampled = sampled(program)
         self._wiring = wiring
+        self._writing = asyncio.Lock()
 
     def take(self, news: News) -> bool:
         """Take new slots, or priorities, that came with a goal. False if this host has no table."""
@@ -42,43 +50,48 @@ class HostedTable:
         take_news(self._wiring.table_memory(self._sampled.name), None, news)
         return True
 
-    def find(self, shard: int, path: str, checkpoint: str) -> FoundShard | None:
-        """Fill an empty shard of the table with the rows that a file holds of this checkpoint; ``None``: it holds none.
+    def find(self, shard: int, folder: str, names: Sequence[ShardName]) -> FoundShard | None:
+        """Fill an empty shard of the table with the rows of the first of these files that fits; ``None``: none does.
 
         Args:
             shard: its number.
-            path: of the file on this machine.
-            checkpoint: as `find_shard` of `penstock.replay.shard_file` takes it.
+            folder: of the files on this machine.
+            names: of the files.
         """
         edge, table, trees = self._table()
         own, tree = table.shard(shard, edge.shards), None if trees is None else trees.shard(shard)
-        if not (count := find_shard(Path(path), own, tree, checkpoint)):
+        if (file := find_file(Path(folder), shard, own, tree, names)) is None:
             return None
+        name, count = file
         end, ranks = own.written(0), []
         for writer in range(shard * own.writers, (shard + 1) * own.writers):
             begin = end - count
             while trees is not None and begin < end:
                 ranks.append(ring_ranks(table, trees, writer, begin, end))
                 begin += len(ranks[-1].priorities)
-        return FoundShard(end - count, end, tuple(ranks), 0.0 if tree is None else tree.max_priority())
+        return FoundShard(end - count, end, tuple(ranks), 0.0 if tree is None else tree.max_priority(), name)
 
-    def keep(self, shard: int, path: str, mark: ShardMark, rest: Sequence[News]) -> str:
+    async def keep(self, shard: int, path: str, mark: ShardMark, rest: Sequence[News]) -> str:
         """Write the rows of a shard to a file. Returns why that failed; empty: it did not.
 
-        Call it once all nodes at home have ended, and no host gets slots any more.
+        The host answers other calls meanwhile. Files are written one after the other.
 
         Args:
             shard: its number.
             path: of the file on this machine.
             mark: the checkpoint to which it belongs.
-            rest: the slots that are not here yet.
+            rest: the slots that are not here yet, once no host gets slots any more. Until then they come with a goal.
         """
         edge, table, trees = self._table()
         own, tree = table.shard(shard, edge.shards), None if trees is None else trees.shard(shard)
         try:
-            for news in rest:
-                take_news(table, trees, news)
-            keep_shard(Path(path), own, tree, mark)
+            async with self._writing:
+                for news in rest:
+                    take_news(table, trees, news)
+                until = time.monotonic() + ARRIVAL_S
+                while _lacks(own, mark) and time.monotonic() < until:
+                    await asyncio.sleep(LOOK_S)
+                await asyncio.to_thread(keep_shard, Path(path), own, tree, mark)
         except (PenstockError, OSError, ValueError) as error:
             # ValueError: a call of home that was still under way has brought other slots.
             return str(error)
@@ -90,3 +103,8 @@ class HostedTable:
         if edge is None:
             raise PenstockError("no learner of this run samples a table on a host")
         return edge, self._wiring.table_memory(edge.name), self._wiring.trees(edge.name)
+
+
+def _lacks(shard: TableMemory, mark: ShardMark) -> bool:
+    """Whether slots of a checkpoint have not come yet."""
+    return any(shard.written(writer) < end for writer, end in enumerate(mark.taken))

@@ -55,6 +55,7 @@ __all__ = [
 FACTS_LIMIT_S = 120.0
 END_LIMIT_S = 5.0
 STACKS_LIMIT_S = 5.0
+ANSWERS_LOOK_S = 0.5
 CONNECT_S = 10.0
 LOST_S = 10.0
 REMOTE_OUTPUT = "PENSTOCK_REMOTE_OUTPUT"
@@ -161,18 +162,23 @@ def stacks_on(asked: Mapping[Machine, Mapping[str, str]]) -> dict[str, str]:
     return found
 
 
-def answers(asked: Mapping[int, ray.ObjectRef], limit_s: float) -> dict[int, Any]:
+def answers(
+    asked: Mapping[int, ray.ObjectRef], limit_s: float, over: Callable[[], bool] = lambda: False
+) -> dict[int, Any]:
     """What was answered to each question. Questions that failed, or take longer than ``limit_s`` seconds, are left out.
 
     Args:
         asked: questions, which all are answered at the same time.
         limit_s: for all together.
+        over: looked at twice a second. Once it is true, nothing more is waited for.
     """
     found: dict[int, Any] = {}
+    left, until = list(asked.values()), time.monotonic() + limit_s
     with contextlib.suppress(ray.exceptions.RayError):
-        ready, _ = ray.wait(list(asked.values()), num_returns=len(asked), timeout=limit_s) if asked else ([], [])
+        while left and not over() and (rest := until - time.monotonic()) > 0:
+            _, left = ray.wait(left, num_returns=len(left), timeout=min(ANSWERS_LOOK_S, rest))
         for number, answer in asked.items():
-            if answer in ready:
+            if answer not in left:
                 # Of a machine that was lost meanwhile.
                 with contextlib.suppress(ray.exceptions.RayError):
                     found[number] = ray.get(answer)

@@ -13,6 +13,7 @@ import numpy as np
 from penstock.cluster.parcels import packed, unpack
 from penstock.memory.table import Table
 from penstock.replay.sum_tree import SumTrees
+from penstock.saved_runs.shard_marks import ShardName
 from penstock.types import Array
 
 __all__ = [
@@ -75,6 +76,8 @@ class FoundShard(NamedTuple):
     """The priorities of these slots; empty if rows are not ranked."""
     largest: float
     """The largest priority of the shard."""
+    file: ShardName
+    """Where they were found."""
 
 
 class HostedShards:

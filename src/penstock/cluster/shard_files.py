@@ -1,24 +1,27 @@
-"""Keeps a table whose shards lie with their learners when a run ends in order: each shard in a file where it lies.
+"""Keeps a table whose shards lie with their learners: each shard in a file on its machine, for a checkpoint.
 
 A resumed run finds the files of its checkpoint on the machines where the learners of these shards run now. Learners run
 in turn on the machines that are there, so on the same cluster each finds its own; on a shared disk in any case. A shard
-that is not found begins empty. A run that was killed, or that ends without a new checkpoint, leaves the files as they
-are.
+that is not found begins empty. `penstock.cluster.shard_keeping` has files written while a run goes on; when a run has
+ended, they are written here for its last checkpoint.
 """
 
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from penstock.cluster.machines import Machine, answers
 from penstock.cluster.relay import Relay
-from penstock.cluster.rings import FoundShard
+from penstock.cluster.rings import FoundShard, News
 from penstock.errors import CheckpointError, PenstockError
 from penstock.memory.table import Table as TableMemory
 from penstock.program.graph import Program, Table
-from penstock.replay.shard_file import ShardMark, find_shard, keep_shard
+from penstock.replay.contents import contents_bytes
+from penstock.replay.shard_file import ShardMark, find_file, keep_shard
 from penstock.replay.sum_tree import SumTrees
 from penstock.saved_runs.checkpoints import TABLE, Checkpoint, list_checkpoints, load_checkpoint
+from penstock.saved_runs.shard_marks import MARK_BITS, ShardName, names_in
 from penstock.types import Arrays
 from penstock.wiring.edges import Wiring
 
@@ -28,6 +31,9 @@ SHARDS = ".shards"
 """Folder beside the run folders. What is in it is no run."""
 LIMIT_S = 600.0
 """How long reading or writing all shards may take."""
+
+Place = Callable[[str], Machine | None]
+"""Group -> the machine that is to run it; ``None``: this one."""
 
 
 def shard_files(program: Program, wiring: Wiring, run: Path) -> "ShardFiles | None":
@@ -54,6 +60,10 @@ class ShardFiles:
         table: its memory at home.
         trees: the priorities of its rows at home; ``None``: rows are not ranked.
         run: the run folder.
+
+    Attributes:
+        names: the newest file of each shard that a checkpoint may name; ``None``: there is none.
+        nbytes: of the rows of all shards.
     """
 
     def __init__(
@@ -63,16 +73,19 @@ class ShardFiles:
         self._groups = groups
         self._memory = table
         self._trees = trees
+        self._folder = run.resolve().parent / SHARDS / run.resolve().name
         self._run = run
-        self._begun: str | None = None
-        """The token of the checkpoint with which this launch began; ``None``: it began a new run."""
+        self._begun: ShardName | None = None
+        """The files of the checkpoint with which this launch began; ``None``: it began a new run."""
+        self.names: list[ShardName | None] = [None] * edge.shards
+        self.nbytes = contents_bytes(edge.arrays, edge.slots * len(edge.writers))
 
-    def find(self, checkpoint: Path | None, place: Callable[[str], Machine | None], relay: Relay) -> str:
+    def find(self, checkpoint: Path | None, place: Place, relay: Relay) -> str:
         """Let each machine read its shards, before any node runs.
 
         Args:
             checkpoint: the run goes on from here; ``None``: it is new.
-            place: the machine that is to run a group; ``None``: this one.
+            place: where groups run.
             relay: it notes what other machines have found.
 
         Returns:
@@ -81,31 +94,33 @@ class ShardFiles:
         if checkpoint is None:
             return ""
         saved = load_checkpoint(checkpoint)
-        token = self._begun = _token(saved)
+        whole = self._begun = _name(saved)
         if TABLE in saved.manifest["files"]:
             return ""
+        # Those of a run that has ended in order come first.
+        named = names_in(saved.manifest, self._edge.shards)
+        names = [[whole, *([] if name is None else [name])] for name in named]
         places = [place(group) for group in self._groups]
         asked = {
-            shard: machine.ask("find_shard", shard, str(self._path(shard)), token)
+            shard: machine.ask("find_shard", shard, str(self._folder), names[shard])
             for shard, machine in enumerate(places)
             if machine is not None
         }
-        slots = [
-            find_shard(self._path(shard), *self._own(shard), token)
-            for shard, machine in enumerate(places)
-            if machine is None
-        ]
+        slots: dict[int, int] = {}
+        for shard, machine in enumerate(places):
+            if machine is None and (file := find_file(self._folder, shard, *self._own(shard), names[shard])):
+                self.names[shard], slots[shard] = file
         found: dict[Machine, dict[int, FoundShard]] = {}
         for shard, rows in answers(asked, LIMIT_S).items():
             machine = places[shard]
             if rows is not None and machine is not None:
                 found.setdefault(machine, {})[shard] = rows
-                slots.append(rows.end - rows.first)
+                self.names[shard], slots[shard] = rows.file, rows.end - rows.first
         for machine, own in found.items():
             relay.remember(machine, own)
-        return self._told([count for count in slots if count])
+        return self._told(sum(slots.values()), whole.update)
 
-    def keep(self, record: Arrays, place: Callable[[str], Machine | None], relay: Relay) -> list[str]:
+    def keep(self, record: Arrays, place: Place, relay: Relay) -> list[str]:
         """Let each machine write its shards for the last checkpoint of the run, after all nodes at home have ended.
 
         Only the checkpoint with which this launch ended counts slots as its rings do. The files of another one stay.
@@ -122,13 +137,45 @@ class ShardFiles:
             saved = load_checkpoint(list_checkpoints(self._run)[-1])
         except (CheckpointError, IndexError):
             return []
-        token, update = _token(saved), int(saved.manifest["update"])
-        if token == self._begun or not record or int(record["update"]) != update:
+        name = _name(saved)
+        if name == self._begun or not record or int(record["update"]) != name.update:
+            return []
+        if all(one is not None and one.update == name.update for one in names_in(saved.manifest, self._edge.shards)):
+            # The checkpoint was written after its files.
             return []
         taken = saved.arrays["taken"].tolist()
+
+        def rest(shard: int, machine: Machine) -> Iterator[News]:
+            return relay.rest(machine, [shard], taken)
+
+        return self.write(name, taken, place, relay, rest=rest)
+
+    def write(
+        self,
+        name: ShardName,
+        taken: Sequence[int],
+        place: Place,
+        relay: Relay,
+        *,
+        rest: Callable[[int, Machine], Iterator[News]],
+        over: Callable[[], bool] = lambda: False,
+    ) -> list[str]:
+        """Let each machine write its shards to files, all at the same time, and note their names.
+
+        Args:
+            name: of the files.
+            taken: for each writer, the sequence below which slots belong to the checkpoint.
+            place: as for `find`.
+            relay: it knows which machines are lost.
+            rest: shard and its machine -> what this lacks, and what does not come with goals any more.
+            over: once it is true, no other machine is waited for.
+
+        Returns:
+            A line for each shard that is not written. It keeps the name that it has.
+        """
         share, places = len(taken) // self._edge.shards, [place(group) for group in self._groups]
         marks = [
-            ShardMark(token, update, tuple(taken[shard * share : (shard + 1) * share]))
+            ShardMark(name.numbering, name.update, tuple(taken[shard * share : (shard + 1) * share]))
             for shard in range(self._edge.shards)
         ]
         why, asked = [""] * self._edge.shards, dict[int, Any]()
@@ -136,17 +183,18 @@ class ShardFiles:
             if machine is not None and machine in relay.lost():
                 why[shard] = f"{machine.name} was lost"
             elif machine is not None:
-                rest = list(relay.rest(machine, [shard], taken))
-                asked[shard] = machine.ask("keep_shard", shard, str(self._path(shard)), marks[shard], rest)
+                path, lacking = str(self._folder / name.file_of(shard)), list(rest(shard, machine))
+                asked[shard] = machine.ask("keep_shard", shard, path, marks[shard], lacking)
         for shard, machine in enumerate(places):
             if machine is None:
                 try:
-                    keep_shard(self._path(shard), *self._own(shard), marks[shard])
+                    keep_shard(self._folder / name.file_of(shard), *self._own(shard), marks[shard])
                 except (PenstockError, OSError) as error:
                     why[shard] = str(error)
-        told = answers(asked, LIMIT_S)
+        told = answers(asked, LIMIT_S, over)
         for shard in asked:
             why[shard] = told.get(shard, "its machine does not answer")
+        self.names = [old if line else name for old, line in zip(self.names, why, strict=True)]
         return [f"shard {shard} of the replay table is not kept: {line}" for shard, line in enumerate(why) if line]
 
     def _own(self, shard: int) -> tuple[TableMemory, Any]:
@@ -154,21 +202,28 @@ class ShardFiles:
         tree = None if self._trees is None else self._trees.shard(shard)
         return self._memory.shard(shard, self._edge.shards), tree
 
-    def _path(self, shard: int) -> Path:
-        run = self._run.resolve()
-        return run.parent / SHARDS / run.name / f"shard-{shard}.table"
+    def _told(self, slots: int, update: int) -> str:
+        """A line on what was found.
 
-    def _told(self, slots: Sequence[int]) -> str:
-        rows, lanes = map(int, self._memory.arrays["valid"].shape[1:])
-        count = sum(slots) * (len(self._edge.writers) // self._edge.shards) * (rows - 1) * lanes
-        if len(slots) == self._edge.shards:
-            return f"all {len(slots)} shards of the replay table were found, with {count:,} rows"
-        if not slots:
+        Args:
+            slots: of each writer, over all shards.
+            update: of the checkpoint.
+        """
+        found = [name for name in self.names if name is not None]
+        if not found:
             return "not bit-exact: the replay table begins empty (no file of its shards belongs to the checkpoint)"
-        where = f"of {self._edge.shards} shards of the replay table {len(slots)} were found, with {count:,} rows"
-        return f"not bit-exact: {where}; the others begin empty"
+        rows, lanes = map(int, self._memory.arrays["valid"].shape[1:])
+        count = slots * (len(self._edge.writers) // self._edge.shards) * (rows - 1) * lanes
+        oldest = min(name.update for name in found)
+        later = "" if oldest == update else f"; rows that came after update {oldest} are missing"
+        if len(found) == self._edge.shards:
+            where = f"all {len(found)} shards of the replay table were found, with {count:,} rows"
+            return f"not bit-exact: {where}{later}" if later else where
+        where = f"of {self._edge.shards} shards of the replay table {len(found)} were found, with {count:,} rows"
+        return f"not bit-exact: {where}; the others begin empty{later}"
 
 
-def _token(saved: Checkpoint) -> str:
-    """What only this checkpoint has: the hashes of its files."""
-    return str(sorted(saved.manifest["files"].items()))
+def _name(saved: Checkpoint) -> ShardName:
+    """The files that are written after this checkpoint. Their mark is what only this checkpoint has: its hashes."""
+    hashes = hashlib.sha256(str(sorted(saved.manifest["files"].items())).encode()).digest()
+    return ShardName(int(saved.manifest["update"]), int.from_bytes(hashes) >> (8 * len(hashes) - MARK_BITS))

@@ -4,6 +4,7 @@ The launcher's machine is *home*. It runs the first learner, all nodes that do n
 exactly as the local runtime does.
 """
 
+import contextlib
 from dataclasses import replace
 
 from penstock.cluster.claims import Claims
@@ -16,6 +17,7 @@ from penstock.cluster.relay import Relay
 from penstock.cluster.room import learners_apart
 from penstock.cluster.safekeeping import Safekeeping
 from penstock.cluster.shard_files import shard_files
+from penstock.cluster.shard_keeping import ShardKeeping, with_shard_boards
 from penstock.cluster.spread_processes import SpreadProcesses
 from penstock.cluster.troubles import write_down
 from penstock.memory.segment import Segment
@@ -66,7 +68,7 @@ def run(program: Program, processes: Processes) -> Outcome:
         present: list[Machine] = []
         try:
             present += [machine for machine in far if takes_part(machine, bits)]
-            return _run(with_relay(program), processes, Members(hosted, present, bits))
+            return _run(with_shard_boards(with_relay(program)), processes, Members(hosted, present, bits))
         finally:
             # Machines that have joined since are among the present ones only.
             end_all(list(dict.fromkeys((*far, *present))))
@@ -82,12 +84,15 @@ def _run(program: Program, processes: Processes, cluster: Members) -> Outcome:
             spread = SpreadProcesses(program, processes, relay, cluster, claims)
             folder = RunFolder(program.node("checkpointer").settings.folder)
             files = shard_files(program, wiring, folder.path)
+            keeping: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
             if files is not None:
                 checkpoint = program.node("learner").settings.keeper.checkpoint
                 program = _telling(program, files.find(checkpoint, spread.place_of, relay))
+                keeping = ShardKeeping(files, wiring, spread.place_of, relay, program.deaths)
             with (
                 HeadWatch(cluster_address(), wiring.want_checkpoint, relay.fail),
                 Safekeeping(folder, spread.left, wiring.want_checkpoint, relay.fail, claims.run),
+                keeping,
             ):
                 outcome = supervised(program, wiring, segment, spread)
             if files is not None:

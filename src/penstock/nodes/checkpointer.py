@@ -3,11 +3,14 @@
 So the learner does not wait for the disk. The node does not know what the arrays mean.
 """
 
+import secrets
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from penstock.metrics.histograms import Histograms, Part, histogram
 from penstock.metrics.report import Report
@@ -18,6 +21,7 @@ from penstock.saved_runs.best import prune_checkpoints
 from penstock.saved_runs.checkpoints import save_checkpoint
 from penstock.saved_runs.durable import sweep
 from penstock.saved_runs.pasts import without_room
+from penstock.saved_runs.shard_marks import ASKED, KEPT, MARK_BITS, NAMED, kept_specs, told
 from penstock.types import Arrays
 
 __all__ = ["CheckpointerNode", "CheckpointerSettings"]
@@ -41,12 +45,19 @@ class CheckpointerSettings:
     """The table that the learner samples. Its content is written with each checkpoint."""
     table_file: Path | None = None
     """The file of the table. If there is one, a checkpoint holds only facts about it, not the table's content."""
+    shards: int = 0
+    """Shards of a table whose rows lie with their learners. A checkpoint names a file of each. 0: there are none."""
     parts: tuple[Part, ...] = ()
     """Parts of the arrays whose histograms the monitor gets with each checkpoint, at the meeting ``histograms``."""
 
 
 class CheckpointerNode:
-    """Writes stream ``checkpoints`` to the run folder."""
+    """Writes stream ``checkpoints`` to the run folder.
+
+    Before a checkpoint that is to be kept it has the shards of a table written, where these lie with their learners. A
+    checkpoint that need not be kept names the files that are there. So does the last one: the shards are written once
+    more when the run has ended.
+    """
 
     def __init__(self, settings: CheckpointerSettings) -> None:
         self._settings = settings
@@ -65,17 +76,27 @@ class CheckpointerNode:
         name = self._settings.table
         self._table = None if name is None else ports.table(name)
         self._ranks = None if name is None else ports.priorities(name)
+        self._files = _ShardFiles(ports, self._settings.shards) if self._settings.shards else None
+        self._held: int | None = None
+        """The slot of the checkpoint that waits for files of shards."""
 
     def ready(self) -> bool:
-        """True if a checkpoint is waiting."""
+        """True if a checkpoint is waiting, and nothing is missing for it."""
+        if self._held is not None and self._files is not None:
+            return self._files.answered() or self._ports.stopping()
         return self._checkpoints.ready() > 0
 
     def step(self) -> None:
-        """Write one checkpoint, then delete those that need not be kept."""
-        index = self._checkpoints.take()
+        """Write one checkpoint, then delete those that need not be kept. Or ask for the files that it is to name."""
+        index = self._checkpoints.take() if self._held is None else self._held
         if index is None:
             return
         settings, slot = self._settings, self._checkpoints.slot(index)
+        if self._files is not None and self._held is None and not (slot["passing"] or self._ports.stopping()):
+            self._files.ask(slot)
+            self._held = index
+            return
+        self._held = None
         with self._ports.busy("write a checkpoint", settings.write_limit_s):
             facts = dict(settings.manifest)
             facts["update"] = int(slot["update"])
@@ -87,6 +108,8 @@ class CheckpointerNode:
             facts |= {name: bool(slot[name]) for name in _TOLD}
             if self._table is not None and settings.table_file is not None:
                 facts[MARK] = marked(settings.table_file, self._table)
+            if self._files is not None:
+                facts[NAMED] = told(self._files.kept())
             save_checkpoint(settings.folder, packed(slot), facts, self._contents(slot))
             prune_checkpoints(settings.folder, settings.keep, settings.keep_every)
             if self._histograms is not None:
@@ -102,6 +125,35 @@ class CheckpointerNode:
         if self._table is None or self._settings.table_file is not None:
             return None
         return contents(self._table, slot["taken"].tolist(), self._ranks)
+
+
+class _ShardFiles:
+    """The files of shards that lie with their learners.
+
+    Args:
+        ports: of the checkpointer.
+        shards: how many there are.
+    """
+
+    def __init__(self, ports: Ports, shards: int) -> None:
+        self._asked, self._kept = ports.board_writer(ASKED), ports.board_reader(KEPT)
+        self._arrays: Arrays = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in kept_specs(shards)}
+        self._mark = 0
+
+    def ask(self, slot: Arrays) -> None:
+        """Have all shards written for this checkpoint."""
+        self._mark = secrets.randbits(MARK_BITS)
+        asked = {name: slot[name].astype(np.int64) for name in ("update", "taken")}
+        self._asked.publish({**asked, "mark": np.array(self._mark, np.int64)}, int(slot["update"]))
+
+    def answered(self) -> bool:
+        """True once all shards are written, or it is known of which that has failed."""
+        return int(self.kept()["answered"]) == self._mark
+
+    def kept(self) -> Arrays:
+        """The newest file of each shard."""
+        self._kept.read(self._arrays)
+        return self._arrays
 
 
 def _spread(slot: Arrays, parts: Sequence[Part]) -> Histograms:

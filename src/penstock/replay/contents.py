@@ -12,8 +12,11 @@ from penstock.memory.table import Table
 from penstock.replay.sum_tree import Ranks
 from penstock.types import Array, Arrays, ArraySpec
 
-__all__ = ["contents", "contents_bytes", "restore", "sampled_parts", "transfer"]
+__all__ = ["TABLE_LIMIT", "contents", "contents_bytes", "restore", "sampled_parts", "transfer"]
 
+TABLE_LIMIT = 1 << 30
+"""Bytes of rows. A larger table lies in a file of the run folder instead of being copied into each checkpoint. Where
+shards lie with their learners, a larger table is written to their files less often."""
 _JOINING = ("continues", "steps_before")
 _LARGEST = "largest_priority"
 _PLACES = ("final_slot", "final_t", "final_lane")
@@ -82,7 +85,8 @@ def transfer(  # noqa: PLR0917 - a source and a target
     """Copy the ``contents`` of a table into an empty one, part by part. Returns the number of slots of each writer.
 
     Args:
-        source: no writer may be writing to it. It has the lanes of ``target``, shared by any number of writers.
+        source: it has the lanes of ``target``, shared by any number of writers. Copies of slots that a writer
+            overwrites meanwhile may be torn.
         firsts: the oldest slot of each writer that may be copied.
         taken: slots below these are copied, the same number of each writer: the newest that fit into ``target``.
         tree: the priorities of the source's rows.

@@ -1,8 +1,11 @@
-"""Keeps the rows of one shard of a table in a file when a run ends in order, and finds them when it goes on.
+"""Keeps the rows of one shard of a table in a file for a checkpoint, and finds them when a run goes on from there.
 
-A file belongs to one checkpoint. A run that goes on from another one finds nothing in it. Starts no process.
+A file belongs to one checkpoint, and so does its name (`ShardName`). Two are kept of each shard. A run that goes on
+from another checkpoint finds nothing in them. Starts no process.
 """
 
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -13,9 +16,15 @@ from penstock.replay.contents import transfer
 from penstock.replay.resumed import sound_from
 from penstock.replay.sum_tree import SumTree
 from penstock.replay.table_file import Header, Rings, create, mapped, read_header, settle, write_header
-from penstock.saved_runs.durable import PARTIAL
+from penstock.saved_runs.durable import PARTIAL, move_file
+from penstock.saved_runs.shard_marks import ShardName
 
-__all__ = ["ShardMark", "find_shard", "keep_shard"]
+__all__ = ["ShardMark", "find_file", "find_shard", "keep_shard"]
+
+
+KEPT = 2
+"""Files of a shard. A run that is killed between a file and its checkpoint goes on from the file before it."""
+_NAME = re.compile(r"(shard-\d+)\.(\d{8,})-[0-9a-f]+\.table")
 
 
 class ShardMark(NamedTuple):
@@ -29,7 +38,10 @@ class ShardMark(NamedTuple):
 
 
 def keep_shard(path: Path, shard: Table, tree: SumTree | None, mark: ShardMark) -> int:
-    """Write the rows of a shard to a file, in place of an earlier one. No writer may go on meanwhile.
+    """Write the rows of a shard to a file, and remove those of the same shard that no resume needs any more.
+
+    The file is whole on the disk before it gets its name. Writers may go on meanwhile: slots that they overwrite are
+    left out, and so are all older ones.
 
     Returns:
         How many slots of each writer the file holds: those below ``mark.taken``, as many as every writer has.
@@ -44,17 +56,26 @@ def keep_shard(path: Path, shard: Table, tree: SumTree | None, mark: ShardMark) 
     rings, partial = _rings(shard, tree), path.with_name(path.name + PARTIAL)
     header = Header(rings, mark.checkpoint, mark.checkpoint, mark.update, signed=True)
     path.parent.mkdir(parents=True, exist_ok=True)
+    for left, _ in _files_of(path, PARTIAL):
+        # Its writer was killed.
+        left.unlink(missing_ok=True)
     try:
         create(partial, header)
         table, trees = rings.structures(mapped(partial, rings))
         firsts = [shard.first(writer) for writer in range(shard.writers)]
         count, end = transfer(shard, firsts, mark.taken, tree, table, trees), max(mark.taken)
-        ends = (end,) * shard.writers
+        # Race: a slot that a writer has begun to overwrite by now may be torn.
+        whole = min(taken - shard.first(writer) for writer, taken in enumerate(mark.taken))
+        if whole <= 0 < count:
+            raise RunFolderError("all its slots were overwritten while they were written to the file")
+        count, ends = min(count, whole), (end,) * shard.writers
         write_header(partial, replace(header, taken=ends, first=(end - count,) * shard.writers))
         settle(partial)
-        partial.replace(path)
+        move_file(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+    for older in _unneeded(path, mark.update):
+        older.unlink(missing_ok=True)
     return count
 
 
@@ -87,6 +108,47 @@ def find_shard(path: Path, shard: Table, tree: SumTree | None, checkpoint: str) 
     except ValueError:
         # Its rows have another form.
         return 0
+
+
+def find_file(
+    folder: Path, number: int, shard: Table, tree: SumTree | None, names: Sequence[ShardName]
+) -> tuple[ShardName, int] | None:
+    """Fill an empty shard as `find_shard` does, from the first of some files that holds rows for it.
+
+    Args:
+        folder: of the files.
+        number: of the shard.
+        shard: it is empty.
+        tree: the priorities of its rows.
+        names: of the files.
+
+    Returns:
+        The file, and its slots of each writer; ``None``: none of them holds rows.
+    """
+    for name in names:
+        if count := find_shard(folder / name.file_of(number), shard, tree, name.numbering):
+            return name, count
+    return None
+
+
+def _unneeded(path: Path, update: int) -> list[Path]:
+    """The files of the same shard that no resume needs besides this one.
+
+    Those of this update or of later ones are of no use either: the run has gone on from an earlier checkpoint.
+    """
+    files = sorted(((number, file) for file, number in _files_of(path) if file != path), reverse=True)
+    abandoned = [file for number, file in files if number >= update]
+    earlier = [file for number, file in files if number < update]
+    return [*abandoned, *earlier[KEPT - 1 :]]
+
+
+def _files_of(path: Path, ending: str = "") -> Iterator[tuple[Path, int]]:
+    """The files of the same shard, and the update of each: whole ones, or with the ending of others."""
+    shard = path.name.partition(".")[0]
+    for file in list(path.parent.iterdir()):
+        named = _NAME.fullmatch(file.name.removesuffix(ending)) if file.name.endswith(ending) else None
+        if named is not None and named[1] == shard:
+            yield file, int(named[2])
 
 
 def _rings(shard: Table, tree: SumTree | None) -> Rings:

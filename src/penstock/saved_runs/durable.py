@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-__all__ = ["PARTIAL", "remove_folder", "replace_folder", "sweep", "write_file", "write_folder"]
+__all__ = ["PARTIAL", "move_file", "remove_folder", "replace_folder", "sweep", "write_file", "write_folder"]
 
 PARTIAL = ".partial"
 _HERE = -100
@@ -26,7 +26,16 @@ def write_file(path: Path, content: bytes) -> None:
     """
     partial = path.with_name(path.name + PARTIAL)
     _write_synced(partial, content)
-    partial.replace(path)
+    move_file(partial, path)
+
+
+def move_file(synced: Path, path: Path) -> None:
+    """Give a file, whose content is on the disk, another name in its folder. A file of that name is replaced.
+
+    Raises:
+        OSError: it could not be renamed.
+    """
+    synced.replace(path)
     _sync_folder(path.parent)
 
 

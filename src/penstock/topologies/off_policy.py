@@ -25,7 +25,7 @@ from penstock.nodes.learner.sampling import buffer_count
 from penstock.program.graph import Board, Edge, Minibatch, Program, Rounds, Table
 from penstock.program.plan import Plan
 from penstock.program.rollout import table_specs
-from penstock.replay.contents import contents_bytes
+from penstock.replay.contents import TABLE_LIMIT, contents_bytes
 from penstock.replay.limiter import RateLimiter
 from penstock.replay.priorities import Ranking
 from penstock.saved_runs.demonstrations import KeptTable
@@ -42,10 +42,6 @@ from penstock.topologies.learners import (
 from penstock.topologies.training import Pattern, env_names, wire
 
 __all__ = ["TABLE_LIMIT", "build", "replayed", "step_settings", "table"]
-
-TABLE_LIMIT = 1 << 30
-"""A larger table lies in a file of the run folder instead of being copied into checkpoints. A table whose shards lie
-with their learners is in neither."""
 
 
 def build(plan: Plan) -> Program:

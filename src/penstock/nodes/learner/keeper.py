@@ -161,7 +161,10 @@ class Keeper:
             yield from verdicts.ask(self.committed)
             yield from self._commit_verdict(verdicts)
         due, wanted = update % run.save_interval == 0, self._ports.checkpoints_wanted()
-        if (due or wanted != self._answered) and not self.done():
+        # Slots of this stream may be held for as long as it takes to write a large table. A checkpoint that need not be
+        # kept waits for none: it is due again after the next commit.
+        has_room = due or self._checkpoints.free() > 0
+        if (due or wanted != self._answered) and has_room and not self.done():
             self._answered = wanted
             with self._ports.span("hand over checkpoint"):
                 yield from self.checkpoint(passing=not due)

@@ -102,7 +102,8 @@ def test_gradient_agrees_with_finite_differences(algorithm, spaces, settings):
     built, _, state, rows = problem(algorithm, spaces, torch.float64, **settings)
     phase = built.phases[0]
     found = phase.gradients(state, rows, {})
-    *_, loss = phase.gradients.args
+    found_by, _ = phase.gradients.args  # `scaled` is around PPO's own gradients
+    *_, loss = found_by.args
     step = 1e-6
     for name, gradient in found.gradients.items():
         for position in range(0, gradient.numel(), 3):
@@ -144,7 +145,8 @@ def test_padding_changes_nothing():
 def test_the_old_policy_is_where_the_surrogate_starts():
     """With the parameters that acted, ratios are 1. No row is clipped; the gradient is the plain policy gradient."""
     built, module, state, rows = problem("ppo", GAUSSIAN, torch.float64, entropy_coef=0.0, normalize_advantage=False)
-    *_, loss = built.phases[0].gradients.args
+    found_by, _ = built.phases[0].gradients.args
+    *_, loss = found_by.args
     policy, config = loss.args
     distribution, *_ = policy(state, rows)
     rows["log_prob"] = distribution.log_prob(rows["action"]).detach()

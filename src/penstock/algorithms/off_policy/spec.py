@@ -220,7 +220,7 @@ def off_policy_spec(
     *,
     learned: Sequence[ArraySpec],
     followed: Sequence[str],
-    losses: Sequence[str] = ("",),
+    losses: Sequence[str],
     others: Sequence[ArraySpec] = (),
 ) -> AlgorithmSpec:
     """The spec of an algorithm that samples rows uniformly and begins with uniform actions.

@@ -159,7 +159,7 @@ def scale_names(loss: str = "") -> tuple[str, str]:
     return (f"{LOSS_SCALE}.{loss}", f"{LOSS_SCALE_STEPS}.{loss}") if loss else (LOSS_SCALE, LOSS_SCALE_STEPS)
 
 
-def scale_arrays(precision: PrecisionName, losses: Sequence[str] = ("",)) -> tuple[ArraySpec, ...]:
+def scale_arrays(precision: PrecisionName, losses: Sequence[str]) -> tuple[ArraySpec, ...]:
     """The arrays of the scales of these losses; none unless ``precision`` is float16.
 
     Losses of several phases have a scale each. Their sizes differ, and an overflow of one says nothing of another.

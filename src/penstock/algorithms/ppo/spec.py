@@ -308,7 +308,7 @@ def actor_critic_spec(
             *graph.published(),
             *optimizer,
             *counted,
-            *scale_arrays(config.precision),
+            *scale_arrays(config.precision, ("",)),
             ArraySpec("progress", (), "float64"),
         ),
         targets=(ArraySpec("advantage", (), "float32"), ArraySpec("target", (), "float32")),

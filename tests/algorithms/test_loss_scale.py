@@ -12,6 +12,7 @@ from penstock.algorithm_package import find_algorithm, load_functions
 from penstock.algorithms.off_policy.spec import ReplayConfig
 from penstock.algorithms.optimizer.loss_scale import scaled
 from penstock.algorithms.optimizer.spec import scale_names
+from penstock.nodes.learner.gradient_slot import Filling, gradients_in, slot_specs
 from penstock.ops.loss_scaling import GROWTH_STEPS
 from penstock.registry import ALGORITHMS, UPDATES, load
 from penstock.types import Array, Arrays, Spaces
@@ -86,12 +87,16 @@ def test_a_step_down_gradients_that_overflowed_changes_nothing_but_its_scale(
         for number, overflowed in enumerate(sound):
             bad = {key: values.clone() for key, values in sound.items()}
             bad[overflowed][-1] = (np.inf, np.nan)[number % 2]
-            left_out = {**before, **phase.apply(before, bad)}
+            left_out = {**before, **phase.apply(before, {**bad, scale: before[scale]})}
             assert (float(left_out[scale]), int(left_out[steps])) == (32768.0, 0)
             for key in before.keys() - {scale}:
                 assert torch.equal(left_out[key], before[key]), key
+            # Another one that was found by the same scale is left out too, but the scale was halved for both.
+            again = phase.apply(left_out, {**bad, scale: before[scale]})
+            for key, values in again.items():
+                assert torch.equal(values, left_out[key]), key
         # The step after it is the one that is taken in float32.
-        taken, expected = phase.apply(left_out, sound), plain.apply(without, sound)
+        taken, expected = phase.apply(left_out, {**sound, scale: left_out[scale]}), plain.apply(without, sound)
         assert taken.keys() == expected.keys() | {scale, steps}
         assert (float(taken[scale]), int(taken[steps])) == (32768.0, 1)
         for key, values in expected.items():
@@ -103,11 +108,12 @@ def test_a_scale_doubles_after_as_many_steps_as_that_of_ppo_and_the_others_stay(
     _, algorithm = built("td3", {})
     state = begun("td3", {}) | {"loss_scale_steps.critic": torch.tensor(GROWTH_STEPS - 1)}
     critic, actor = (phase for phase, _ in learning(algorithm))
-    sound = {"critic": torch.full_like(state["critic"], 1e-3)}
+    sound = {"critic": torch.full_like(state["critic"], 1e-3), "loss_scale.critic": state["loss_scale.critic"]}
     after = {**state, **critic.apply(state, sound)}
     assert (float(after["loss_scale.critic"]), int(after["loss_scale_steps.critic"])) == (131072.0, 0)
     assert (float(after["loss_scale.actor"]), int(after["loss_scale_steps.actor"])) == (65536.0, 0)
-    after |= actor.apply(after, {"actor": torch.full_like(state["actor"], 1e-3)})
+    of_actor = {"actor": torch.full_like(state["actor"], 1e-3), "loss_scale.actor": state["loss_scale.actor"]}
+    after |= actor.apply(after, of_actor)
     assert (float(after["loss_scale.actor"]), int(after["loss_scale_steps.actor"])) == (65536.0, 1)
     assert (float(after["loss_scale.critic"]), int(after["loss_scale_steps.critic"])) == (131072.0, 0)
 
@@ -119,9 +125,11 @@ def test_a_scale_changes_no_gradient_and_no_priority_and_is_told(name: str, sett
     spec, exact = built(name, ranked, "float32")
     state = begun(name, ranked)
     for phase, loss in learning(exact):
-        scale, told = scale_names(loss)[0], f"{loss}_scale" if loss else "scale"
+        scale, told = scale_names(loss)[0], f"{loss}_loss_scale" if loss else "loss_scale"
         plain = found_by(name, spec, phase, {key: values for key, values in state.items() if "scale" not in key})
         found = found_by(name, spec, phase, {**state, scale: torch.tensor(1024.0)})
+        assert found.gradients.keys() == plain.gradients.keys() | {scale}
+        assert float(found.gradients[scale]) == 1024.0
         for key, values in plain.gradients.items():
             torch.testing.assert_close(found.gradients[key], values, rtol=1e-6, atol=1e-12)
         assert {key: float(value) for key, value in found.metrics.items()} == pytest.approx(
@@ -129,7 +137,7 @@ def test_a_scale_changes_no_gradient_and_no_priority_and_is_told(name: str, sett
         )
         # A scale by which every gradient overflows changes no error: errors are found without it.
         over = found_by(name, spec, phase, {**state, scale: torch.tensor(np.inf)})
-        assert not all(bool(values.isfinite().all()) for values in over.gradients.values())
+        assert not all(bool(over.gradients[key].isfinite().all()) for key in plain.gradients)
         told_of_it = {key: float(value) for key, value in over.metrics.items() if key != told}
         assert all(map(np.isfinite, told_of_it.values())), told_of_it
         assert over.per_row.keys() == plain.per_row.keys() == ({"priority"} if "prioritised" in ranked else set())
@@ -144,7 +152,8 @@ def test_the_scale_that_is_told_is_the_one_before_the_step() -> None:
     state = {"loss_scale": torch.tensor(1024.0), "loss_scale_steps": torch.tensor(0)}
     found = phase.gradients(state, {}, {})
     state["loss_scale"].fill_(512.0)
-    assert {key: float(value) for key, value in found.metrics.items()} == {"grad_norm": 0.0, "scale": 1024.0}
+    assert {key: float(value) for key, value in found.metrics.items()} == {"grad_norm": 0.0, "loss_scale": 1024.0}
+    assert {key: float(value) for key, value in found.gradients.items()} == {"loss_scale": 1024.0}
 
 
 class Overflowing:
@@ -199,8 +208,10 @@ def test_the_owner_of_the_parameters_leaves_out_the_steps_of_infinite_gradients_
     first = first_state(SAC)
     applier.load(first)
     sound = {name: np.full_like(first[name], 1e-3) for name in ("critic", "actor", "log_alpha")}
-    actor = {name: sound[name] for name in ("actor", "log_alpha")}
-    applier.apply({"critic": {"critic": sound["critic"] * np.inf}, "actor": actor}, 0.0)
+    scales = {name: first[f"loss_scale.{name}"] for name in ("critic", "actor")}
+    actor = {**{name: sound[name] for name in ("actor", "log_alpha")}, "loss_scale.actor": scales["actor"]}
+    critic = {"critic": sound["critic"] * np.inf, "loss_scale.critic": scales["critic"]}
+    applier.apply({"critic": critic, "actor": actor}, 0.0)
     found = {name: np.array(values) for name, values in applier.state().items()}
     assert scales_in(found) == [(32768.0, 0), (65536.0, 1)]
     np.testing.assert_array_equal(found["target.critic"], first["target.critic"])
@@ -211,3 +222,19 @@ def test_the_owner_of_the_parameters_leaves_out_the_steps_of_infinite_gradients_
     assert scales_in(after) == [(32768.0, 0), (32768.0, 0)]
     for name in ("actor", "log_alpha", "adam_m.log_alpha"):
         np.testing.assert_array_equal(after[name], found[name])
+
+
+def test_gradients_of_several_learners_that_overflow_by_one_scale_halve_it_once() -> None:
+    """As asynchronous learners hand them on: through slots, some of them filled before the first is applied."""
+    shared, first = SAC.spec.shared(), first_state(SAC)
+    places = {part.name: place for place, part in enumerate(shared)}
+    found = {"critic": np.full_like(first["critic"], np.inf)}
+    applier = load(UPDATES["eager"].applier)(SETTINGS)
+    applier.load(first)
+    scales = []
+    for used in (65536.0, 65536.0, 65536.0, 32768.0, 65536.0):
+        slot = {part.name: np.zeros(part.shape, part.dtype) for part in slot_specs(shared)}
+        Filling(slot, places).put("critic", {**found, "loss_scale.critic": np.array(used, np.float32)}, 1.0)
+        applier.apply(gradients_in(slot, shared), 0.0)
+        scales.append(scales_in(applier.state())[0][0])
+    assert scales == [32768.0, 32768.0, 32768.0, 16384.0, 16384.0]

@@ -81,5 +81,7 @@ def test_learners_leave_out_the_steps_that_overflow_and_share_the_scales(
     assert np.isfinite(arrays["actor"]).all()
     assert halvings(arrays, "critic") > 0
     for loss in ("critic", "actor"):
-        taken = int(arrays[f"adam_step.{loss}"])
-        assert 0 < taken == int(arrays["gradient_steps"]) - halvings(arrays, loss)
+        taken, left = int(arrays[f"adam_step.{loss}"]), int(arrays["gradient_steps"]) - halvings(arrays, loss)
+        # Gradients that are on the way may overflow by a scale that is halved already. They halve it no further.
+        assert 0 < taken <= left
+        assert taken == left or "sync_mode" in settings

@@ -45,17 +45,19 @@ def test_a_captured_step_is_left_out_where_its_gradient_overflows_and_taken_wher
         "loss_scale": torch.tensor(1024.0, device="cuda"),
         "loss_scale_steps": torch.tensor(7, device="cuda"),
     }
-    gradient = torch.tensor([0.5, torch.inf, 0.5], device="cuda")
+    gradient, used = torch.tensor([0.5, torch.inf, 0.5], device="cuda"), torch.tensor(1024.0, device="cuda")
 
     def step(*inputs: Tensor) -> None:
-        given = dict(zip(state, inputs[:-1], strict=True))
-        for name, values in phase.apply(given, {"actor": inputs[-1]}).items():
+        given = dict(zip(state, inputs[:-2], strict=True))
+        for name, values in phase.apply(given, {"actor": inputs[-2], "loss_scale": inputs[-1]}).items():
             given[name].copy_(values)
 
-    run = captured(step, [*state.values(), gradient])
-    run()
-    assert state["actor"].tolist() == [1.0, 1.0, 1.0]
-    assert (float(state["loss_scale"]), int(state["loss_scale_steps"])) == (512.0, 0)
+    run = captured(step, [*state.values(), gradient, used])
+    for _ in range(2):
+        # The second gradient was found by the same scale, which is halved once.
+        run()
+        assert state["actor"].tolist() == [1.0, 1.0, 1.0]
+        assert (float(state["loss_scale"]), int(state["loss_scale_steps"])) == (512.0, 0)
     gradient[1] = 0.25
     run()
     assert state["actor"].tolist() == [0.5, 0.75, 0.5]

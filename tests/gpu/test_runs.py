@@ -36,7 +36,7 @@ RUNS = [
     {"algo": "sac", "env": "Pendulum-v1", **TABLE, "backend": "compiled"},
     {"algo": "td3", "env": "Pendulum-v1", **TABLE, "learners": 2, "exchange": "allreduce", "backend": "eager"},
     {"algo": "dqn", "env": "tests.environments:EyeEnv", **TABLE, "precision": "float16"},
-    {"algo": "apex", "env": "CartPole-v1", **TABLE, "learners": 2, "precision": "float16"},
+    {"algo": "apex", "env": "CartPole-v1", **TABLE, "learners": 2, "sync_mode": "non_blocking", "precision": "float16"},
     {"algo": "r2d2", "env": "CartPole-v1", **TABLE, "precision": "float16"},
     {"algo": "sac", "env": "Pendulum-v1", **TABLE, "precision": "float16", "backend": "compiled"},
     {"algo": "sac", "env": "Pendulum-v1", **TABLE, "model": "gru", "updates_per_step": 0.1, "precision": "float16"},

@@ -16,14 +16,16 @@ from tests.nodes.test_stream_follower import SPACES, Ports, Rollouts
 class Applier:
     """In place of an applier: it keeps no state."""
 
-    def __init__(self, *_: object) -> None: ...
+    def __init__(self, *_: object) -> None:
+        self.means: list[dict[str, Arrays]] = []
 
     def merge(self, slots: object) -> None: ...
 
     def state(self) -> Arrays:
         return {}
 
-    def apply(self, mean: object, progress: float) -> None: ...
+    def apply(self, mean: dict[str, Arrays], progress: float) -> None:
+        self.means.append(mean)
 
     def finish(self) -> None: ...
 
@@ -72,10 +74,30 @@ class Follower(Ports):
 def test_a_divergence_that_is_too_large_ends_the_epochs(monkeypatch, metrics: dict[str, float], epochs: int) -> None:
     monkeypatch.setattr(handed_on_epochs, "gradients_in", lambda *_: {})
     monkeypatch.setattr(handed_on_epochs, "metrics_in", lambda _: metrics)
+    assert len(learned().metrics) == epochs
+
+
+def test_the_mean_of_single_numbers_is_an_array_that_torch_can_take(monkeypatch) -> None:
+    """As the scale of a loss in float16 is, which numpy gives back as a number."""
+    monkeypatch.setattr(handed_on_epochs, "gradients_in", lambda *_: {"one": {"scale": np.array(4.0, np.float32)}})
+    monkeypatch.setattr(handed_on_epochs, "metrics_in", lambda _: {"own": 1.0})
+    applier = learned().updater
+    assert isinstance(applier, Applier)
+    for mean in applier.means:
+        assert isinstance(mean["one"]["scale"], np.ndarray)
+        assert (mean["one"]["scale"].shape, mean["one"]["scale"].dtype, float(mean["one"]["scale"])) == (
+            (),
+            "float32",
+            4.0,
+        )
+
+
+def learned() -> HandedOnEpochs:
+    """The epochs of one batch, at their end."""
     config = A3CConfig()
     updater = UpdaterSettings("", config, spec(SPACES, config), SPACES, "cpu", 1, 0)
     settings = HandedOnEpochSettings(f"{__name__}:Applier", updater, Schedule(3, 8, target_kl=0.5), 1, 1.0)
     made = HandedOnEpochs(settings, Follower(), Rollouts({0: 0}))  # type: ignore[arg-type]
     for _ in made.learn(BatchGoal((0,), 0, 0.0), lambda: False):
         pass
-    assert len(made.metrics) == epochs
+    return made

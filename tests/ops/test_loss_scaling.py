@@ -32,12 +32,32 @@ def scale_of(scale: float, taken: int) -> LossScale:
         ((1024.0, 5), False, (512.0, 0)),
         ((1024.0, GROWTH_STEPS - 1), True, (2048.0, 0)),
         ((1024.0, GROWTH_STEPS - 1), False, (512.0, 0)),
+        # 2^128 is infinite in float32.
+        ((2.0**127, GROWTH_STEPS - 1), True, (2.0**127, 0)),
     ],
 )
 def test_the_next_scale_by_hand(before, sound: bool, after) -> None:
-    found = scale_of(*before).after(torch.tensor(sound))
+    found = scale_of(*before).after(torch.tensor(sound), torch.tensor(before[0]))
     assert (float(found.scale), int(found.taken)) == after
     assert (found.scale.dtype, found.taken.dtype) == (torch.float32, torch.int64)
+
+
+@pytest.mark.parametrize(
+    ("used", "sound", "after"),
+    [
+        # Found before the scale was halved, once or twice: it overflowed by a larger scale than this one.
+        (2048.0, False, (1024.0, 0)),
+        (4096.0, False, (1024.0, 0)),
+        # Found before it doubled: what overflows by half of this scale overflows by this one as well.
+        (512.0, False, (512.0, 0)),
+        # The mean of equal scales of three learners, rounded.
+        (float(np.nextafter(np.float32(1024.0), np.float32(np.inf))), False, (512.0, 0)),
+        (2048.0, True, (1024.0, 6)),
+    ],
+)
+def test_a_gradient_that_overflowed_by_a_larger_scale_halves_no_scale(used: float, sound: bool, after) -> None:
+    found = scale_of(1024.0, 5).after(torch.tensor(sound), torch.tensor(used))
+    assert (float(found.scale), int(found.taken)) == after
 
 
 def test_the_scale_goes_as_that_of_torch() -> None:
@@ -51,7 +71,7 @@ def test_the_scale_goes_as_that_of_torch() -> None:
         parameter.grad = gradient.clone()
         theirs.step(optimizer)
         theirs.update()
-        ours = ours.after(finite([gradient]))
+        ours = ours.after(finite([gradient]), ours.scale)
         assert float(ours.scale) == theirs.get_scale(), step
     # Five times halved, doubled by steps 701 to 2700 and 2704 to 4703.
     assert float(ours.scale) == 65536.0 / 2**5 * 2**2
@@ -91,11 +111,12 @@ def test_ppo_skips_the_step_of_an_overflow_and_takes_the_others() -> None:
     bad[names[0]][7] = np.inf
     (phase,) = learn.build(IMAGES, CONFIG).phases
     step = phase.apply
-    skipped = {**state, **step(state, bad)}
+    used = {"loss_scale": state["loss_scale"]}
+    skipped = {**state, **step(state, bad | used)}
     assert (float(skipped["loss_scale"]), int(skipped["loss_scale_steps"])) == (32768.0, 0)
     for name in state.keys() - {"loss_scale"}:
         assert torch.equal(skipped[name], state[name]), name
-    taken = {**skipped, **step(skipped, sound)}
+    taken = {**skipped, **step(skipped, sound | used)}
     assert (float(taken["loss_scale"]), int(taken["loss_scale_steps"]), int(taken["adam_step"])) == (32768.0, 1, 1)
     # The step is the one that is taken in float32.
     exact = learn.apply(

@@ -3,6 +3,9 @@
     loss' = s loss,   g = g' / s
     a number of g is infinite or NaN: no step, s <- s / 2; after ``GROWTH_STEPS`` steps in a row: s <- 2 s
 
+Learners find gradients while others are applied, so that several may overflow by one scale. The first halves it. The
+others were found by a larger scale than the one that is left, so no step follows them, and the scale stays.
+
 Source: Micikevicius et al. 2018, https://arxiv.org/abs/1710.03740, section 3.2. The constants are those of
 `torch.amp.GradScaler`, with which the tests compare. The `GradScaler` keeps its scale and steps an optimizer of torch;
 here the scale is a part of the state.
@@ -18,6 +21,8 @@ __all__ = ["GROWTH_STEPS", "LossScale", "finite", "finite_or_zero"]
 
 FACTOR = 2.0
 GROWTH_STEPS = 2000
+SAME = 1.5
+"""A scale up to this many times as large is the same one. Less than `FACTOR`, and more than what a mean rounds."""
 
 
 class LossScale(NamedTuple):
@@ -26,14 +31,19 @@ class LossScale(NamedTuple):
     scale: Tensor
     taken: Tensor
 
-    def after(self, taken: Tensor) -> "LossScale":
-        """The next one. ``taken``, a bool scalar, says whether the gradients were finite, and so a step was taken."""
+    def after(self, taken: Tensor, used: Tensor) -> "LossScale":
+        """The next one.
+
+        Args:
+            taken: whether the gradients were finite, and so a step was taken: bool scalar.
+            used: the scale by which these gradients were found: float32 scalar.
+        """
         steps = self.taken + 1
         grows = steps >= GROWTH_STEPS
-        kept = torch.where(grows, self.scale * FACTOR, self.scale)
-        return LossScale(
-            torch.where(taken, kept, self.scale / FACTOR), torch.where(taken & ~grows, steps, torch.zeros_like(steps))
-        )
+        grown, halved = self.scale * FACTOR, self.scale / FACTOR
+        kept = torch.where(grows & grown.isfinite(), grown, self.scale)
+        left = torch.where(used <= SAME * self.scale, halved, self.scale)
+        return LossScale(torch.where(taken, kept, left), torch.where(taken & ~grows, steps, torch.zeros_like(steps)))
 
 
 def finite(gradients: Iterable[Tensor]) -> Tensor:

@@ -210,7 +210,7 @@ def gradients_in(
         nbytes = _nbytes(compression, network.size)
         found.setdefault(phase, {})[network.name] = _decoded(
             slot["values"][first : first + nbytes], network.size, compression
-        )
+        ).reshape(network.shape)
         first += nbytes
     return found
 

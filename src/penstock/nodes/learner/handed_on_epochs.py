@@ -186,4 +186,5 @@ def _add(mean: Arrays, gradients: Arrays, share: float) -> None:
     """Add a share of these gradients to their mean."""
     for name, values in gradients.items():
         part: Array = np.float32(share) * values
-        mean[name] = mean[name] + part if name in mean else part
+        # numpy makes a number of the sum of arrays without dimensions.
+        mean[name] = np.asarray(mean[name] + part if name in mean else part)

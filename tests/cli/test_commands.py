@@ -166,9 +166,11 @@ def test_resume_and_eval_find_the_run(monkeypatch, run, capsys):
     assert (
         main(["eval", run.name, "--episodes", "7", "--seed", "3", "--num_workers", "2", "--keep", "kept", *logs]) == 0
     )
+    asked = {"episodes": 7, "seed": 3, "num_workers": 2, "keep": "kept"}
+    asked |= {"runtime": None, "distributed": False, "address": None}
     assert calls == [
         (run.path, {"checkpoint": "50", "settings": {"timesteps": Setting("2000000", "--timesteps", text=True)}}),
-        (run.path, {"episodes": 7, "checkpoint": None, "seed": 3, "num_workers": 2, "keep": "kept", "quiet": False}),
+        (run.path, {**asked, "checkpoint": None, "quiet": False}),
     ]
     assert "Pendulum-v1, update-00000050: return -153.2" in capsys.readouterr().out
     assert main(["eval", str(run.path), "--json"]) == 0

@@ -99,7 +99,7 @@ def judge(processes: Processes, prepared: Prepared, published: Arrays, asked: As
         EnvError: a step takes too long, no episode has ended for too long, or the environment cannot be made.
         BadDataError: an episode held NaN or infinity; with ``bad_numbers`` ``skip``: every episode did.
         NodeError: a process failed otherwise; also for an error of the environment.
-        LostError: machines of the cluster were lost again and again.
+        LostError: the head of the cluster was lost, or machines were lost again and again.
         KeyboardInterrupt: it was interrupted.
     """
     plan, runtime = _plan(prepared, published, asked, folder), RUNTIMES[asked.runtime]

@@ -98,6 +98,7 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> Tasks:
         monkeypatch.setattr(ray, name, getattr(found, name))
     monkeypatch.setattr(evaluations, "with_cores", lambda: found.nodes)
     monkeypatch.setattr(evaluations, "cluster_address", lambda: "10.0.0.0:6379")
+    monkeypatch.setattr(evaluations, "HeadWatch", lambda *given: nullcontext())
     monkeypatch.setattr(evaluations, "takes_part", lambda machine, bits: machine.id not in found.refused)
     monkeypatch.setattr(launch, "counted", lambda address, modules: nullcontext(6))
     return found
@@ -145,10 +146,31 @@ def test_a_machine_that_is_lost_when_the_evaluation_begins_plays_nothing(run: Pa
     assert tasks.played.keys() == {*IDS[1:]}
 
 
-def test_a_machine_that_is_lost_too_often_ends_the_evaluation_with_what_to_type(run: Path, tasks) -> None:
+def test_a_head_that_is_lost_ends_the_evaluation_with_what_to_type(run: Path, tasks, monkeypatch, tmp_path) -> None:
+    def watch(address: str, want_checkpoint: object, lost: Callable[[str], None], advice: str) -> Any:
+        lost(f"the head at {address} is lost; {advice}")
+        return nullcontext()
+
+    monkeypatch.setattr(evaluations, "HeadWatch", watch)
+    monkeypatch.setattr(ray, "wait", lambda asked, **_: ([], asked))
+    asked = {"episodes": 5, "num_workers": 4, "runtime": "ray"}
+    with pytest.raises(LostError, match=r"^the head at 10\.0\.0\.0:6379 is lost; type the command again$"):
+        penstock.evaluate(run, **asked)
+    assert [force for _, force in tasks.cancelled] == [False] * 3 + [True] * 3
+    with pytest.raises(LostError, match=r"; type the command again, with another folder for --keep$"):
+        penstock.evaluate(run, **asked, keep=tmp_path / "kept")
+
+
+def test_a_machine_that_is_lost_too_often_ends_the_evaluation_with_what_to_type(
+    run: Path, tasks, tmp_path: Path
+) -> None:
     tasks.failing[IDS[1]] = ray.exceptions.NodeDiedError("the node died")
+    asked = {"episodes": 5, "num_workers": 4, "runtime": "ray"}
     with pytest.raises(LostError, match=r"^machine 10\.0\.0\.1 .* was lost, .*the node died; type the command again$"):
-        penstock.evaluate(run, episodes=5, num_workers=4, runtime="ray")
+        penstock.evaluate(run, **asked)
+    # The first machine's episodes have been kept, and a folder that holds some is refused.
+    with pytest.raises(LostError, match=r"; type the command again, with another folder for --keep$"):
+        penstock.evaluate(run, **asked, keep=tmp_path / "kept")
 
 
 @pytest.mark.usefixtures("interruptible")

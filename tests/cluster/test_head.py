@@ -31,13 +31,14 @@ def test_a_head_that_is_silent_costs_one_checkpoint_and_then_ends_the_run() -> N
     said: list[str] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        watch = HeadWatch(address, lambda: said.append("checkpoint"), said.append)
+        watch = HeadWatch(address, lambda: said.append("checkpoint"), said.append, "type it again")
         with watch:
             assert not wait_until(lambda: bool(said), 1.0)
             server.close()
             assert wait_until(lambda: len(said) == 2, 30)
     assert said[0] == "checkpoint"
     assert f"head at {address} has been silent" in said[1]
+    assert said[1].endswith(", so the cluster is lost; type it again")
 
 
 @pytest.mark.usefixtures("impatient")
@@ -46,7 +47,7 @@ def test_a_head_that_comes_back_ends_nothing(monkeypatch: pytest.MonkeyPatch) ->
     said: list[str] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        with HeadWatch(f"127.0.0.1:{port}", lambda: said.append("checkpoint"), said.append):
+        with HeadWatch(f"127.0.0.1:{port}", lambda: said.append("checkpoint"), said.append, ""):
             server.close()
             assert wait_until(lambda: said == ["checkpoint"], 30)
             with socket.create_server(("127.0.0.1", port)) as again:
@@ -74,7 +75,7 @@ def test_a_head_is_not_blamed_for_the_time_in_which_the_launcher_stood_still(mon
 
     monkeypatch.setattr(head, "time", SimpleNamespace(monotonic=lambda: now))
     monkeypatch.setattr(head.Door, "opens", opens)
-    watch = HeadWatch("10.0.0.1:6379", lambda: said.append("checkpoint"), said.append)
+    watch = HeadWatch("10.0.0.1:6379", lambda: said.append("checkpoint"), said.append, "")
     monkeypatch.setattr(watch, "_over", SimpleNamespace(wait=wait))
     watch._run()
     assert said == []
@@ -112,3 +113,36 @@ def test_a_run_whose_head_is_lost_saves_what_it_has_learned_and_can_be_resumed(t
     update = int(newest_checkpoint(tmp_path).rpartition("-")[2])
     longer = penstock.resume(run, settings={"runtime": "local"}, timesteps=2048 * 8 * (update + 2), quiet=True)
     assert longer.updates == update + 2
+
+
+@pytest.mark.nightly  # A minute, most of it the silence that is waited for. Shorter: those above, and test_evaluations.
+@pytest.mark.timeout(400)
+def test_an_evaluation_whose_head_is_lost_ends_with_one_line(tmp_path: Path) -> None:
+    from ray.cluster_utils import Cluster
+
+    places = tmp_path / "places"
+    places.mkdir()
+    (places / "gate").touch()
+    settings = {"num_steps": 32, "num_envs": 2, "num_workers": 1, "epochs": 1, "mini_batch_size": 32, "timesteps": 64}
+    own = {"env": "tests.cluster.test_evaluations:make_watched", "env_args": {"folder": str(places)}}
+    run = penstock.train({**settings, **own, "log_dir": str(tmp_path), "eval_episodes": 0}, quiet=True).run_folder
+    before = set(places.glob("process-*"))
+    (places / "gate").unlink()
+    cluster = Cluster(initialize_head=True, head_node_args={**HOST, "include_dashboard": False})
+    try:
+        cluster.add_node(**HOST)
+        flags = ["--episodes", "5000", "--num_workers", "4", "--distributed", "True", "--address", cluster.address]
+        words = [sys.executable, "-m", "penstock", "eval", str(run), *flags, "--keep", str(tmp_path / "kept")]
+        launcher = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+        # One process looks at the environment, and two play on each machine.
+        assert wait_until(lambda: len(set(places.glob("process-*")) - before) >= 5, 150)
+        for process in psutil.Process().children(recursive=True):
+            if "gcs_server" in process.name():
+                os.kill(process.pid, signal.SIGKILL)
+        _, errors = launcher.communicate(timeout=150)
+    finally:
+        (places / "gate").touch()
+        cluster.shutdown()
+    assert launcher.returncode == 1
+    assert "so the cluster is lost; type the command again, with another folder for --keep" in errors
+    assert "Traceback" not in errors

@@ -20,6 +20,7 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from penstock.cluster.head import HeadWatch
 from penstock.cluster.joining import takes_part
 from penstock.cluster.machines import END_LIMIT_S, Listed, cluster_address, line_of, with_cores
 from penstock.cluster.messages import Facts, facts
@@ -115,8 +116,10 @@ def evaluated(plan: EvaluationPlan, build: Build) -> Outcome:
         for machine, share in zip(machines, given, strict=True)
         if share.players
     }
-    with Interrupts() as interrupts, _cancelling(playing):
-        found = _collected(plan, playing, interrupts)
+    lost: list[str] = []
+    watch = HeadWatch(cluster_address(), lambda: None, lost.append, _again(plan))
+    with Interrupts() as interrupts, watch, _cancelling(playing):
+        found = _collected(plan, playing, interrupts, lost)
     records = [record for _, record in sorted(found.items())]
     return Outcome(_joined(records), interrupts.count > 0, {})
 
@@ -135,6 +138,11 @@ def shares_of(plan: EvaluationPlan, cores: Sequence[float]) -> list[Share]:
         Share(first, count, first_player, own)
         for (first, first_player), count, own in zip(firsts, episodes, players, strict=False)
     ]
+
+
+def _again(plan: EvaluationPlan) -> str:
+    """What to do if the cluster is lost. Episodes may have been kept by then, and a folder with some is refused."""
+    return "type the command again" + ("" if plan.keep is None else ", with another folder for --keep")
 
 
 def play_share(plan: EvaluationPlan, share: Share, build: Build, path: Sequence[str]) -> Played:
@@ -186,13 +194,19 @@ def _text(file: Path) -> str:
 
 
 def _collected(
-    plan: EvaluationPlan, playing: dict[ray.ObjectRef, tuple[Share, str]], interrupts: Interrupts
+    plan: EvaluationPlan, playing: dict[ray.ObjectRef, tuple[Share, str]], interrupts: Interrupts, lost: Sequence[str]
 ) -> dict[Share, Arrays]:
     """Wait until all shares are played, or the launcher is interrupted. What is played leaves ``playing``.
 
+    Args:
+        plan: of the whole evaluation.
+        playing: each share that is played, and the name of its machine.
+        interrupts: of the launcher.
+        lost: filled with a reason if Ray's head is lost.
+
     Raises:
-        NodeError: a process failed.
-        LostError: machines were lost again and again.
+        PenstockError: a process failed; of the kind of its own error, if that needs no traceback.
+        LostError: Ray's head is lost, or machines were lost again and again.
         RunFolderError: an episode cannot be written.
     """
     found: dict[Share, Arrays] = {}
@@ -201,7 +215,7 @@ def _collected(
         display = None if plan.quiet else evaluation_display(plan.episodes)
         if display is not None:
             closing.callback(display.close)
-        while playing and not interrupts.count:
+        while playing and not interrupts.count and not lost:
             ready, _ = ray.wait(list(playing), timeout=LOOK_S)
             for answer in ready:
                 share, machine = playing.pop(answer)
@@ -210,6 +224,8 @@ def _collected(
                 returns = _returns(found.values())
                 mean = sum(returns) / len(returns) if returns else None
                 display.show(Progress(len(returns), mean, time.monotonic() - begun, None))
+    if playing and lost and not interrupts.count:
+        raise LostError(lost[0])
     return found
 
 
@@ -217,7 +233,7 @@ def _taken(plan: EvaluationPlan, machine: str, answer: ray.ObjectRef) -> Arrays:
     """The record of a share. What its processes have logged and kept is written here.
 
     Raises:
-        NodeError: a process failed.
+        PenstockError: a process failed; of the kind of its own error, if that needs no traceback.
         LostError: machines were lost again and again.
         RunFolderError: an episode cannot be written.
     """
@@ -227,7 +243,7 @@ def _taken(plan: EvaluationPlan, machine: str, answer: ray.ObjectRef) -> Arrays:
         if isinstance(error, RayTaskError) and not isinstance(error, LostError):
             raise NodeError(machine, str(error)) from None
         why = f"{machine} was lost, and so were those that went on with its episodes"
-        raise LostError(f"{why}: {line_of(error)}; type the command again") from None
+        raise LostError(f"{why}: {line_of(error)}; {_again(plan)}") from None
     _write_logs(plan.folder, machine, played)
     if played.failed is not None:
         node, detail = played.failed

@@ -30,12 +30,16 @@ class HeadWatch:
         address: of the head, as ``host:port``.
         want_checkpoint: ask the run for a checkpoint.
         lost: called with the reason if the run must end.
+        advice: how the user goes on then, for the end of the reason.
     """
 
-    def __init__(self, address: str, want_checkpoint: Callable[[], None], lost: Callable[[str], None]) -> None:
+    def __init__(
+        self, address: str, want_checkpoint: Callable[[], None], lost: Callable[[str], None], advice: str
+    ) -> None:
         self._address = address
         self._want_checkpoint = want_checkpoint
         self._lost = lost
+        self._advice = advice
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="head watch", daemon=True)
 
@@ -62,8 +66,7 @@ class HeadWatch:
             elif now - heard > SILENCE_S:
                 self._lost(
                     f"Ray's head at {self._address} has been silent for {SILENCE_S:.0f} s, so the cluster is lost; "
-                    "penstock resume goes on with --address local in a cluster of its own, or with --address host:port "
-                    "on another one"
+                    f"{self._advice}"
                 )
                 return
             elif now - heard > ALARM_S and not alarmed:

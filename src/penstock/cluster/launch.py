@@ -81,7 +81,7 @@ def evaluated(plan: EvaluationPlan, build: Callable[[EvaluationPlan], Program]) 
     Raises:
         ConfigError: a machine of the cluster cannot take part.
         NodeError: a process failed; with that process's traceback.
-        LostError: machines were lost again and again.
+        LostError: Ray's head was lost, or machines were lost again and again.
         RunFolderError: an episode cannot be written.
     """
     outcome: Outcome = _of_ray("penstock.cluster.evaluations:evaluated")(plan, build)

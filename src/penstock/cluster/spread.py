@@ -30,6 +30,10 @@ from penstock.wiring.edges import Wiring
 
 __all__ = ["run"]
 
+RESUME = (
+    "penstock resume goes on with --address local in a cluster of its own, or with --address host:port on another one"
+)
+
 
 def _told(program: Program) -> Program:
     """The program whose monitor says first on which cluster it runs."""
@@ -90,7 +94,7 @@ def _run(program: Program, processes: Processes, cluster: Members) -> Outcome:
                 program = _telling(program, files.find(checkpoint, spread.place_of, relay))
                 keeping = ShardKeeping(files, wiring, spread.place_of, relay, program.deaths)
             with (
-                HeadWatch(cluster_address(), wiring.want_checkpoint, relay.fail),
+                HeadWatch(cluster_address(), wiring.want_checkpoint, relay.fail, RESUME),
                 Safekeeping(folder, spread.left, wiring.want_checkpoint, relay.fail, claims.run),
                 keeping,
             ):

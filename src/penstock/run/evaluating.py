@@ -68,7 +68,7 @@ def evaluate(
             there is no such cluster, or a machine of it cannot take part.
         BadDataError: an episode held NaN or infinity; with ``bad_numbers`` ``skip``: every episode did.
         NodeError: a process failed; also for an error of the environment.
-        LostError: machines of the cluster were lost again and again.
+        LostError: the head of the cluster was lost, or machines were lost again and again.
     """
     episodes = count_of(episodes, "episodes of evaluate")
     players = None if num_workers is None else count_of(num_workers, "num_workers of evaluate")

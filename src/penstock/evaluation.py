@@ -74,9 +74,9 @@ def players_here(run: RunConfig, cores: int | None = None) -> int:
 
     Args:
         run: its config, resolved.
-        cores: of all machines that play; ``None``: this machine plays alone.
+        cores: of all machines that play; one process plays even if they have none. ``None``: this machine plays alone.
     """
-    return min(_workers(run), available_cores() if cores is None else cores)
+    return min(_workers(run), available_cores() if cores is None else max(1, cores))
 
 
 def runtime_here(run: RunConfig) -> str:

@@ -20,6 +20,7 @@ import ray
 import penstock
 from penstock.cluster import evaluations, launch
 from penstock.cluster.evaluations import Played, Share, shares_of
+from penstock.cluster.messages import facts
 from penstock.errors import ConfigError, LostError, NodeError, RunFolderError
 from penstock.evaluation import Evaluation
 from penstock.metrics.run_log import RUN_LOG
@@ -41,6 +42,7 @@ class Tasks:
         played: the share that each machine was given.
         failing: machine -> what its answer raises.
         refused: ids of machines that do not take part.
+        begun: the name of the function of each task, and its machine.
         cancelled: each answer that is no longer wanted, and whether its process was ended at once.
     """
 
@@ -57,6 +59,7 @@ class Tasks:
         self.played: dict[str, Share] = {}
         self.failing: dict[str, Exception] = {}
         self.refused: set[str] = set()
+        self.begun: list[tuple[str, str]] = []
         self.cancelled: list[object] = []
         self._answers: dict[str, Any] = {}
 
@@ -65,6 +68,7 @@ class Tasks:
             machine = options["scheduling_strategy"].node_id
 
             def begin(*arguments: Any) -> str:
+                self.begun.append((function.__name__, machine))
                 if function is evaluations.play_share:
                     assert options["scheduling_strategy"].soft
                     self.played[machine] = arguments[1]
@@ -144,6 +148,35 @@ def test_a_machine_that_is_lost_when_the_evaluation_begins_plays_nothing(run: Pa
     tasks.refused = {IDS[0]}
     assert penstock.evaluate(run, episodes=5, num_workers=4, runtime="ray").returns == (0.0, 1.0, 2.0, 3.0, 4.0)
     assert tasks.played.keys() == {*IDS[1:]}
+
+
+def test_all_machines_are_asked_for_their_facts_before_the_first_answer(run: Path, tasks, monkeypatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(evaluations, "takes_part", lambda machine, bits: not asked.append(len(tasks.begun)))
+    penstock.evaluate(run, episodes=5, num_workers=4, runtime="ray")
+    assert asked == [3, 3, 3]
+    assert tasks.begun[:3] == [("facts", machine) for machine in IDS]
+
+
+def test_a_cluster_of_which_no_machine_answers_is_one_line(run: Path, tasks) -> None:
+    tasks.refused = {*IDS}
+    with pytest.raises(LostError, match=r"^no machine of the cluster answers; type the command again$"):
+        penstock.evaluate(run, episodes=5, num_workers=4, runtime="ray")
+
+
+def test_a_cluster_that_was_given_no_cores_plays_in_one_process(run: Path, tasks, monkeypatch) -> None:
+    monkeypatch.setattr(launch, "counted", lambda address, modules: nullcontext(0))
+    assert penstock.evaluate(run, episodes=3, distributed=True).returns == (0.0, 1.0, 2.0)
+    assert sum(share.players for share in tasks.played.values()) == 1
+
+
+def test_a_share_that_comes_to_a_machine_of_another_kind_is_not_played_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = facts()
+    plan: Any = SimpleNamespace()
+    for other in (wanted._replace(penstock="0.0.1"), wanted._replace(instruction_set="other")):
+        monkeypatch.setattr(evaluations, "facts", lambda other=other: other)
+        with pytest.raises(LostError, match=r"^Ray went on with it on a machine with another version or instruction"):
+            evaluations.play_share(plan, Share(0, 1, 0, 1), lambda plan: pytest.fail("it is played"), [], wanted)
 
 
 def test_a_head_that_is_lost_ends_the_evaluation_with_what_to_type(run: Path, tasks, monkeypatch, tmp_path) -> None:

@@ -2,7 +2,8 @@
 
 A task holds a whole evaluation of its share, with a judge and players in processes of their own, as on one machine. An
 episode has its number and its seed wherever it is played. So if a machine is lost, and Ray runs its task again on
-another one, the returns are the same.
+another one, the returns are the same. That machine may have joined since, so each task looks whether its own is of the
+launcher's kind.
 """
 
 import contextlib
@@ -92,7 +93,7 @@ class _Machine(Listed):
     def play(self, plan: ray.ObjectRef, share: Share, build: Build) -> ray.ObjectRef:
         """Begin to play a share here, or elsewhere if this machine is lost. Ready with a `Played`."""
         options = {**_placed(self.id, soft=True), "max_retries": RETRIES, "retry_exceptions": [LostError]}
-        return ray.remote(play_share).options(**options).remote(plan, share, build, list(sys.path))
+        return ray.remote(play_share).options(**options).remote(plan, share, build, list(sys.path), facts())
 
 
 def _placed(machine: str, *, soft: bool) -> dict[str, Any]:
@@ -103,7 +104,10 @@ def _placed(machine: str, *, soft: bool) -> dict[str, Any]:
 
 def evaluated(plan: EvaluationPlan, build: Build) -> Outcome:
     """Play an evaluation on all machines; see `penstock.cluster.launch.evaluated`."""
-    machines = [machine for machine in map(_Machine, with_cores()) if takes_part(machine, SAME_BITS)]
+    asked = [_Machine(node) for node in with_cores()]
+    machines = [machine for machine in asked if takes_part(machine, SAME_BITS)]
+    if not machines:
+        raise LostError("no machine of the cluster answers; type the command again")
     given = shares_of(plan, [machine.offer.resources.get("cpu", 0.0) for machine in machines])
     if not plan.quiet:
         sys.stderr.write(
@@ -145,7 +149,7 @@ def _again(plan: EvaluationPlan) -> str:
     return "type the command again" + ("" if plan.keep is None else ", with another folder for --keep")
 
 
-def play_share(plan: EvaluationPlan, share: Share, build: Build, path: Sequence[str]) -> Played:
+def play_share(plan: EvaluationPlan, share: Share, build: Build, path: Sequence[str], wanted: Facts) -> Played:
     """Play a share on this machine.
 
     Args:
@@ -153,10 +157,13 @@ def play_share(plan: EvaluationPlan, share: Share, build: Build, path: Sequence[
         share: of this machine.
         build: makes the program of a plan.
         path: the launcher's module search path. What is missing here is appended.
+        wanted: the facts of the launcher's machine.
 
     Raises:
-        LostError: this machine ends the task.
+        LostError: this machine ends the task. Or Ray gave it the share of a lost one, and its facts are others.
     """
+    if facts() != wanted:
+        raise LostError("Ray went on with it on a machine with another version or instruction set")
     sys.path.extend(folder for folder in path if folder not in sys.path)
     with scratch_folder("penstock-evaluation-") as scratch:
         folder, kept = RunFolder(scratch), scratch / "kept"

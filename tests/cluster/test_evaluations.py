@@ -229,6 +229,26 @@ def test_a_failure_is_told_with_its_machine_and_logs_come_to_those_of_the_run(ru
     assert (run / "deaths.log").read_text() == "machine a:\nplayer.0, restart 1:\nwhy\n"
 
 
+def test_an_error_that_needs_no_traceback_is_told_with_its_machine(run: Path, tasks) -> None:
+    detail = "Traceback\npenstock.errors.RunFolderError: /tmp/kept cannot be written: No space left on device\n"
+    tasks._answers["a"] = Played({}, ("player.0", detail), [], "", {})
+    plan: Any = SimpleNamespace(folder=RunFolder(run), keep=None)
+    with pytest.raises(
+        RunFolderError, match=r"^machine a: /tmp/kept cannot be written: No space left on device$"
+    ) as told:
+        evaluations._taken(plan, "machine a", "a")
+    assert isinstance(told.value.__cause__, NodeError)
+
+
+def test_a_record_does_not_hold_the_answer_of_its_machine(run: Path, tasks) -> None:
+    answer = np.arange(3.0)
+    tasks._answers["a"] = Played({"episode_return": answer}, None, [], "", {})
+    plan: Any = SimpleNamespace(folder=RunFolder(run), keep=None)
+    found = evaluations._taken(plan, "machine a", "a")["episode_return"]
+    np.testing.assert_array_equal(found, answer)
+    assert not np.shares_memory(found, answer)
+
+
 def test_an_episode_that_cannot_be_written_here_is_one_line(tmp_path: Path, tasks) -> None:
     (tmp_path / "taken").write_text("")
     with pytest.raises(RunFolderError, match=f"^{tmp_path}/taken cannot be written: "):

@@ -254,10 +254,14 @@ def _taken(plan: EvaluationPlan, machine: str, answer: ray.ObjectRef) -> Arrays:
     _write_logs(plan.folder, machine, played)
     if played.failed is not None:
         node, detail = played.failed
-        raise NodeError(f"{node} on {machine}", detail)
+        failed = NodeError(f"{node} on {machine}", detail)
+        if failed.plain is None:
+            raise failed
+        raise type(failed.plain)(f"{machine}: {failed.plain}") from failed
     for number, content in played.kept.items():
         _keep(plan.keep, number, content)
-    return played.record
+    # Ray's own arrays would keep the whole answer, with its kept episodes, in the object store until the end.
+    return {name: values.copy() for name, values in played.record.items()}
 
 
 def _write_logs(folder: RunFolder, machine: str, played: Played) -> None:

@@ -81,6 +81,7 @@ def evaluated(plan: EvaluationPlan, build: Callable[[EvaluationPlan], Program]) 
     Raises:
         ConfigError: a machine of the cluster cannot take part.
         NodeError: a process failed; with that process's traceback.
+        PenstockError: a process failed with an error that needs no traceback; of the same kind, with its machine.
         LostError: Ray's head was lost, or machines were lost again and again.
         RunFolderError: an episode cannot be written.
     """

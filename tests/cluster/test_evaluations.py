@@ -249,6 +249,18 @@ def test_a_record_does_not_hold_the_answer_of_its_machine(run: Path, tasks) -> N
     assert not np.shares_memory(found, answer)
 
 
+@pytest.mark.parametrize(
+    ("players", "said"),
+    [
+        ([1], "1 process plays on 1 of 1 machine"),
+        ([1, 0], "1 process plays on 1 of 2 machines"),
+        ([2, 3, 0], "5 processes play on 2 of 3 machines"),
+    ],
+)
+def test_the_line_on_who_plays_counts_processes_and_machines(players: list[int], said: str) -> None:
+    assert evaluations._spread([Share(0, own, 0, own) for own in players]) == said
+
+
 def test_an_episode_that_cannot_be_written_here_is_one_line(tmp_path: Path, tasks) -> None:
     (tmp_path / "taken").write_text("")
     with pytest.raises(RunFolderError, match=f"^{tmp_path}/taken cannot be written: "):
@@ -344,7 +356,7 @@ def test_a_ctrl_c_leaves_no_process_on_any_machine(cluster, trained, interruptib
         begun.kill()
         (places / "gate").touch()
     assert begun.returncode == 130
-    assert "6 processes on 3 of 3 machines play" in said
+    assert "6 processes play on 3 of 3 machines" in said
     assert "Traceback" not in said
     left = [int(path.name.partition("-")[2]) for path in set(places.glob("process-*")) - before]
     assert wait_until(lambda: not any(map(psutil.pid_exists, left)), 30)

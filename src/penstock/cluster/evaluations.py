@@ -110,10 +110,7 @@ def evaluated(plan: EvaluationPlan, build: Build) -> Outcome:
         raise LostError("no machine of the cluster answers; type the command again")
     given = shares_of(plan, [machine.offer.resources.get("cpu", 0.0) for machine in machines])
     if not plan.quiet:
-        sys.stderr.write(
-            f"Ray cluster at {cluster_address()}: {sum(share.players for share in given)} processes on "
-            f"{sum(share.players > 0 for share in given)} of {len(given)} machines play\n"
-        )
+        sys.stderr.write(f"Ray cluster at {cluster_address()}: {_spread(given)}\n")
     held = ray.put(plan)
     playing = {
         machine.play(held, share, build): (share, machine.name)
@@ -142,6 +139,13 @@ def shares_of(plan: EvaluationPlan, cores: Sequence[float]) -> list[Share]:
         Share(first, count, first_player, own)
         for (first, first_player), count, own in zip(firsts, episodes, players, strict=False)
     ]
+
+
+def _spread(given: Sequence[Share]) -> str:
+    """How many processes play on how many machines, in words."""
+    players, playing = sum(share.players for share in given), sum(share.players > 0 for share in given)
+    processes = "1 process plays" if players == 1 else f"{players} processes play"
+    return f"{processes} on {playing} of {len(given)} machine{'s' if len(given) > 1 else ''}"
 
 
 def _again(plan: EvaluationPlan) -> str:

@@ -142,7 +142,7 @@ class _Joining:
 
     def _reply(self, result: Any, error: BaseException | None) -> None:  # noqa: ANN401 - as `Machine.call` says
         if error is not None:
-            self.refusal = f"{self.machine.name} cannot run a part of this run: {line_of(error)}"
+            self.refusal = f"{self.machine.name} cannot take part: {line_of(error)}"
         else:
             self.refusal = _refused(self.machine.name, result, same_bits=self._same_bits)
         # Last: the supervisor reads the rest once this is set.

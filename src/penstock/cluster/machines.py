@@ -86,7 +86,7 @@ class Listed:
         try:
             found: Facts = ray.get(facts, timeout=FACTS_LIMIT_S)
         except (ray.exceptions.RayError, TimeoutError) as error:
-            raise ConfigError(f"{self.name} cannot run a part of this run: {line_of(error)}") from None
+            raise ConfigError(f"{self.name} cannot take part: {line_of(error)}") from None
         return found
 
     def lost(self) -> bool:

@@ -51,8 +51,8 @@ def evaluate(
         num_workers: most processes that play. Episodes depend on their number only where environments reset themselves
             (EnvPool, PettingZoo). ``None``: as many as the run has environment processes, but no more than one for each
             core of this machine, or of the cluster.
-        runtime: plays them. ``ray`` spreads the episodes over all machines of a Ray cluster. ``None``: that of the run,
-            or ``local`` if that is ``ray``.
+        runtime: plays them. ``ray`` spreads the episodes over all machines of a Ray cluster. ``None``: ``ray`` if
+            ``distributed``, else that of the run, or ``local`` if that is ``ray``.
         distributed: the same as ``runtime="ray"``.
         address: of the Ray cluster, as ``--address`` takes it.
         env: a callable that makes an environment, if the run's environment has no name.

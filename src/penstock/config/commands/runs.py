@@ -38,7 +38,8 @@ class EvalOptions:
     )
     runtime: str | None = option(
         None,
-        f"what plays. {texts_of(RUNTIMES)}; left out: the runtime of the run, or local if that is ray",
+        f"what plays. {texts_of(RUNTIMES)}; left out: ray with --distributed True, else the runtime of "
+        "the run, or local if that is ray",
         choices=RUNTIMES.names(),
     )
     distributed: bool = setting_option("distributed")

@@ -344,14 +344,15 @@ def bundle(trained, tmp_path) -> Path:
     return penstock.export(trained("ppo"), tmp_path / "policy", observations=8)
 
 
-def test_threads_with_a_policy_each_answer_the_parts_of_a_batch_as_one_call_does(bundle) -> None:
-    observations = np.random.default_rng(0).normal(size=(301, 4)).astype(np.float32)
+def test_threads_with_a_policy_each_answer_the_parts_of_a_batch_as_one_call_does(trained, tmp_path) -> None:
+    bundle = penstock.export(trained("ppo, box"), tmp_path / "policy", observations=8)
+    observations = np.random.default_rng(0).normal(size=(301, 3)).astype(np.float32)
     policies = [penstock.load_policy(bundle) for _ in range(3)]
     with ThreadPoolExecutor(len(policies)) as pool:
         parts = pool.map(lambda policy, rows: policy(rows), policies, np.array_split(observations, len(policies)))
         actions = np.concatenate(list(parts))
     whole = policies[0](observations)
-    assert set(whole.tolist()) == {0, 1}
+    assert whole.dtype == np.float32
     np.testing.assert_array_equal(actions, whole)
 
 

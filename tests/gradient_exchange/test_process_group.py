@@ -1,7 +1,10 @@
 """Learners that meet over torch.distributed: the bits of rounds in shared memory, and one that is lost."""
 
+import gc
+import threading
 import time
-from collections.abc import Callable, Mapping
+import weakref
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
@@ -10,11 +13,11 @@ from typing import TypeVar
 import numpy as np
 import pytest
 import torch
-from torch._C._distributed_c10d import AllgatherOptions, BroadcastOptions
+from torch._C._distributed_c10d import AllgatherOptions, BroadcastOptions, TCPStore
 
 from penstock.gradient_exchange.all_reduce import AllReduce
 from penstock.gradient_exchange.gossip import Gossip
-from penstock.gradient_exchange.process_group import transport
+from penstock.gradient_exchange.process_group import gloo, transport
 from penstock.gradient_exchange.process_group.gloo import OverGloo
 from penstock.gradient_exchange.process_group.rendezvous import KeeperSide, OtherSide
 from penstock.gradient_exchange.process_group.rounds import ProcessGroupRounds
@@ -92,6 +95,14 @@ def entered(team: AllReduce | Gossip, own: dict[str, np.ndarray]) -> dict[str, n
 def together(*calls: Callable[[], Found]) -> list[Found]:
     with ThreadPoolExecutor(len(calls)) as pool:
         return [one.result(60) for one in [pool.submit(call) for call in calls]]
+
+
+@pytest.fixture
+def without_collections() -> Iterator[None]:
+    """No garbage collector: what is freed has no cycle."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def test_the_mean_has_the_bits_of_rounds_in_shared_memory(segment) -> None:
@@ -216,6 +227,23 @@ def test_of_four_learners_that_gossip_one_is_lost_and_all_meet_anew() -> None:
     # The means of a ring of four, as of 3, 0 and 1 for learner 0.
     assert [before for before, _ in found] == pytest.approx([4 / 3, 1.0, 2.0, 5 / 3])
     assert [after for _, after in found] == [8.0] * 4
+
+
+def test_a_swap_fails_once_a_member_is_gone_and_keeps_no_connection_open(without_collections) -> None:
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    stores = [store, TCPStore("127.0.0.1", store.port, is_master=False)]
+    ends = together(*(partial(gloo.connect, stores[me], me, 2, "127.0.0.1") for me in range(2)))
+    before = set(threading.enumerate())
+    work = ends[0].swap(torch.zeros(8), {1: torch.empty(8)})
+    # The other one goes without a word.
+    ends.pop()
+    with pytest.raises(RuntimeError, match="is lost"):
+        work.wait(timedelta(seconds=20))
+    for thread in set(threading.enumerate()) - before:
+        thread.join(20)
+    kept = weakref.ref(work)
+    del work
+    assert kept() is None
 
 
 class Noted:

@@ -15,6 +15,7 @@ __all__ = ["CONNECT_LIMIT", "OverGloo", "connect"]
 CONNECT_LIMIT = timedelta(seconds=20)
 """How long members try to connect once all are there. None of them gives a sign of life meanwhile."""
 TAG = 0
+"""One is enough: messages between two members keep their order, and all meet between two swaps."""
 
 
 def connect(store: TCPStore, me: int, members: int, address: str) -> "OverGloo":
@@ -70,7 +71,8 @@ class _Swap:
     """Tensors between this member and single others; implements `UnderWay`.
 
     A thread waits for them, for as long as a round may take. If a wait of gloo for one of them times out, gloo ends the
-    whole group, so it cannot be asked again and again.
+    whole group, so it cannot be asked again and again. gloo does not tell a tensor that was half received of a lost
+    connection: then the thread stays until its time is up.
     """
 
     def __init__(self, works: Sequence[UnderWay]) -> None:
@@ -86,7 +88,8 @@ class _Swap:
                 work.wait(ROUND_LIMIT)
             self._come = True
         except RuntimeError as error:
-            self._error = error
+            # Without its traceback, which would hold this object, and so the connections, until the next collection.
+            self._error = error.with_traceback(None)
         finally:
             self._over.set()
 

@@ -110,10 +110,12 @@ def test_the_mean_has_the_bits_of_rounds_in_shared_memory(segment) -> None:
     shared = segment(Rounds.required(3, STATE))
     near = [AllReduce(Rounds(shared.bytes, 3, STATE, me), me=me, alive=lambda: False) for me in range(3)]
     group = Group(3)
+    all_over = threading.Barrier(3)
 
     def life(team: AllReduce, me: int) -> list[bytes]:
         entered(team, state(0))
         means = [team("policy", gradient(7 * step + me), weights[me])["critic"].tobytes() for step in range(3)]
+        all_over.wait(60)
         team.leave()
         return means
 
@@ -126,12 +128,14 @@ def test_the_mean_has_the_bits_of_rounds_in_shared_memory(segment) -> None:
 def test_what_all_gather_may_be_larger_than_their_state() -> None:
     group = Group(2)
     brought = [np.random.default_rng(me).normal(size=5000) for me in range(2)]
+    all_over = threading.Barrier(2)
 
     def life(me: int) -> list[bytes]:
         team = group.member(me)
         entered(team, state(0))
         found = [values.tobytes() for values in team.gather(brought[me])]
         team("policy", gradient(me), 1.0)
+        all_over.wait(60)
         team.leave()
         return found
 
@@ -150,11 +154,13 @@ def test_all_begin_with_the_state_of_the_keeper() -> None:
 def test_when_one_leaves_the_others_hear_of_it_and_all_meet_anew(leaves: int) -> None:
     group = Group(3)
     teams = [group.member(me) for me in range(3)]
+    all_over = threading.Barrier(3)
 
     def life(me: int) -> float:
         team = teams[me]
         entered(team, state(0))
         team("policy", gradient(me), 1.0)
+        all_over.wait(60)
         if me != leaves:
             with pytest.raises(DissolvedError):
                 team("policy", gradient(me), 1.0)
@@ -205,12 +211,14 @@ def test_of_four_learners_that_gossip_one_is_lost_and_all_meet_anew() -> None:
     """Learners 1 and 3 wait for the state of learner 2, which has left. Learner 0 is no neighbour of it."""
     board = Notices()
     ends = [member_over_gloo(board, 4, STATE, me) for me in range(4)]
+    settled = threading.Barrier(4)
 
     def life(me: int) -> tuple[float, float]:
         end, held = ends[me], Held(me)
         team = Gossip(end, me=me, alive=lambda: False)
         entered(team, held.state())
         team.settle(held)
+        settled.wait(60)
         if me in {1, 3}:
             end.send([held.values["critic"]], 1.0, [me, 2])
             with pytest.raises(DissolvedError):

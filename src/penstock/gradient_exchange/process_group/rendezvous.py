@@ -10,13 +10,13 @@ too, if it finds there that an earlier life has come. The keeper then opens anot
 
 import socket
 from datetime import timedelta
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 from torch._C._distributed_c10d import TCPStore
 
 from penstock.gradient_exchange.process_group import gloo, nccl
-from penstock.gradient_exchange.process_group.transport import Group, chosen, gpu_of
+from penstock.gradient_exchange.process_group.transport import Group, TransportName, chosen, gpu_of
 from penstock.nodes.ports import BoardReader, BoardWriter
 from penstock.program.graph import ProcessGroup
 
@@ -132,7 +132,7 @@ class OtherSide:
             store = self._found()
             if store is None or not store.check([ALL_HERE]):
                 return None
-            edge, transport = self._edge, store.get(ALL_HERE).decode()
+            edge, transport = self._edge, cast("TransportName", store.get(ALL_HERE).decode())
             own = _own_address(edge.address)
             return connected(transport, store, self._me, len(edge.members), address=own, device=edge.device)
         except (RuntimeError, OSError):
@@ -176,7 +176,7 @@ class OtherSide:
                 return
 
 
-def connected(transport: str, store: TCPStore, me: int, members: int, *, address: str, device: str) -> Group:
+def connected(transport: TransportName, store: TCPStore, me: int, members: int, *, address: str, device: str) -> Group:
     """Connect to all members. By gloo each listens at its own address.
 
     Raises:

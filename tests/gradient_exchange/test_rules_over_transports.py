@@ -1,4 +1,7 @@
-"""Each rule of exchange over each transport, with numbers that are worked out by hand."""
+"""Each rule of exchange over shared memory and over a transport of a user's own, with numbers worked out by hand.
+
+Those that meet in rounds run over gloo, too.
+"""
 
 from collections.abc import Callable
 from queue import SimpleQueue

@@ -241,7 +241,7 @@ class Transport(Protocol):
     """
 
     def send(self, arrays: Sequence[Array], weight: float, to: Sequence[int] | None = None) -> None:
-        """Bring arrays to a round.
+        """Bring arrays to a round. All members send in each round, also if each names only some.
 
         Args:
             arrays: float32, or bytes in multiples of 4. They may be changed as soon as this returns.
@@ -312,7 +312,7 @@ class RoundsPort(Transport, Protocol):
         ...
 
     def begun(self) -> bool:
-        """True if a member has arrived at the round that is not over yet."""
+        """True if a member has brought something to the round that is not over yet."""
         ...
 
     def formed(self) -> bool:

@@ -75,7 +75,7 @@ class ProcessGroupRounds:
         """Meet the others. As `RoundsPort.join`: only the keeper, which joins ``anew``, goes on from its own state."""
         if self._lost:
             self.remove()
-        # Their connections are closed with them. Others may wait for that.
+        # Drop groups whose round has ended by now: that closes their connections, for which others may wait.
         self._stuck = [(group, work) for group, work in self._stuck if not work.is_completed()]
         if self._group is None:
             found = self._way.meet()

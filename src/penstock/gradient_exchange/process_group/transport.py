@@ -51,7 +51,10 @@ class Group(Protocol):
         ...
 
     def swap(self, mine: Tensor, into: Mapping[int, Tensor]) -> UnderWay:
-        """Give a tensor to these other members, and get theirs. They name this one, too. All are of the same size."""
+        """Give a tensor to these other members, and get theirs. They name this one, too. All are of the same size.
+
+        All members swap at once, each with its own others.
+        """
         ...
 
     def end(self) -> bool:

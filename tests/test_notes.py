@@ -139,8 +139,9 @@ def test_a_target_that_is_reached_is_said_with_both_numbers(tmp_path: Path) -> N
 def test_fewer_timesteps_for_a_run_that_its_target_ended_are_not_its_reason_and_change_nothing(tmp_path: Path) -> None:
     run = train(tmp_path, 40, target_return=19.5).run_folder
     config = (run / "config.toml").read_text()
-    (line,) = penstock.resume(run, timesteps=BATCH, quiet=True).notes
+    line, kept = penstock.resume(run, timesteps=BATCH, quiet=True).notes
     assert "--target_return has ended the run" in line
+    assert kept == "--timesteps is still 3200, not 80: give it in the command above as well"
     assert (run / "config.toml").read_text() == config
 
 
@@ -274,9 +275,14 @@ def test_a_resume_names_what_it_changes_and_what_it_does_not() -> None:
     now = replace(given, run=replace(given.run, threads=1))
     assert changes(before, given, now) == ("changed: --target_return none -> 3.0, --lr 0.001 -> 0.0001",)
     assert changes(before, before, now) == ()
-    (said,) = unchanged(before, given, now)
-    assert said == "--lr is still 0.001, not 0.0001: give it in the command above as well"
-    assert unchanged(before, before, before) == ()
+    over = "nothing to do: ...; to go on without it: penstock resume a --target_return none"
+    (said,) = unchanged(before, given, now, over)
+    assert said == (
+        "--timesteps is still 1000000, not 500, --lr is still 0.001, not 0.0001: give them in the command above as well"
+    )
+    (said,) = unchanged(before, given, now, "nothing to do: ...; to go on: penstock resume a --timesteps 800")
+    assert said.startswith("--target_return is still none, not 3.0, --lr is still 0.001, ")
+    assert unchanged(before, before, before, over) == ()
 
 
 def test_a_resume_tells_of_a_changed_setting_whether_it_goes_on_or_not(tmp_path: Path) -> None:
@@ -284,5 +290,9 @@ def test_a_resume_tells_of_a_changed_setting_whether_it_goes_on_or_not(tmp_path:
     nothing, kept = penstock.resume(run, settings={"lr": 1e-4}, quiet=True).notes
     assert nothing.startswith("nothing to do: the run has its 160 timesteps; to go on: ")
     assert kept == "--lr is still 0.001, not 0.0001: give it in the command above as well"
+    assert "lr = 0.001\n" in (run / "README.md").read_text()
+    assert not any(b"lr = 0.0001" in events.read_bytes() for events in run.rglob("events.*"))
     assert penstock.resume(run, timesteps=3 * BATCH, settings={"lr": 1e-4}, quiet=True).notes == ()
+    assert "lr = 0.0001\n" in (run / "README.md").read_text()
+    assert any(b"lr = 0.0001" in events.read_bytes() for events in run.rglob("events.*"))
     assert "changed: --lr 0.001 -> 0.0001" in log_of(run)

@@ -53,8 +53,8 @@ _LARGE_TABLE = 256 << 20
 _MANY_STALE = 0.01
 """The user is told if more than this share of all rows was dropped for its age."""
 _LESS = "a smaller --capacity needs less"
-_OF_THE_END = frozenset({"timesteps", "target_return", "early_stop", "eval_episodes", "eval_seconds"})
-"""Settings that a resume with nothing to do has used: it has looked for the run's end, and may have evaluated."""
+_OF_THE_END = frozenset({"eval_episodes", "eval_seconds"})
+"""A resume with nothing to do has used these settings for its evaluation."""
 
 
 def ended_early(run: RunConfig, record: Arrays, folder: Path) -> tuple[str, ...]:
@@ -166,10 +166,17 @@ def changes(before: Config, given: Config, now: Config) -> tuple[str, ...]:
     return (f"changed: {told}",) if changed else ()
 
 
-def unchanged(before: Config, given: Config, now: Config) -> tuple[str, ...]:
-    """One line on the settings that a resume with nothing to do did not change; else empty. Arguments as `changes`."""
+def unchanged(before: Config, given: Config, now: Config, go_on: str) -> tuple[str, ...]:
+    """One line on the settings that a resume with nothing to do did not change; else empty.
+
+    Args:
+        before: config of the run.
+        given: the same with what the user has given.
+        now: config of this resume, with everything decided.
+        go_on: the line of `nothing_to_do`. The settings in its command are left out.
+    """
     was, found = before.values(), now.values()
-    kept = [name for name in _given_anew(before, given, now) if name not in _OF_THE_END]
+    kept = [name for name in _given_anew(before, given, now) if name not in _OF_THE_END and f" --{name} " not in go_on]
     told = ", ".join(f"--{name} is still {shown(was[name])}, not {shown(found[name])}" for name in kept)
     return (f"{told}: give {'it' if len(kept) == 1 else 'them'} in the command above as well",) if kept else ()
 

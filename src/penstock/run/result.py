@@ -7,6 +7,7 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.config.whole import Config
 from penstock.errors import BadDataError, ConfigError, EnvError, NodeError, RunFolderError
 from penstock.evaluation import Asked, Evaluation, judge, players_after, runtime_here
 from penstock.metrics.final import log_final
@@ -61,6 +62,7 @@ def finish(
     outcome: Outcome,
     begun_anew: int = 0,
     *,
+    told: Config,
     episodes_before: int = 0,
     had_ended: bool = False,
     quiet: bool,
@@ -73,6 +75,7 @@ def finish(
         folder: of the run.
         outcome: of the program.
         begun_anew: lanes whose episode a resume could not restore.
+        told: settings that the card shows.
         episodes_before: training episodes that had ended before a resume.
         had_ended: a resume had nothing left to learn, so the run did not end now.
         quiet: no display.
@@ -85,7 +88,7 @@ def finish(
     no_file = _exported(prepared, folder, published)
     steps, updates = int(record["steps"]), int(record["update"])
     # The card is written here and after the evaluation: that may be long or interrupted, and the run is usable now.
-    write_card(folder, prepared.config, steps, updates, None)
+    write_card(folder, told, steps, updates, None)
     evaluation: Evaluation | None = None
     given_up: tuple[str, ...] = ()
     if run.eval_episodes and not outcome.interrupted:
@@ -105,7 +108,7 @@ def finish(
     if evaluation is not None:
         elapsed_s = float(record["elapsed_s"])
         log_final(folder.path, evaluation, updates, steps, elapsed_s, axis=run.tensorboard_axis)
-        write_card(folder, prepared.config, steps, updates, evaluation)
+        write_card(folder, told, steps, updates, evaluation)
     not_restored = begun_anew + sum(counts["not_restored"] for counts in outcome.counters.values())
     early: tuple[str, ...] = ()
     if not outcome.interrupted and not had_ended:

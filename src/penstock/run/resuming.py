@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Never
 
-from penstock.config.sources import with_changes
+from penstock.config.sources import to_toml, with_changes
 from penstock.config.whole import Config
 from penstock.envs.given import Given, given_of
 from penstock.errors import ConfigError
@@ -83,7 +83,8 @@ def _resume(
         before = folder.read_config()
         over = nothing_to_do(prepared.config.run, folder.path, begin.arrays)
         if over:
-            over += unchanged(before, config, prepared.config)
+            over += unchanged(before, config, prepared.config, over[0])
+            the_plan = replace(the_plan, settings=to_toml(before))
         else:
             the_plan = replace(the_plan, told=(*the_plan.told, *changes(before, config, prepared.config)))
         program = checked_on_machine(program_of(the_plan), prepared)
@@ -104,6 +105,7 @@ def _resume(
         folder,
         outcome,
         begun_anew,
+        told=before if over else prepared.config,
         episodes_before=int(begin.arrays["episodes"]),
         had_ended=bool(over),
         quiet=quiet,

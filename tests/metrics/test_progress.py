@@ -9,7 +9,7 @@ from rich.console import Console
 
 from penstock.metrics.figures import Figures, clock, idle_shares
 from penstock.metrics.live import LiveDisplay, Terminal, sparkline
-from penstock.metrics.progress import PlainLines, progress_sink
+from penstock.metrics.progress import Lines, PlainLines, progress_sink
 from penstock.metrics.report import Report
 
 
@@ -33,7 +33,7 @@ EVALUATION = Report(5, 5000, 0.0, {"eval/return_mean": -321.0})
 
 def lines_of(updates, interval=10):
     stream = io.StringIO()
-    lines = PlainLines(100_000, interval, stream)
+    lines = PlainLines(Lines(100_000, interval), stream)
     for update in updates:
         lines.write(report(update))
     lines.close()
@@ -57,7 +57,7 @@ def test_a_plain_line_holds_everything():
 def test_fast_updates_before_slow_ones_do_not_hide_how_long_the_rest_takes():
     # Rows before learning begins come by the ten thousand a second, those after it by 25.
     stream = io.StringIO()
-    lines = PlainLines(100_000, 10, stream)
+    lines = PlainLines(Lines(100_000, 10), stream)
     for update in range(1, 21):
         lines.write(report(update, 50_000.0 if update <= 10 else 25.0))
     lines.close()
@@ -77,7 +77,7 @@ def test_plain_lines_come_every_log_interval_and_at_the_end():
 
 def test_an_evaluation_is_shown_with_the_next_line():
     stream = io.StringIO()
-    lines = PlainLines(100_000, 1, stream)
+    lines = PlainLines(Lines(100_000, 1), stream)
     lines.write(EVALUATION)
     assert stream.getvalue() == ""
     lines.write(report(6))
@@ -96,7 +96,7 @@ class Gone(io.StringIO):
 
 
 def test_a_reader_that_leaves_does_not_end_the_run():
-    lines = PlainLines(100_000, 1, Gone())
+    lines = PlainLines(Lines(100_000, 1), Gone())
     live = LiveDisplay("run", 100_000, Terminal(file=Gone(), force_terminal=True, width=80))
     for update in range(1, 4):
         lines.write(report(update))
@@ -106,7 +106,7 @@ def test_a_reader_that_leaves_does_not_end_the_run():
 
 
 @pytest.mark.parametrize(
-    "display", ["PlainLines(9, 1, sys.stdout)", "LiveDisplay('run', 9, Terminal(force_terminal=True))"]
+    "display", ["PlainLines(Lines(9, 1), sys.stdout)", "LiveDisplay('run', 9, Terminal(force_terminal=True))"]
 )
 def test_a_pipe_that_nobody_reads_is_no_failure_at_exit_either(display):
     program = (
@@ -124,7 +124,7 @@ def test_a_pipe_that_nobody_reads_is_no_failure_at_exit_either(display):
 
 
 @pytest.mark.parametrize(
-    "display", ["PlainLines(9, 1, sys.stdout)", "LiveDisplay('run', 9, Terminal(file=own_stream(sys.stdout)))"]
+    "display", ["PlainLines(Lines(9, 1), sys.stdout)", "LiveDisplay('run', 9, Terminal(file=own_stream(sys.stdout)))"]
 )
 def test_a_pipe_that_nobody_empties_holds_nothing_up(display):
     program = (
@@ -153,7 +153,7 @@ def test_a_pipe_that_nobody_empties_holds_nothing_up(display):
 
 def test_no_standard_output_at_all(monkeypatch):
     monkeypatch.setattr(sys, "stdout", None)
-    sink = progress_sink("run", 100_000, 1)
+    sink = progress_sink("run", 100_000, 1, 0.0)
     sink.write(report(1))
     sink.close()
 
@@ -162,7 +162,7 @@ def test_a_closed_standard_output(monkeypatch):
     closed = io.StringIO()
     closed.close()
     monkeypatch.setattr(sys, "stdout", closed)
-    sink = progress_sink("run", 100_000, 1)
+    sink = progress_sink("run", 100_000, 1, 0.0)
     sink.write(report(1))
     sink.close()
 
@@ -175,7 +175,7 @@ def test_the_display_suits_where_it_goes(monkeypatch, tty, term, kind):
     stream.isatty = lambda: tty
     monkeypatch.setattr(sys, "stdout", stream)
     monkeypatch.setenv("TERM", term)
-    sink = progress_sink("run", 100_000, 1)
+    sink = progress_sink("run", 100_000, 1, 0.0)
     assert isinstance(sink, kind)
     sink.close()
 
@@ -229,7 +229,7 @@ def test_a_clock_reads_hours_minutes_seconds():
 def test_episode_metrics_are_shown_with_the_returns():
     stream = io.StringIO()
     told = report(1)._replace(values={**report(1).values, "episode/won": 0.8349, "episode/laps": 1200.0})
-    lines = PlainLines(100_000, 1, stream)
+    lines = PlainLines(Lines(100_000, 1), stream)
     lines.write(told)
     lines.close()
     assert " | won 0.835  laps 1.2e+03 | " in stream.getvalue()
@@ -250,14 +250,12 @@ def test_the_live_display_shows_brackets_in_names_and_notes_as_they_are():
     assert "no [red]won" in shown.getvalue()
 
 
-def test_lines_of_fast_updates_are_at_least_so_many_seconds_apart(monkeypatch):
-    clock = [0.0]
-    monkeypatch.setattr("penstock.metrics.progress.time.monotonic", lambda: clock[0])
+def test_lines_of_fast_updates_are_at_least_so_many_seconds_of_training_apart():
+    # All reports are read at once. The time in them counts, so that the log and the display have the same lines.
     stream = io.StringIO()
-    lines = PlainLines(100_000, 10, stream, least_s=1.0)
+    lines = PlainLines(Lines(100_000, 10, least_s=1.0), stream)
     for update in range(1, 58):
-        clock[0] = 0.05 * update
-        lines.write(report(update))
+        lines.write(report(update)._replace(time_s=0.05 * update))
     lines.close()
     # 20 updates a second: the first line at 0.5 s, then 1.5 s and 2.5 s, and the last update.
     shown = [line.split(" | ")[0] for line in stream.getvalue().splitlines()]

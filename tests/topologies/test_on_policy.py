@@ -62,7 +62,7 @@ def test_the_monitor_knows_over_what_tensorboard_draws() -> None:
     assert program(on_policy, tensorboard_axis="seconds").node("monitor").settings.tensorboard_axis == "seconds"
 
 
-def test_lines_are_a_second_apart_unless_the_user_says_how_often_they_come() -> None:
+def test_lines_are_a_second_apart_unless_log_interval_differs_from_its_default() -> None:
     assert program(on_policy).node("monitor").settings.least_s == 1.0
     assert program(on_policy, log_interval=20).node("monitor").settings.least_s == 0.0
 

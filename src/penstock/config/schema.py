@@ -252,8 +252,8 @@ class RunConfig:
     )
     log_interval: int = _setting(
         10,
-        "updates between printed lines; with 10 at most one line a second; after 10 s without a line, the next update "
-        "has one at any rate",
+        "updates between printed lines; at most one line a second, unless this is set to another number than 10; after "
+        "10 s without a line, the next update has one at any rate",
         min=1,
     )
     tensorboard_axis: Literal["steps", "updates", "seconds"] = _setting(

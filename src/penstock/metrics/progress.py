@@ -18,29 +18,32 @@ _WAITING_LINES = 64
 """Lines that wait for a slow reader; older ones are dropped."""
 
 
-def progress_sink(title: str, timesteps: int, log_interval: int, least_s: float = 0.0) -> Sink:
+def progress_sink(title: str, timesteps: int, log_interval: int, least_s: float) -> Sink:
     """A live display if standard output is a terminal, otherwise plain lines.
 
     Args:
         title: name of the run.
         timesteps: environment steps of the whole run.
         log_interval: updates from one plain line to the next. A live display shows every update.
-        least_s: least seconds from one plain line to the next.
+        least_s: as `Lines` takes it, for plain lines.
     """
     if sys.stdout is not None and not sys.stdout.closed and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
         from penstock.metrics.live import LiveDisplay  # noqa: PLC0415 - rich costs 40 ms, which plain lines need not pay
 
         return LiveDisplay(title, timesteps)
-    return PlainLines(timesteps, log_interval, sys.stdout, least_s)
+    return PlainLines(Lines(timesteps, log_interval, least_s), sys.stdout)
 
 
 class Lines:
     """Reports as text: each note, a line every ``log_interval`` updates or 10 s, and one for the last update.
 
+    Lines of ``log_interval`` are at least ``least_s`` apart by the time of the reports, so all `Lines` that take the
+    same reports have the same lines of them.
+
     Args:
         timesteps: environment steps of the whole run.
         log_interval: updates from one line to the next.
-        least_s: least seconds from one line to the next, but for the last one.
+        least_s: least seconds of training from one line to the next, but for the last one.
     """
 
     def __init__(self, timesteps: int, log_interval: int, least_s: float = 0.0) -> None:
@@ -49,15 +52,19 @@ class Lines:
         self._least_s = least_s
         self._shown = 0
         self._shown_at = time.monotonic()
+        self._shown_s = 0.0
 
     def of(self, report: Report) -> list[str]:
         """Take one report. Returns its note, and a line if its update is due."""
         self._figures.add(report)
         lines = [report.note] if report.note else []
-        passed = time.monotonic() - self._shown_at
-        in_turn = report.update % self._interval == 0 and (passed >= self._least_s or not self._shown)
-        is_due = in_turn or passed > _SECONDS
-        return [*lines, self._line()] if STEPS_PER_SECOND in report.values and is_due else lines
+        passed_s = report.time_s - self._shown_s
+        in_turn = report.update % self._interval == 0 and (passed_s >= self._least_s or not self._shown)
+        is_due = in_turn or time.monotonic() - self._shown_at > _SECONDS
+        if STEPS_PER_SECOND not in report.values or not is_due:
+            return lines
+        self._shown_s = report.time_s
+        return [*lines, self._line()]
 
     def last(self) -> list[str]:
         """A line for the last update, if it has none yet."""
@@ -72,14 +79,12 @@ class PlainLines:
     """Shows the `Lines` of reports.
 
     Args:
-        timesteps: environment steps of the whole run.
-        log_interval: updates from one line to the next.
+        lines: of this sink alone.
         stream: for the lines; ``None`` if there is no standard output.
-        least_s: as `Lines` takes it.
     """
 
-    def __init__(self, timesteps: int, log_interval: int, stream: TextIO | None, least_s: float = 0.0) -> None:
-        self._lines = Lines(timesteps, log_interval, least_s)
+    def __init__(self, lines: Lines, stream: TextIO | None) -> None:
+        self._lines = lines
         self._stream = None if stream is None else own_stream(stream)
         self._outlet = None if self._stream is None else Outlet(self._stream, _WAITING_LINES)
 

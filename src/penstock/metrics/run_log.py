@@ -24,17 +24,15 @@ class RunLog:
 
     Args:
         folder: the run folder.
-        timesteps: environment steps of the whole run.
-        log_interval: updates from one line to the next.
-        least_s: least seconds from one line to the next, but for the last one.
+        lines: of this log alone.
 
     Raises:
         RunFolderError: the log cannot be written.
     """
 
-    def __init__(self, folder: Path, timesteps: int, log_interval: int, least_s: float = 0.0) -> None:
+    def __init__(self, folder: Path, lines: Lines) -> None:
         self._folder = folder
-        self._lines = Lines(timesteps, log_interval, least_s)
+        self._lines = lines
         # A folder that cannot be written is to be known now, and not at the first line.
         add_to_log(folder)
 

@@ -14,7 +14,7 @@ from penstock.errors import RunFolderError, signal_name
 from penstock.metrics.episode_metrics import EPISODE, missing_metrics
 from penstock.metrics.histograms import Histograms
 from penstock.metrics.jsonl import JsonLines, each_report
-from penstock.metrics.progress import progress_sink
+from penstock.metrics.progress import Lines, progress_sink
 from penstock.metrics.report import EPISODES, EVAL_RETURN, IDLE, RESTARTS, STEPS_PER_SECOND, Report, Sink, read_report
 from penstock.metrics.run_log import RunLog
 from penstock.metrics.tensorboard import TensorBoard
@@ -63,7 +63,7 @@ class MonitorSettings:
     """Names of numbers in the last infos of episodes. The log and the display say which of them the first episodes do
     not have, once."""
     least_s: float = 0.0
-    """Least seconds between two lines of updates in the log and on a display that is no terminal."""
+    """Least seconds of training between two lines of updates in the log and on a display that is no terminal."""
     histograms: bool = False
     """The checkpointer hands over histograms of each checkpoint, at the meeting ``histograms``."""
 
@@ -106,7 +106,7 @@ class MonitorNode:
                 self._board.write_settings(settings.settings, settings.resumed)
             self._sinks = [lines, self._board]
             often = settings.timesteps, settings.log_interval, settings.least_s
-            self._for_people = [RunLog(settings.folder, *often)]
+            self._for_people = [RunLog(settings.folder, Lines(*often))]
             if not settings.quiet:
                 self._for_people.append(progress_sink(settings.title, *often))
             self._sinks += self._for_people

@@ -68,7 +68,7 @@ core. With equal shares, two environment processes and a slow learner do not fil
 learner, and one core rests.
 """
 BETWEEN_LINES_S = 1.0
-"""Least seconds between two lines of updates, unless the user has said with ``--log_interval`` how often they come."""
+"""Least seconds between two lines of updates, unless ``--log_interval`` differs from its default."""
 GAMES = "games"
 """Name of the node that games connect to, of its process, and of the meeting of lanes and sessions."""
 

@@ -196,6 +196,37 @@ def test_the_idle_share_is_found_over_a_tenth_of_a_second_however_fast_reports_a
     assert shares == [0.75, 0.75, 0.75, 0.03, 0.03, 0.95]
 
 
+def idle(node: MonitorNode, ports: Ports, busy_ms: int, idle_ms: int) -> float | None:
+    """The share of ``env.0`` after it was busy and idle so long."""
+    ports.table["env.0"]["busy_ns"] += busy_ms * 1_000_000
+    ports.table["env.0"]["idle_ns"] += idle_ms * 1_000_000
+    return node._throughput(NEW).get("idle/env.0")
+
+
+def test_a_node_whose_counters_stand_still_for_two_seconds_has_no_idle_share(tmp_path, monkeypatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("penstock.nodes.monitor.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    ports = Ports()
+    node = opened(tmp_path, ports)
+    assert idle(node, ports, 100, 100) == 0.5
+    clock[0] += 2.0
+    # It has counted a little more before its machine was lost.
+    assert idle(node, ports, 50, 0) == 0.5
+    clock[0] += 0.1
+    assert [idle(node, ports, 0, 0) for _ in range(2)] == [None, None]
+    # The 50 ms from before count, too: 50 of 200.
+    assert idle(node, ports, 100, 50) == 0.25
+
+
+def test_a_monitor_that_is_started_again_finds_no_idle_share_over_less_than_a_tenth_of_a_second(tmp_path) -> None:
+    ports = Ports()
+    opened(tmp_path, ports)
+    killed(ports)
+    node = opened(tmp_path, ports)
+    assert idle(node, ports, 1, 0) is None
+    assert idle(node, ports, 24, 75) == 0.75
+
+
 class Board:
     """In place of TensorBoard: remembers what it is told."""
 

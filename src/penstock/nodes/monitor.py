@@ -35,6 +35,8 @@ _COUNTED = {
 """Metric -> the counter that it is the sum of, over all nodes. Reported once it is not 0."""
 LEAST_COUNTED_NS = 100_000_000
 """Least time of a node over which its idle share is found anew."""
+STALE_S = 2.0
+"""A node whose idle share was found longer ago has none. Other machines tell the counters of their nodes each 0.5 s."""
 SILENT_S = 30.0
 """If there is no report for so long, the log and the display say what the run waits for, once."""
 
@@ -83,6 +85,10 @@ class MonitorNode:
         self._previous: dict[str, dict[str, int]] = {}
         """The counters of each node when its idle share was found last."""
         self._shares: dict[str, float] = {}
+        self._found_at: dict[str, float] = {}
+        """When the idle share of each node was found last."""
+        self._again = False
+        """Whether an earlier life of this node may have found idle shares."""
         self._episodes_before: float | None = None
         """Training episodes that had ended before a resume; ``None``: not known yet."""
         self._tells_missing = bool(settings.episode_metrics)
@@ -98,7 +104,7 @@ class MonitorNode:
         self._previous = ports.counters()
         # The files that an earlier life of this node wrote are part of the run. A life that died before it had opened
         # them wrote none: the log still holds lines of the run before its resume.
-        again = bool(self._previous[ports.name]["told_at_start"])
+        self._again = again = bool(self._previous[ports.name]["told_at_start"])
         with self._writing():
             lines = JsonLines(settings.folder, None if again else settings.resumed.update)
             self._board = TensorBoard(settings.folder, settings.tensorboard_axis, None if again else settings.resumed)
@@ -285,15 +291,20 @@ class MonitorNode:
         """The idle share of each node since it was counted last. It is kept until there is enough time for a new one.
 
         Reports that waited come within a millisecond. Each may stand for many updates, but what the nodes did in this
-        millisecond says nothing about them.
+        millisecond says nothing about them. The first share of a run needs no such time. A node whose counters stand
+        still, such as one of a lost machine, soon has no share.
         """
+        now = time.monotonic()
         for node, counts in counters.items():
             past = self._previous.get(node, {})
             busy = counts["busy_ns"] - past.get("busy_ns", 0)
             idle = counts["idle_ns"] - past.get("idle_ns", 0)
-            if busy + idle >= (LEAST_COUNTED_NS if node in self._shares else 1):
+            if busy + idle >= (LEAST_COUNTED_NS if self._again or node in self._found_at else 1):
                 self._shares[node] = idle / (busy + idle)
                 self._previous[node] = counts
+                self._found_at[node] = now
+            elif now - self._found_at.get(node, now) > STALE_S:
+                self._shares.pop(node, None)
         return {f"{IDLE}{node}": share for node, share in self._shares.items()}
 
 

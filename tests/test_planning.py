@@ -255,7 +255,10 @@ def test_bfloat16_is_told_of_where_the_processor_has_no_instructions_for_it(tmp_
     assert not lacks_bfloat16()
     info.write_text("processor\t: 0\nflags\t\t: fpu avx2 avx512f\n")
     (said,) = prepared(precision="bfloat16").told
-    assert said.startswith("--precision bfloat16: this processor has neither avx512_bf16 nor amx_bf16, so learning is")
+    assert said.startswith(
+        "--precision bfloat16: this processor has no instructions for bfloat16, so learning is slower"
+    )
+    assert said.endswith("; give --precision float32, or --device cuda")
     assert prepared().told == ()
     info.write_text("processor\t: 0\nflags\t\t: fpu avx2 avx512f avx512_bf16\n")
     assert prepared(precision="bfloat16").told == ()

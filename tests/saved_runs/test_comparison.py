@@ -328,6 +328,6 @@ def test_a_side_of_several_learners_says_so(tmp_path):
     ]
     said = as_table(compared(*runs))
     assert "A  a (ppo, seed 0): " in said
-    assert "B  b (ppo, 2 learners, hogwild, async, seed 0): " in said
+    assert "B  b (ppo, 2 learners, hogwild, async; seed 0): " in said
     mixed = as_table(compared(",".join(runs), runs[0]))
-    assert "A  2 runs of ppo (1 learner or 2 learners, hogwild, async, seeds 0, 0): " in mixed
+    assert "A  2 runs of ppo (1 learner or 2 learners, hogwild, async; seeds 0, 0): " in mixed

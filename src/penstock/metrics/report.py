@@ -58,8 +58,13 @@ LAG = "/lag"
 LAG_MAX = "/lag_max"
 """The same: the largest age."""
 SENT_BYTES = "exchange/bytes"
-"""Bytes of gradients that learners have sent since the report before: all of them where they hand gradients on to one
-node; else each of them, as all send the same number."""
+"""Bytes that learners have sent since the report before.
+
+- ``parameter_server``, A3C: gradients, of all learners together.
+- ``hogwild``: what all learners have added to the shared vector.
+- ``allreduce``: gradients, of each learner, as all send the same number.
+- ``gossip``: the state, of each learner.
+"""
 STEPS_PER_SECOND = "throughput/steps_per_second"
 EVAL_RETURN = "eval/return_mean"
 FINAL = "eval/final"

@@ -96,8 +96,8 @@ def _slow_precision(config: Config) -> tuple[str, ...]:
     run, precision = config.run, getattr(config.algorithm, "precision", "float32")
     if precision != "bfloat16" or run.device != "cpu" or RUNTIMES[run.runtime].machines or not lacks_bfloat16():
         return ()
-    why = "this processor has neither avx512_bf16 nor amx_bf16, so learning is slower than with float32"
-    return (f"--precision bfloat16: {why}; leave it out, or give --device cuda",)
+    why = "this processor has no instructions for bfloat16, so learning is slower than with float32"
+    return (f"--precision bfloat16: {why}; give --precision float32, or --device cuda",)
 
 
 def _is_given(settings: Any, name: str) -> bool:  # noqa: ANN401 - of any algorithm

@@ -73,10 +73,10 @@ def find_checkpoint(run: Path, name: str | None = None) -> Path:
 
 def no_checkpoint(run: Path) -> CheckpointError:
     """The error for a run without any checkpoint: when the first one comes, and what to type."""
-    again = f"penstock train --config {shlex.quote(str(RunFolder(run).config_path))} --save_interval 10"
+    again = f"penstock train --config {shlex.quote(str(RunFolder(run).config_path))}"
     return CheckpointError(
-        f"run {run} has no checkpoint: the first one is written at update --save_interval, or when the run ends or is "
-        f"interrupted; if it does not train any more, begin anew: {again}"
+        f"run {run} has no checkpoint: the first one comes after --save_interval updates, or when the run ends or is "
+        f"interrupted; if it does not train any more, begin anew with a smaller --save_interval: {again}"
     )
 
 

@@ -72,9 +72,9 @@ def described(side: Side) -> str:
 
 
 def _learners(side: Side) -> str:
-    """The learners of a side's runs, with a comma behind them; empty if each run has one."""
+    """The learners of a side's runs, with a semicolon behind them; empty if each run has one."""
     found = list(dict.fromkeys(learners_text(run.settings) for run in side.runs))
-    return "" if found == [""] else " or ".join(text or "1 learner" for text in found) + ", "
+    return "" if found == [""] else " or ".join(text or "1 learner" for text in found) + "; "
 
 
 def _span(numbers: list[int] | list[float], form: str) -> str:

@@ -31,8 +31,12 @@ from penstock.wiring.ports import NodePorts
 
 __all__ = ["Relay"]
 
-SILENCE_S = 20.0
-"""A machine that tells nothing for so long is given up. Its nodes go on elsewhere."""
+SILENCE_S = 15.0
+"""A machine that tells nothing for so long is given up. Its nodes go on elsewhere.
+
+Longer than `penstock.cluster.host.SILENCE_S`: by then the machine has ended them. So much shorter than 30 s that a
+learner has started again elsewhere by then.
+"""
 START_SILENCE_S = 120.0
 """The same for a machine that has told nothing yet: its Python has to start."""
 QUIET_S = 1.0

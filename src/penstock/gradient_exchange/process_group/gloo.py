@@ -12,7 +12,7 @@ from penstock.gradient_exchange.process_group.transport import ROUND_LIMIT, Unde
 
 __all__ = ["CONNECT_LIMIT", "OverGloo", "connect"]
 
-CONNECT_LIMIT = timedelta(seconds=20)
+CONNECT_LIMIT = timedelta(seconds=10)
 """How long members try to connect once all are there. None of them gives a sign of life meanwhile."""
 TAG = 0
 """One is enough: messages between two members keep their order, and all meet between two swaps."""

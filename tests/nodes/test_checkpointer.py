@@ -14,6 +14,7 @@ import pytest
 from penstock.metrics.histograms import Histograms, Part
 from penstock.metrics.report import Report
 from penstock.nodes.checkpointer import CheckpointerNode, CheckpointerSettings
+from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint
 from penstock.saved_runs.durable import remove_folder
 from penstock.saved_runs.shard_marks import ShardName, kept_arrays
 from penstock.types import Arrays
@@ -167,6 +168,27 @@ def test_a_checkpoint_is_written_once_the_shards_are_and_names_their_files(tmp_p
     node.step()
     assert saved == [[[3, int(asked["mark"])], None]]
     assert (ports.waiting, node.ready(), len(ports.asked)) == (0, False, 1)
+
+
+def test_a_checkpoint_that_is_handed_over_twice_keeps_the_files_that_it_names(tmp_path: Path) -> None:
+    """A learner that takes over, or resumes, hands over the last one again."""
+    facts = {"env": "Pendulum-v1", "algorithm": "apex", "spaces": "Box"}
+    ports = BesideShards(passing=False)
+    for _ in range(2):
+        node = CheckpointerNode(CheckpointerSettings(tmp_path, 1, 0, facts, 1.0, shards=2))
+        node.open(ports)
+        ports.waiting = 1
+        while ports.waiting:
+            node.step()
+            mark = int(ports.asked[-1]["mark"])
+            ports.files = kept_arrays([ShardName(3, mark), None], answered=mark)
+        (path,) = list_checkpoints(tmp_path)
+        assert load_checkpoint(path).manifest["shards"] == [[3, int(ports.asked[0]["mark"])], None]
+    assert len(ports.asked) == 1
+    # With other gradient steps it is another checkpoint.
+    ports.arrays["applied"] = np.array(7)
+    node.step()
+    assert len(ports.asked) == 2
 
 
 def test_a_checkpoint_that_need_not_be_kept_names_the_files_that_are_there(tmp_path: Path, saved) -> None:

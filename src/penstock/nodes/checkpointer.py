@@ -18,7 +18,7 @@ from penstock.nodes.contract import Ports
 from penstock.replay.contents import contents
 from penstock.replay.resumed import MARK, marked
 from penstock.saved_runs.best import prune_checkpoints
-from penstock.saved_runs.checkpoints import save_checkpoint
+from penstock.saved_runs.checkpoints import is_saved, save_checkpoint
 from penstock.saved_runs.durable import sweep
 from penstock.saved_runs.pasts import without_room
 from penstock.saved_runs.shard_marks import ASKED, KEPT, MARK_BITS, NAMED, kept_specs, told
@@ -56,7 +56,7 @@ class CheckpointerNode:
 
     Before a checkpoint that is to be kept it has the shards of a table written, where these lie with their learners. A
     checkpoint that need not be kept names the files that are there. So does the last one: the shards are written once
-    more when the run has ended.
+    more when the run has ended. A checkpoint that is on the disk already stays, with the files that it names.
     """
 
     def __init__(self, settings: CheckpointerSettings) -> None:
@@ -92,17 +92,13 @@ class CheckpointerNode:
         if index is None:
             return
         settings, slot = self._settings, self._checkpoints.slot(index)
-        if self._files is not None and self._held is None and not (slot["passing"] or self._ports.stopping()):
+        if self._files is not None and self._held is None and self._needs_files(slot):
             self._files.ask(slot)
             self._held = index
             return
         self._held = None
         with self._ports.busy("write a checkpoint", settings.write_limit_s):
-            facts = dict(settings.manifest)
-            facts["update"] = int(slot["update"])
-            facts["steps"] = int(slot["steps"])
-            if "applied" in slot:
-                facts["gradient_steps"] = int(slot["applied"])
+            facts = self._progress(slot)
             count = min(int(slot["episodes"]), len(slot["returns"]))
             facts["return_mean"] = float(slot["returns"][-count:].mean()) if count else None
             facts |= {name: bool(slot[name]) for name in _TOLD}
@@ -119,6 +115,24 @@ class CheckpointerNode:
 
     def close(self) -> None:
         """Nothing to free."""
+
+    def _needs_files(self, slot: Arrays) -> bool:
+        """Whether the shards are to be written before this checkpoint.
+
+        A learner that takes over, or resumes, hands over a checkpoint that may be on the disk. It names the files that
+        were written for it.
+        """
+        if slot["passing"] or self._ports.stopping():
+            return False
+        with self._ports.busy("look for a checkpoint", self._settings.write_limit_s):
+            return not is_saved(self._settings.folder, self._progress(slot))
+
+    def _progress(self, slot: Arrays) -> dict[str, Any]:
+        """The facts that do not change during the run, and how far it has come."""
+        facts = {**self._settings.manifest, "update": int(slot["update"]), "steps": int(slot["steps"])}
+        if "applied" in slot:
+            facts["gradient_steps"] = int(slot["applied"])
+        return facts
 
     def _contents(self, slot: Arrays) -> Arrays | None:
         """The slots that the learner had taken note of by this checkpoint. ``None``: they stay in the table's file."""

@@ -23,6 +23,7 @@ from penstock.types import Array, Arrays
 __all__ = [
     "TABLE",
     "Checkpoint",
+    "is_saved",
     "last_good",
     "list_checkpoints",
     "load_checkpoint",
@@ -81,18 +82,23 @@ def save_checkpoint(
     Raises:
         CheckpointError: it could not be written; nothing is left of it.
     """
-    path = run / "checkpoints" / f"update-{facts['update']:08d}"
+    path = _path(run, facts)
     files = {STATE: _packed(arrays)} | ({} if table is None else {TABLE: _packed(table)})
     try:
         whole = {**files, MANIFEST: write_manifest(facts, files)}
         if not path.exists():
             write_folder(path, whole)
-        elif not _is_good(path, {name: facts[name] for name in _PLACE if name in facts}, _RESUME):
+        elif not is_saved(run, facts):
             replace_folder(path, whole)
     except OSError as error:
         # Without a cause: the text says everything, so the failed node needs no traceback.
         raise CheckpointError(f"cannot write checkpoint {path}: {error.strerror or error}") from None
     return path
+
+
+def is_saved(run: Path, facts: Mapping[str, Any]) -> bool:
+    """True if the run has an undamaged checkpoint of this update and gradient steps. `save_checkpoint` leaves it."""
+    return _is_good(_path(run, facts), {name: facts[name] for name in _PLACE if name in facts}, _RESUME)
 
 
 def load_checkpoint(path: Path, expected: Mapping[str, Any] | None = None) -> Checkpoint:
@@ -181,6 +187,10 @@ def _load(path: Path, expected: Mapping[str, Any], use: _Use) -> Checkpoint:
     except (safetensors.SafetensorError, ValueError, TypeError, KeyError, OverflowError, MemoryError):
         raise CheckpointError(_line(path, f"{STATE} is not safetensors", expected, use)) from None
     return Checkpoint(path, manifest, migrated(arrays, manifest["format"]))
+
+
+def _path(run: Path, facts: Mapping[str, Any]) -> Path:
+    return run / "checkpoints" / f"update-{facts['update']:08d}"
 
 
 def _packed(arrays: Mapping[str, Array]) -> bytes:

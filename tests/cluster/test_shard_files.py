@@ -104,7 +104,9 @@ class Run:
 
     def write(self, update: int, taken: Sequence[int] = (TAKEN, TAKEN)) -> list[str]:
         """Have the shards written while the run goes on."""
-        return self.files.write(ShardName(update, 90 + update), taken, self.place, self, rest=lambda *_: iter(()))
+        return self.files.write(
+            ShardName(update, 90 + update), taken, self.place, self, rest=lambda *_: iter(()), limit_s=1.0
+        )
 
     def get_slots(self) -> None:
         """The host gets the slots of its shard that it lacks."""
@@ -272,9 +274,16 @@ def test_a_run_that_is_killed_between_its_files_and_their_checkpoint_finds_those
     saved = checkpoint(tmp_path, taken=(4, 4), names=killed.files.names)
     killed.write(4)
     assert kept_files(tmp_path) == ["0.00000003", "0.00000004", "1.00000003", "1.00000004"]
+    # A large table: the next files are written before a checkpoint names these.
+    killed.write(5)
+    assert kept_files(tmp_path) == [f"{shard}.0000000{update}" for shard in (0, 1) for update in (3, 4, 5)]
     resumed = new_run()
     assert resumed.find(saved).startswith("all 2 shards of the replay table were found")
     assert [len(shard) for shard in resumed.held()] == [4, 4]
+    # Once a checkpoint names later files, those before them go.
+    checkpoint(tmp_path, update=5, names=killed.files.names)
+    killed.write(6)
+    assert kept_files(tmp_path) == ["0.00000005", "0.00000006", "1.00000005", "1.00000006"]
 
 
 def test_a_machine_that_dies_between_its_file_and_its_answer_leaves_the_name_of_the_one_before(
@@ -321,6 +330,27 @@ def test_a_run_that_ends_with_the_files_of_its_last_checkpoint_writes_them_only_
     assert ended.keep(update=4) == []
     assert kept_files(tmp_path) == ["0.00000003", "0.00000004", "1.00000003", "1.00000004"]
     assert new_run().find(saved).startswith("all 2 shards")
+
+
+def test_a_host_gives_up_a_file_once_a_later_one_of_its_shard_is_asked_for(
+    new_run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosted_table, "ARRIVAL_S", 60.0)
+    run, paths = new_run(), [tmp_path / "earlier.table", tmp_path / "later.table"]
+    run.fill()
+
+    async def both() -> list[str]:
+        # The slots of the earlier one never come.
+        ends = (TAKEN, 2)
+        return await asyncio.gather(
+            *(
+                run.machine.host.keep_shard(1, str(path), ShardMark("a", 3, (end,)), ())
+                for path, end in zip(paths, ends, strict=True)
+            )
+        )
+
+    assert asyncio.run(both()) == ["it lacks slots of the checkpoint", ""]
+    assert [path.exists() for path in paths] == [False, True]
 
 
 def test_a_host_writes_a_shard_once_all_its_slots_have_come(new_run, tmp_path: Path, monkeypatch) -> None:

@@ -1,5 +1,6 @@
 """The shards of a table are written before their checkpoint, and the checkpointer hears which files there are."""
 
+import math
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,12 +25,16 @@ class Files:
         self.names: list[ShardName | None] = [None, None]
         self.nbytes = 1000
         self.written: list[tuple[int, list[int]]] = []
+        self.limit_s = 0.0
         self.now = 100.0
         self.lasts, self.full, self.fails = 0.0, False, False
         self.may_end: threading.Event | None = None
 
-    def write(self, name: ShardName, taken: list[int], *_: object, **__: object) -> list[str]:
+    def write(
+        self, name: ShardName, taken: list[int], *_: object, rest: object, limit_s: float, over: object
+    ) -> list[str]:
         self.written.append((name.update, taken))
+        self.limit_s = limit_s
         if self.may_end is not None:
             self.may_end.wait()
         self.now += self.lasts
@@ -42,11 +47,12 @@ class Files:
 class Home:
     """The two boards of home, between the checkpointer and the thread of the launcher."""
 
-    def __init__(self, deaths: Path) -> None:
+    def __init__(self, deaths: Path, nbytes: int = 1000) -> None:
         program = with_shard_boards(with_relay(sharded_program(table_on="learners")))
         self.wiring, self.files, self.deaths = wired(program), Files(), deaths
+        self.files.nbytes = nbytes
         doubles: tuple[Any, ...] = (self.files, self.wiring, None, None, deaths)
-        self.keeping = ShardKeeping(*doubles)
+        self.keeping = ShardKeeping(*doubles, stall_limit_s=300.0)
         self.ports = NodePorts(self.wiring, "checkpointer", program.node("checkpointer").group, 1, ())
         self.asked = 0
 
@@ -134,6 +140,25 @@ def test_no_checkpoint_waits_for_a_large_table_and_the_first_one_behind_its_file
     home.turn()
     assert home.shown() == {"answered": 2, "updates": [4, 4], "marks": [1, 1]}
     assert home.files.written == [(4, [4, 5])]
+
+
+@pytest.mark.parametrize(("nbytes", "expected"), [(TABLE_LIMIT, 90.0), (TABLE_LIMIT + 1, math.inf)])
+def test_a_disk_that_hangs_holds_up_a_checkpoint_for_less_than_the_stall_timeout_and_a_large_table_has_time(
+    tmp_path: Path, nbytes: int, expected: float
+) -> None:
+    home = Home(tmp_path / "deaths.log", nbytes)
+    home.ask(4)
+    home.turn()
+    assert home.files.limit_s == expected
+
+
+def test_a_shard_that_is_not_written_because_the_run_ends_is_not_told_of(home: Home) -> None:
+    home.files.full = True
+    home.keeping._over.set()
+    home.ask(4)
+    home.keeping.turn()
+    assert home.files.written == [(4, [4, 5])]
+    assert not home.deaths.exists()
 
 
 def test_a_resumed_run_names_the_files_that_it_has_found_from_the_beginning(home: Home) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from penstock.errors import ResourceError, RunFolderError
 from penstock.memory.table import Table
+from penstock.replay import contents as contents_of_tables
 from penstock.replay import shard_file
 from penstock.replay.contents import contents
 from penstock.replay.shard_file import ShardMark, find_file, find_shard, keep_shard
@@ -122,7 +124,7 @@ def test_a_file_that_was_not_written_to_its_end_takes_no_place(tmp_path: Path, m
     kept, path = Shard().fill(3), tmp_path / "shard-0.table"
     keep_shard(path, kept.table, None, mark(3, 3))
 
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise ResourceError("no space")
 
     monkeypatch.setattr(shard_file, "transfer", full)
@@ -141,21 +143,40 @@ def numbering(checkpoint: str) -> str:
     return ShardName(0, int(checkpoint, 16)).numbering
 
 
-def keep(folder: Path, kept: Shard, update: int, checkpoint: str = "a") -> Path:
-    path = named(folder, update, checkpoint)
-    keep_shard(path, kept.table, kept.tree, ShardMark(numbering(checkpoint), update, (3, 3)))
+def keep(folder: Path, kept: Shard, update: int, checkpoint: str = "a", stay: Collection[Path] = ()) -> Path:
+    path, others = named(folder, update, checkpoint), frozenset(other.name for other in stay)
+    keep_shard(path, kept.table, kept.tree, ShardMark(numbering(checkpoint), update, (3, 3), others))
     return path
 
 
-def test_two_files_of_a_shard_are_kept(tmp_path: Path) -> None:
+def test_the_files_that_checkpoints_name_stay_and_no_others(tmp_path: Path) -> None:
     kept = Shard().fill(3)
     of_another = named(tmp_path, 4, shard=10)
     of_another.touch()
-    files = [keep(tmp_path, kept, update, checkpoint) for update, checkpoint in ((5, "a"), (6, "b"), (7, "c"))]
-    assert sorted(tmp_path.iterdir()) == sorted((*files[1:], of_another))
+    first = keep(tmp_path, kept, 5, "a")
+    second = keep(tmp_path, kept, 6, "b", stay=[first])
+    third = keep(tmp_path, kept, 7, "c", stay=[first, second])
+    assert sorted(tmp_path.iterdir()) == sorted((first, second, third, of_another))
     # The run is resumed from update 6. It comes to update 7 again: the file of the earlier 7 is of no use any more.
-    again = keep(tmp_path, kept, 7, "d")
-    assert sorted(tmp_path.iterdir()) == sorted((files[1], again, of_another))
+    again = keep(tmp_path, kept, 7, "d", stay=[second])
+    assert sorted(tmp_path.iterdir()) == sorted((second, again, of_another))
+    # Another life of the checkpointer asks once more for update 7, and no checkpoint names the one before yet.
+    once_more = keep(tmp_path, kept, 7, "a", stay=[second, again])
+    assert sorted(tmp_path.iterdir()) == sorted((second, again, once_more, of_another))
+
+
+def test_a_file_that_is_not_wanted_any_more_is_given_up_between_two_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, path, answers = Shard().fill(5), tmp_path / "shard-0.table", [False, False, True]
+    # A part of one slot.
+    monkeypatch.setattr(contents_of_tables, "_PART_BYTES", 1)
+    with pytest.raises(
+        RunFolderError, match=r"^its file was given up: the run has ended, or a later one is to be writ"
+    ):
+        keep_shard(path, kept.table, kept.tree, mark(5, 5), lambda: answers.pop(0))
+    assert answers == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_process_that_is_killed_before_its_file_has_a_name_leaves_the_one_before(tmp_path: Path) -> None:
@@ -174,7 +195,7 @@ def test_a_process_that_is_killed_before_its_file_has_a_name_leaves_the_one_befo
     assert find_file(tmp_path, 1, found.table, found.tree, names) == (names[1], 3)
     assert same(found, kept, 3)
     # What it has left is removed with the next file.
-    after = keep(tmp_path, kept, 7, "c")
+    after = keep(tmp_path, kept, 7, "c", stay=[before])
     assert sorted(tmp_path.iterdir()) == [before, after]
 
 
@@ -184,8 +205,8 @@ def test_slots_that_are_overwritten_while_they_are_written_to_the_file_are_left_
     kept, path, transfer = Shard().fill(6), tmp_path / "shard-0.table", shard_file.transfer
     steps = [lane_steps(0, STEPS * 9, 9, same_step=True)]
 
-    def meanwhile(source: Table, *arguments: object) -> int:
-        count = transfer(source, *arguments)
+    def meanwhile(source: Table, *arguments: object, **options: object) -> int:
+        count = transfer(source, *arguments, **options)
         # Writer 0 fills two slots more, and overwrites sequences 0 and 1. It has begun to overwrite sequence 2.
         for sequence in (6, 7):
             write(source, 0, sequence, steps, np.ones(1, bool), same_step=True)
@@ -205,8 +226,8 @@ def test_slots_that_are_overwritten_while_they_are_written_to_the_file_are_left_
 def test_a_shard_that_was_overwritten_as_a_whole_has_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept, path, transfer = Shard().fill(3), tmp_path / "shard-0.table", shard_file.transfer
 
-    def meanwhile(source: Table, *arguments: object) -> int:
-        count = transfer(source, *arguments)
+    def meanwhile(source: Table, *arguments: object, **options: object) -> int:
+        count = transfer(source, *arguments, **options)
         source.begin(0, 3, 3)
         return count
 

@@ -34,6 +34,8 @@ class HostedTable:
         self._sampled = sampled(program)
         self._wiring = wiring
         self._writing = asyncio.Lock()
+        self._asked: dict[int, int] = {}
+        """Shard -> how many of its files were asked for."""
 
     def take(self, news: News) -> bool:
         """Take new slots, or priorities, that came with a goal. False if this host has no table."""
@@ -74,7 +76,8 @@ class HostedTable:
     async def keep(self, shard: int, path: str, mark: ShardMark, rest: Sequence[News]) -> str:
         """Write the rows of a shard to a file. Returns why that failed; empty: it did not.
 
-        The host answers other calls meanwhile. Files are written one after the other.
+        The host answers other calls meanwhile. Files are written one after the other. Once a later file of the shard is
+        asked for, this one is given up.
 
         Args:
             shard: its number.
@@ -84,14 +87,19 @@ class HostedTable:
         """
         edge, table, trees = self._table()
         own, tree = table.shard(shard, edge.shards), None if trees is None else trees.shard(shard)
+        number = self._asked[shard] = self._asked.get(shard, 0) + 1
+
+        def over() -> bool:
+            return self._asked[shard] != number
+
         try:
             async with self._writing:
                 for news in rest:
                     take_news(table, trees, news)
                 until = time.monotonic() + ARRIVAL_S
-                while _lacks(own, mark) and time.monotonic() < until:
+                while _lacks(own, mark) and time.monotonic() < until and not over():
                     await asyncio.sleep(LOOK_S)
-                await asyncio.to_thread(keep_shard, Path(path), own, tree, mark)
+                await asyncio.to_thread(keep_shard, Path(path), own, tree, mark, over)
         except (PenstockError, OSError, ValueError) as error:
             # ValueError: a call of home that was still under way has brought other slots.
             return str(error)

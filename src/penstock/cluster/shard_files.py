@@ -1,11 +1,17 @@
 """Keeps a table whose shards lie with their learners: each shard in a file on its machine, for a checkpoint.
 
 A resumed run finds the files of its checkpoint on the machines where the learners of these shards run now. Learners run
-in turn on the machines that are there, so on the same cluster each finds its own; on a shared disk in any case. A shard
-that is not found begins empty. `penstock.cluster.shard_keeping` has files written while a run goes on; when a run has
-ended, they are written here for its last checkpoint.
+in turn on the machines that are there. So on the same cluster each finds its own, until Ray is started anew: then the
+machines may come in another order. On a shared disk the order does not matter. A shard that is not found begins empty.
+
+Files lie in a folder that is named as the run folder. So a run that another machine goes on with under another name
+(`Copy.settle`) finds none, and two runs of one name on one disk remove each other's files.
+
+`penstock.cluster.shard_keeping` has files written while a run goes on. When a run has ended, they are written here for
+its last checkpoint.
 """
 
+import contextlib
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -21,6 +27,7 @@ from penstock.replay.contents import contents_bytes
 from penstock.replay.shard_file import ShardMark, find_file, keep_shard
 from penstock.replay.sum_tree import SumTrees
 from penstock.saved_runs.checkpoints import TABLE, Checkpoint, list_checkpoints, load_checkpoint
+from penstock.saved_runs.manifest import MANIFEST, Damage, content_of, parse_manifest
 from penstock.saved_runs.shard_marks import MARK_BITS, ShardName, names_in
 from penstock.types import Arrays
 from penstock.wiring.edges import Wiring
@@ -30,7 +37,7 @@ __all__ = ["ShardFiles", "shard_files"]
 SHARDS = ".shards"
 """Folder beside the run folders. What is in it is no run."""
 LIMIT_S = 600.0
-"""How long reading or writing all shards may take."""
+"""How long all shards may take to be read at the beginning of a run, or to be written at its end."""
 
 Place = Callable[[str], Machine | None]
 """Group -> the machine that is to run it; ``None``: this one."""
@@ -148,7 +155,7 @@ class ShardFiles:
         def rest(shard: int, machine: Machine) -> Iterator[News]:
             return relay.rest(machine, [shard], taken)
 
-        return self.write(name, taken, place, relay, rest=rest)
+        return self.write(name, taken, place, relay, rest=rest, limit_s=LIMIT_S)
 
     def write(
         self,
@@ -158,9 +165,12 @@ class ShardFiles:
         relay: Relay,
         *,
         rest: Callable[[int, Machine], Iterator[News]],
+        limit_s: float,
         over: Callable[[], bool] = lambda: False,
     ) -> list[str]:
         """Let each machine write its shards to files, all at the same time, and note their names.
+
+        The files that the last checkpoint names stay, and so do those that the next one may name.
 
         Args:
             name: of the files.
@@ -168,15 +178,16 @@ class ShardFiles:
             place: as for `find`.
             relay: it knows which machines are lost.
             rest: shard and its machine -> what this lacks, and what does not come with goals any more.
-            over: once it is true, no other machine is waited for.
+            limit_s: how long other machines are waited for.
+            over: once it is true, none is waited for, and what this machine writes is given up.
 
         Returns:
             A line for each shard that is not written. It keeps the name that it has.
         """
         share, places = len(taken) // self._edge.shards, [place(group) for group in self._groups]
         marks = [
-            ShardMark(name.numbering, name.update, tuple(taken[shard * share : (shard + 1) * share]))
-            for shard in range(self._edge.shards)
+            ShardMark(name.numbering, name.update, tuple(taken[shard * share : (shard + 1) * share]), stay)
+            for shard, stay in enumerate(self._staying())
         ]
         why, asked = [""] * self._edge.shards, dict[int, Any]()
         for shard, machine in enumerate(places):
@@ -188,14 +199,26 @@ class ShardFiles:
         for shard, machine in enumerate(places):
             if machine is None:
                 try:
-                    keep_shard(self._folder / name.file_of(shard), *self._own(shard), marks[shard])
+                    keep_shard(self._folder / name.file_of(shard), *self._own(shard), marks[shard], over)
                 except (PenstockError, OSError) as error:
                     why[shard] = str(error)
-        told = answers(asked, LIMIT_S, over)
+        told = answers(asked, limit_s, over)
         for shard in asked:
             why[shard] = told.get(shard, "its machine does not answer")
         self.names = [old if line else name for old, line in zip(self.names, why, strict=True)]
         return [f"shard {shard} of the replay table is not kept: {line}" for shard, line in enumerate(why) if line]
+
+    def _staying(self) -> list[frozenset[str]]:
+        """Of each shard the files that the last checkpoint names, or that the next one may name."""
+        named: list[ShardName | None] = [None] * self._edge.shards
+        with contextlib.suppress(Damage, IndexError):
+            # IndexError: there is no checkpoint yet.
+            last = parse_manifest(content_of(list_checkpoints(self._run)[-1] / MANIFEST))
+            named = names_in(last, self._edge.shards)
+        return [
+            frozenset(one.file_of(shard) for one in both if one is not None)
+            for shard, both in enumerate(zip(named, self.names, strict=True))
+        ]
 
     def _own(self, shard: int) -> tuple[TableMemory, Any]:
         """A shard at home, and the priorities of its rows."""

@@ -12,6 +12,7 @@ waits for a large table: the first one after its files names them.
 """
 
 import functools
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -41,6 +42,8 @@ LOOK_S = 0.02
 REST = 9.0
 """A table over `TABLE_LIMIT` is not written again before so many times as long as writing it took. So it takes at most
 a tenth of the time."""
+PATIENCE = 0.3
+"""Share of ``--stall_timeout`` for which a checkpoint waits. If a disk hangs, the run goes on without this file."""
 CHECKPOINTER = "checkpointer"
 
 
@@ -67,14 +70,26 @@ class ShardKeeping:
         place: where groups run.
         relay: it knows which machines are lost.
         deaths: the run's log of deaths; it gets a line for each shard that could not be written.
+        stall_limit_s: seconds without progress after which the run ends.
     """
 
-    def __init__(self, files: ShardFiles, wiring: Wiring, place: Place, relay: Relay, deaths: Path | None) -> None:
+    def __init__(
+        self,
+        files: ShardFiles,
+        wiring: Wiring,
+        place: Place,
+        relay: Relay,
+        deaths: Path | None,
+        *,
+        stall_limit_s: float,
+    ) -> None:
         self._files = files
         self._wiring = wiring
         self._place = place
         self._relay = relay
         self._deaths = deaths
+        # No checkpoint waits for a large table. Of a machine that is silent the relay says that it is lost.
+        self._limit_s = PATIENCE * stall_limit_s if files.nbytes <= TABLE_LIMIT else math.inf
         self._asked, self._kept = wiring.board(ASKED), wiring.board(KEPT)
         self._heard = self._mark = 0
         """The number and the mark of the last question."""
@@ -133,8 +148,10 @@ class ShardKeeping:
 
     def _write(self, name: ShardName, taken: list[int]) -> None:
         began = time.monotonic()
-        missing = self._files.write(name, taken, self._place, self._relay, rest=_nothing, over=self._over.is_set)
-        if missing != self._last:
+        limit_s, over = self._limit_s, self._over.is_set
+        missing = self._files.write(name, taken, self._place, self._relay, rest=_nothing, limit_s=limit_s, over=over)
+        # At the end of the run nobody waits for files.
+        if missing != self._last and not over():
             self._last = missing
             write_down(self._deaths, missing)
         ended = time.monotonic()

@@ -92,7 +92,9 @@ def _run(program: Program, processes: Processes, cluster: Members) -> Outcome:
             if files is not None:
                 checkpoint = program.node("learner").settings.keeper.checkpoint
                 program = _telling(program, files.find(checkpoint, spread.place_of, relay))
-                keeping = ShardKeeping(files, wiring, spread.place_of, relay, program.deaths)
+                keeping = ShardKeeping(
+                    files, wiring, spread.place_of, relay, program.deaths, stall_limit_s=program.stall_limit_s
+                )
             with (
                 HeadWatch(cluster_address(), wiring.want_checkpoint, relay.fail, RESUME),
                 Safekeeping(folder, spread.left, wiring.want_checkpoint, relay.fail, claims.run),

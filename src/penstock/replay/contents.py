@@ -4,7 +4,7 @@ The arrays do not depend on how many writers share the lanes. Rows are ``[slots,
 slot first. The entries of the side areas stand one after the other. Touches no file.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -81,6 +81,8 @@ def transfer(  # noqa: PLR0917 - a source and a target
     tree: Ranks | None,
     target: Table,
     ranks: Ranks | None,
+    *,
+    before_part: Callable[[], None] = lambda: None,
 ) -> int:
     """Copy the ``contents`` of a table into an empty one, part by part. Returns the number of slots of each writer.
 
@@ -92,6 +94,7 @@ def transfer(  # noqa: PLR0917 - a source and a target
         tree: the priorities of the source's rows.
         target: its writers go on at the largest of ``taken``.
         ranks: the priorities of the target's rows.
+        before_part: called before each part. What it raises ends the copy.
 
     Raises:
         ValueError: as `restore`.
@@ -102,6 +105,7 @@ def transfer(  # noqa: PLR0917 - a source and a target
     arrays = _copied(source, taken, 0, tree)
     _check(target, arrays, ranked=ranks is not None)
     for first in range(0, count, part):
+        before_part()
         behind = max(0, count - first - part)
         arrays = _copied(source, [end - behind for end in taken], min(part, count - first), tree)
         _put(target, ranks, arrays, max(taken) - behind, 0)

@@ -1,11 +1,11 @@
 """Keeps the rows of one shard of a table in a file for a checkpoint, and finds them when a run goes on from there.
 
-A file belongs to one checkpoint, and so does its name (`ShardName`). Two are kept of each shard. A run that goes on
-from another checkpoint finds nothing in them. Starts no process.
+A file belongs to one checkpoint, and so does its name (`ShardName`). A run that goes on from another checkpoint finds
+nothing in it. Each new file replaces those that no checkpoint needs any more. Starts no process.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -22,50 +22,66 @@ from penstock.saved_runs.shard_marks import ShardName
 __all__ = ["ShardMark", "find_file", "find_shard", "keep_shard"]
 
 
-KEPT = 2
-"""Files of a shard. A run that is killed between a file and its checkpoint goes on from the file before it."""
-_NAME = re.compile(r"(shard-\d+)\.(\d{8,})-[0-9a-f]+\.table")
+_NAME = re.compile(r"(shard-\d+)\.\d{8,}-[0-9a-f]+\.table")
 
 
 class ShardMark(NamedTuple):
     """The checkpoint to which a file belongs."""
 
     checkpoint: str
-    """What only this checkpoint has: a hash of its content."""
+    """What only this checkpoint has: `ShardName.numbering`."""
     update: int
     taken: tuple[int, ...]
     """For each writer of the shard: slots below this sequence belong to the checkpoint."""
+    stay: frozenset[str] = frozenset()
+    """Other files of the shard that stay: the last checkpoint names them, or the next one may."""
 
 
-def keep_shard(path: Path, shard: Table, tree: SumTree | None, mark: ShardMark) -> int:
-    """Write the rows of a shard to a file, and remove those of the same shard that no resume needs any more.
+def keep_shard(
+    path: Path, shard: Table, tree: SumTree | None, mark: ShardMark, over: Callable[[], bool] = lambda: False
+) -> int:
+    """Write the rows of a shard to a file, and remove the others of the same shard, save those that stay.
 
     The file is whole on the disk before it gets its name. Writers may go on meanwhile: slots that they overwrite are
     left out, and so are all older ones.
+
+    Args:
+        path: of the file.
+        shard: the rows.
+        tree: their priorities.
+        mark: the checkpoint.
+        over: looked at between parts of the rows. Once it is true, the file is given up.
 
     Returns:
         How many slots of each writer the file holds: those below ``mark.taken``, as many as every writer has.
 
     Raises:
         ResourceError: the disk has too little space.
-        RunFolderError: the file cannot be written, or the shard lacks slots of the checkpoint.
+        RunFolderError: the file cannot be written, is given up, or the shard lacks slots of the checkpoint.
         OSError: its folder cannot be made.
     """
     if any(shard.written(writer) < end for writer, end in enumerate(mark.taken)):
         raise RunFolderError("it lacks slots of the checkpoint")
+
+    def check_wanted() -> None:
+        if over():
+            raise RunFolderError("its file was given up: the run has ended, or a later one is to be written")
+
     rings, partial = _rings(shard, tree), path.with_name(path.name + PARTIAL)
     header = Header(rings, mark.checkpoint, mark.checkpoint, mark.update, signed=True)
     path.parent.mkdir(parents=True, exist_ok=True)
-    for left, _ in _files_of(path, PARTIAL):
+    for left in _files_of(path, PARTIAL):
         # Its writer was killed.
         left.unlink(missing_ok=True)
     try:
         create(partial, header)
         table, trees = rings.structures(mapped(partial, rings))
         firsts = [shard.first(writer) for writer in range(shard.writers)]
-        count, end = transfer(shard, firsts, mark.taken, tree, table, trees), max(mark.taken)
+        count = transfer(shard, firsts, mark.taken, tree, table, trees, before_part=check_wanted)
+        end = max(mark.taken)
         # Race: a slot that a writer has begun to overwrite by now may be torn.
-        whole = min(taken - shard.first(writer) for writer, taken in enumerate(mark.taken))
+        begun = [max(shard.oldest(writer), shard.first(writer)) for writer in range(shard.writers)]
+        whole = min(taken - first for taken, first in zip(mark.taken, begun, strict=True))
         if whole <= 0 < count:
             raise RunFolderError("all its slots were overwritten while they were written to the file")
         count, ends = min(count, whole), (end,) * shard.writers
@@ -74,8 +90,9 @@ def keep_shard(path: Path, shard: Table, tree: SumTree | None, mark: ShardMark) 
         move_file(partial, path)
     finally:
         partial.unlink(missing_ok=True)
-    for older in _unneeded(path, mark.update):
-        older.unlink(missing_ok=True)
+    for other in _files_of(path):
+        if other.name not in {path.name, *mark.stay}:
+            other.unlink(missing_ok=True)
     return count
 
 
@@ -131,24 +148,13 @@ def find_file(
     return None
 
 
-def _unneeded(path: Path, update: int) -> list[Path]:
-    """The files of the same shard that no resume needs besides this one.
-
-    Those of this update or of later ones are of no use either: the run has gone on from an earlier checkpoint.
-    """
-    files = sorted(((number, file) for file, number in _files_of(path) if file != path), reverse=True)
-    abandoned = [file for number, file in files if number >= update]
-    earlier = [file for number, file in files if number < update]
-    return [*abandoned, *earlier[KEPT - 1 :]]
-
-
-def _files_of(path: Path, ending: str = "") -> Iterator[tuple[Path, int]]:
-    """The files of the same shard, and the update of each: whole ones, or with the ending of others."""
+def _files_of(path: Path, ending: str = "") -> Iterator[Path]:
+    """The files of the same shard: whole ones, or with the ending of others."""
     shard = path.name.partition(".")[0]
     for file in list(path.parent.iterdir()):
         named = _NAME.fullmatch(file.name.removesuffix(ending)) if file.name.endswith(ending) else None
         if named is not None and named[1] == shard:
-            yield file, int(named[2])
+            yield file
 
 
 def _rings(shard: Table, tree: SumTree | None) -> Rings:

@@ -286,6 +286,20 @@ def test_a_run_that_is_killed_between_its_files_and_their_checkpoint_finds_those
     assert kept_files(tmp_path) == ["0.00000005", "0.00000006", "1.00000005", "1.00000006"]
 
 
+def test_the_files_of_a_run_that_ended_stay_until_a_checkpoint_names_later_ones(new_run, tmp_path: Path) -> None:
+    ended = new_run()
+    ended.fill()
+    saved = checkpoint(tmp_path)
+    assert ended.keep() == []
+    resumed = new_run()
+    resumed.find(saved)
+    # The checkpointer dies after its question, and its next life asks again.
+    resumed.write(4)
+    resumed.write(5)
+    assert kept_files(tmp_path) == [f"{shard}.0000000{update}" for shard in (0, 1) for update in (3, 4, 5)]
+    assert new_run().find(saved).startswith("all 2 shards of the replay table were found")
+
+
 def test_a_machine_that_dies_between_its_file_and_its_answer_leaves_the_name_of_the_one_before(
     new_run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

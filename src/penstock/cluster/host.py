@@ -213,8 +213,8 @@ class Host:
                 continue
 
     async def find_shard(self, shard: int, folder: str, names: Sequence[ShardName]) -> FoundShard | None:
-        """As `HostedTable.find`."""
-        return self._shards.find(shard, folder, names)
+        """As `HostedTable.find`. The host answers other calls meanwhile."""
+        return await asyncio.to_thread(self._shards.find, shard, folder, names)
 
     async def keep_shard(self, shard: int, path: str, mark: ShardMark, rest: Sequence[News]) -> str:
         """As `HostedTable.keep`."""

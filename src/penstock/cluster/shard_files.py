@@ -13,7 +13,8 @@ its last checkpoint.
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,10 @@ from penstock.cluster.rings import FoundShard, News
 from penstock.errors import CheckpointError, PenstockError
 from penstock.memory.table import Table as TableMemory
 from penstock.program.graph import Program, Table
-from penstock.replay.contents import contents_bytes
+from penstock.replay.contents import TABLE_LIMIT, contents_bytes
 from penstock.replay.shard_file import ShardMark, find_file, keep_shard
 from penstock.replay.sum_tree import SumTrees
-from penstock.saved_runs.checkpoints import TABLE, Checkpoint, list_checkpoints, load_checkpoint
+from penstock.saved_runs.checkpoints import TABLE, list_checkpoints, load_checkpoint
 from penstock.saved_runs.manifest import MANIFEST, Damage, content_of, parse_manifest
 from penstock.saved_runs.shard_marks import MARK_BITS, ShardName, names_in
 from penstock.types import Arrays
@@ -37,7 +38,8 @@ __all__ = ["ShardFiles", "shard_files"]
 SHARDS = ".shards"
 """Folder beside the run folders. What is in it is no run."""
 LIMIT_S = 600.0
-"""How long all shards may take to be read at the beginning of a run, or to be written at its end."""
+"""How long all shards of a table up to `TABLE_LIMIT` may take to be read at the beginning of a run, or to be written at
+its end. A larger table has no limit: a machine that is lost ends the wait."""
 
 Place = Callable[[str], Machine | None]
 """Group -> the machine that is to run it; ``None``: this one."""
@@ -86,6 +88,7 @@ class ShardFiles:
         """The files of the checkpoint with which this launch began; ``None``: it began a new run."""
         self.names: list[ShardName | None] = [None] * edge.shards
         self.nbytes = contents_bytes(edge.arrays, edge.slots * len(edge.writers))
+        self._limit_s = LIMIT_S if self.nbytes <= TABLE_LIMIT else math.inf
 
     def find(self, checkpoint: Path | None, place: Place, relay: Relay) -> str:
         """Let each machine read its shards, before any node runs.
@@ -101,7 +104,7 @@ class ShardFiles:
         if checkpoint is None:
             return ""
         saved = load_checkpoint(checkpoint)
-        whole = self._begun = _name(saved)
+        whole = self._begun = _name(saved.manifest)
         if TABLE in saved.manifest["files"]:
             return ""
         # Those of a run that has ended in order come first.
@@ -118,7 +121,7 @@ class ShardFiles:
             if machine is None and (file := find_file(self._folder, shard, *self._own(shard), names[shard])):
                 self.names[shard], slots[shard] = file
         found: dict[Machine, dict[int, FoundShard]] = {}
-        for shard, rows in answers(asked, LIMIT_S).items():
+        for shard, rows in answers(asked, self._limit_s).items():
             machine = places[shard]
             if rows is not None and machine is not None:
                 found.setdefault(machine, {})[shard] = rows
@@ -144,7 +147,7 @@ class ShardFiles:
             saved = load_checkpoint(list_checkpoints(self._run)[-1])
         except (CheckpointError, IndexError):
             return []
-        name = _name(saved)
+        name = _name(saved.manifest)
         if name == self._begun or not record or int(record["update"]) != name.update:
             return []
         if all(one is not None and one.update == name.update for one in names_in(saved.manifest, self._edge.shards)):
@@ -155,7 +158,7 @@ class ShardFiles:
         def rest(shard: int, machine: Machine) -> Iterator[News]:
             return relay.rest(machine, [shard], taken)
 
-        return self.write(name, taken, place, relay, rest=rest, limit_s=LIMIT_S)
+        return self.write(name, taken, place, relay, rest=rest, limit_s=self._limit_s)
 
     def write(
         self,
@@ -209,15 +212,18 @@ class ShardFiles:
         return [f"shard {shard} of the replay table is not kept: {line}" for shard, line in enumerate(why) if line]
 
     def _staying(self) -> list[frozenset[str]]:
-        """Of each shard the files that the last checkpoint names, or that the next one may name."""
+        """Of each shard the files of the last checkpoint, and those that the next one may name."""
         named: list[ShardName | None] = [None] * self._edge.shards
+        whole: list[ShardName | None] = [None] * self._edge.shards
         with contextlib.suppress(Damage, IndexError):
             # IndexError: there is no checkpoint yet.
             last = parse_manifest(content_of(list_checkpoints(self._run)[-1] / MANIFEST))
             named = names_in(last, self._edge.shards)
+            # A run that ended in order with this checkpoint wrote these after it.
+            whole = [_name(last)] * self._edge.shards
         return [
-            frozenset(one.file_of(shard) for one in both if one is not None)
-            for shard, both in enumerate(zip(named, self.names, strict=True))
+            frozenset(one.file_of(shard) for one in names if one is not None)
+            for shard, names in enumerate(zip(named, whole, self.names, strict=True))
         ]
 
     def _own(self, shard: int) -> tuple[TableMemory, Any]:
@@ -246,7 +252,7 @@ class ShardFiles:
         return f"not bit-exact: {where}; the others begin empty{later}"
 
 
-def _name(saved: Checkpoint) -> ShardName:
+def _name(manifest: Mapping[str, Any]) -> ShardName:
     """The files that are written after this checkpoint. Their mark is what only this checkpoint has: its hashes."""
-    hashes = hashlib.sha256(str(sorted(saved.manifest["files"].items())).encode()).digest()
-    return ShardName(int(saved.manifest["update"]), int.from_bytes(hashes) >> (8 * len(hashes) - MARK_BITS))
+    hashes = hashlib.sha256(str(sorted(manifest["files"].items())).encode()).digest()
+    return ShardName(int(manifest["update"]), int.from_bytes(hashes) >> (8 * len(hashes) - MARK_BITS))

@@ -7,6 +7,7 @@ are ended by their ids.
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -57,12 +58,16 @@ class Host:
         self._number = number
         self._resources = dict(resources)
         self._log = log
+        self._names = Path("/etc/netns") / self.name / "resolv.conf"
+        """Empty: no name server is reached from here, and torch asks one for the name of each address for 6 s."""
         self.device: int | None = None
         """The outer end of its link, if hosts are far apart."""
 
     def link(self, *, far: bool) -> None:
         """Make the namespace, and join it to all hosts: by a bridge, or by a device that `far_link` waits for."""
         outside = f"{BRIDGE}{self._number}"
+        self._names.parent.mkdir(parents=True, exist_ok=True)
+        self._names.touch()
         _ip("netns", "add", self.name)
         if far:
             self.device = tap(outside)
@@ -140,6 +145,7 @@ class Host:
             # By itself a link goes only some time after its namespace.
             _ip("link", "del", f"{BRIDGE}{self._number}")
         _ip("netns", "del", self.name)
+        shutil.rmtree(self._names.parent)
 
     def cut(self, *, off: bool) -> None:
         """Cut the link, or join it again."""

@@ -27,6 +27,7 @@ class Home(NamedTuple):
 def home(monkeypatch: pytest.MonkeyPatch) -> Home:
     """Of a run with two learners that hand their gradients on."""
     monkeypatch.setattr(publications, "as_object", lambda content: content)
+    monkeypatch.setattr(publications, "put_again", lambda held: held)
     program = with_relay(spread_program())
     wiring = wired(program)
     return Home(publications.Publications(program, wiring, kept), wiring.board("parameters"))
@@ -46,6 +47,19 @@ def test_what_is_settled_without_a_step_is_published_too(home: Home) -> None:
     assert sent(home.publications) == []
 
 
+def test_once_a_host_is_lost_others_get_objects_that_it_has_no_copy_of(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray would ask the lost machine for its copy, and wait."""
+    publish(home.parameters, settled=1)
+    assert sent(home.publications) == [(7, 1)]
+    monkeypatch.setattr(publications, "put_again", lambda held: held._replace(number=100 + held.number))
+    home.publications.lose(HOST)
+    other: Any = object()
+    ((host, _, publication, _),) = home.publications.due({"learner.1": other})
+    assert (host, publication.number) == (other, 101)
+
+
 def publish(board: Board, settled: int) -> None:
     arrays: Arrays = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in board.specs}
     arrays["settled"][...] = settled
@@ -61,6 +75,7 @@ def sent(of_home: publications.Publications) -> list[tuple[int, int]]:
 @pytest.mark.parametrize(("table_on", "lost"), [("learners", 3), ("launcher", 0)])
 def test_rows_that_a_host_alone_has_are_let_go_of_once_committed(monkeypatch, table_on: str, lost: int) -> None:
     monkeypatch.setattr(publications, "as_object", lambda content: content)
+    monkeypatch.setattr(publications, "put_again", lambda held: held)
     monkeypatch.setattr(table_pages, "PART_BYTES", 1)
     program = with_relay(sharded_program(table_on=table_on))
     wiring = wired(program)

@@ -100,6 +100,7 @@ class Home:
 def home(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Home]:
     """Of the run with two learners, or of the program that a test gives."""
     monkeypatch.setattr(publications, "as_object", lambda content: content)
+    monkeypatch.setattr(publications, "put_again", lambda held: held)
     made = Home(getattr(request, "param", spread_program)())
     monkeypatch.setattr(relays, "time", SimpleNamespace(monotonic=lambda: made.now))
     yield made

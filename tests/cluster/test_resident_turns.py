@@ -79,6 +79,7 @@ class Run:
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publications, "as_object", lambda content: content)
+    monkeypatch.setattr(publications, "put_again", lambda held: held)
     monkeypatch.setattr(table_pages, "PART_BYTES", 1)
 
 

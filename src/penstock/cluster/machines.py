@@ -47,6 +47,7 @@ __all__ = [
     "own_name",
     "own_offer",
     "present",
+    "put_again",
     "ray_names",
     "stacks_on",
     "with_cores",
@@ -412,6 +413,11 @@ def _resources(node: Mapping[str, Any]) -> dict[str, float]:
 def as_object(content: Publication | dict[int, Array]) -> Any:  # noqa: ANN401 - Ray's own type
     """A publication, or the rollouts of a batch by their slots, as an object of Ray."""
     return ray.put(content)
+
+
+def put_again(held: Any) -> Any:  # noqa: ANN401 - Ray's own type
+    """The content of an object of this machine as another one, which no other machine has a copy of."""
+    return ray.put(ray.get(held))
 
 
 def machine_error(error: BaseException) -> tuple[str, bool]:

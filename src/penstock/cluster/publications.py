@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.cluster.cut import GOALS, carried, sampled, viewed
-from penstock.cluster.machines import Machine, as_object
+from penstock.cluster.machines import Machine, as_object, put_again
 from penstock.cluster.messages import Publication
 from penstock.cluster.parcels import packed
 from penstock.cluster.resident import ResidentShards
@@ -192,6 +192,10 @@ class Publications:
         hosted = self._hosted.pop(host, None)
         self._fed.discard(host)
         self._under_way = {key for key in self._under_way if key[0] is not host}
+        # The lost machine may have copies of these objects. Ray may ask it for them, and waits 10 s and more each time.
+        self._latest = {name: one._replace(object=put_again(one.object)) for name, one in self._latest.items()}
+        if self._batch is not None:
+            self._batch = put_again(self._batch)
         return 0 if hosted is None else hosted.lose()
 
     def _read(self, edge: Board, board: BoardMemory) -> _Latest | None:

@@ -27,7 +27,7 @@ def test_the_nearest_row_of_the_table_decides(monkeypatch, parameters: int, lane
     assert placed(parameters, lanes) == place
 
 
-def test_small_perceptrons_act_in_place_and_the_run_records_it() -> None:
+def test_small_mlps_act_in_place_and_the_run_records_it() -> None:
     for lanes in (1, 8, 64, 512):
         assert placed(9_155, lanes) == "env"
     assert prepared(env="CartPole-v1").config.run.policy_placement == "env"

@@ -29,7 +29,7 @@ class Reinforce:
 
 
 def policy_graph(spaces: Spaces, config: Reinforce) -> PolicyGraph:
-    """A perceptron for the policy, and one for the baseline."""
+    """An MLP for the policy, and one for the baseline."""
     body = Body("mlp", (config.hidden_size,), "tanh")
     return actor_critic(spaces, body, 0.0, normalize_obs=False, normalize_value=False)
 

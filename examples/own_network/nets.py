@@ -11,7 +11,7 @@ from penstock.types import Spaces
 
 
 class Gated(nn.Module):
-    """A perceptron whose hidden layer is switched by gates, with actions and value on top."""
+    """An MLP whose hidden layer is switched by gates, with actions and value on top."""
 
     def __init__(self, inputs: int, outputs: int, width: int = 64) -> None:
         super().__init__()

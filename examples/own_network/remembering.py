@@ -11,7 +11,7 @@ from .nets import Gated
 
 
 class Remembering(nn.Module):
-    """The gated perceptron behind a memory of 32 numbers, which is zero when an episode begins."""
+    """The gated MLP behind a memory of 32 numbers, which is zero when an episode begins."""
 
     carry = {"h": 32}  # noqa: RUF012 - a plain attribute is easier to write
 

@@ -64,7 +64,7 @@ def noise_of(phase, size, dtype=torch.float64, seed=5):
 
 
 def constant(network, *outputs):
-    """The flat vector of a perceptron that gives these outputs for any input."""
+    """The flat vector of an MLP that gives these outputs for any input."""
     flat = torch.zeros(network.num_parameters, dtype=torch.float64)
     flat[-len(outputs) :] = torch.tensor(outputs, dtype=torch.float64)
     return flat

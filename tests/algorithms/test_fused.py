@@ -39,7 +39,7 @@ PIXELS = Spaces((("obs", Box((64, 64, 3), "uint8", (0.0,), (255.0,))),), Discret
         (PIXELS, {"model": "mlp", "hidden_sizes": (8,)}, True),
     ],
 )
-def test_serves_separate_perceptrons(spaces, settings, serves):
+def test_serves_separate_mlps(spaces, settings, serves):
     config = PPOConfig(**settings)
     assert fused.supports(policy_graph(spaces, config), config) is serves
 

@@ -79,7 +79,7 @@ def test_a_critic_of_ones_own_says_what_its_module_says():
 
 
 def by_name(vector, inputs, outputs, networks):
-    """The flat vector of `nets.Steering` or its critic in the order of the same perceptron by name."""
+    """The flat vector of `nets.Steering` or its critic in the order of the same MLP by name."""
     found = []
     for part in vector.chunk(networks):
         first, bias, last, last_bias = part.split([64 * inputs, 64, outputs * 64, outputs])

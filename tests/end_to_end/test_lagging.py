@@ -85,7 +85,7 @@ def test_an_overlapping_run_is_resumed(tmp_path, algo: str) -> None:
 
 
 @pytest.mark.parametrize("algo", ["impala", "appo"])
-def test_perceptrons_are_learned_by_the_native_update(algo: str) -> None:
+def test_mlps_are_learned_by_the_native_update(algo: str) -> None:
     env = {"env": "CartPole-v1", "algo": algo}
     for settings in ({}, {"learners": 2, "num_envs": 4}):
         assert prepared(**env, **settings).config.run.backend == "fused"

@@ -559,7 +559,7 @@ IMAGES = {
 
 
 def branched(encoding, branches, head, *, normalize_obs=False, trunk=(16,), critic=False):
-    """Branches that meet in a perceptron with layer norm."""
+    """Branches that meet in an MLP with layer norm."""
     below = hidden(sum(branch.features for branch in branches), trunk, "tanh", layer_norm=True)
     gives_value = isinstance(head, Gaussian | Categorical)
     outputs = head.outputs + (gives_value and not critic)

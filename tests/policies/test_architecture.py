@@ -39,7 +39,7 @@ def graph(obs, action=None, model="auto", **normalisation):
     return actor_critic(spaces, Body(model, (64, 32), "tanh"), -0.5, **flags)
 
 
-def test_a_vector_gets_two_perceptrons():
+def test_a_vector_gets_two_mlps():
     found = graph({"obs": VECTOR}, Box((2,), "float32", (-1.0,), (1.0,)))
     assert found.head == Gaussian(2)
     assert found.actor.num_parameters == 3 * 64 + 64 + 64 * 32 + 32 + 32 * 2 + 2 + 2
@@ -289,7 +289,7 @@ DECIDING = '{"trunk": {"hidden_sizes": [8]}, "memory": {"kind": "gru", "size": 4
         (PPOConfig(model=OWN, layer_norm=True), "--layer_norm has no effect"),
         (
             PPOConfig(hidden_sizes=(), dropout=0.1),
-            "--dropout has no effect: no layer drops: the critic has no hidden perceptron layer",
+            "--dropout has no effect: no layer drops: the critic has no hidden MLP layer",
         ),
     ],
 )

@@ -88,8 +88,8 @@ def test_a_set_gets_a_transformer_and_its_mask():
     assert {part.field: part.kind for part in found.encoding}["obs.there"] == "mask"
     (branch,) = (branch for branch in found.actor.branches if branch.name == "obs.others")
     assert branch.mask == "obs.there"
-    perceptron = (LayerNorm(8), Linear(8, 32, ROOT_TWO), Activation("gelu"), Linear(32, 8, 1.0))
-    block = (Residual((LayerNorm(8), Attention(8, 2))), Residual(perceptron))
+    feed_forward = (LayerNorm(8), Linear(8, 32, ROOT_TWO), Activation("gelu"), Linear(32, 8, 1.0))
+    block = (Residual((LayerNorm(8), Attention(8, 2))), Residual(feed_forward))
     assert branch.layers == (Linear(3, 8, 1.0), *block, LayerNorm(8), MeanPool())
 
 

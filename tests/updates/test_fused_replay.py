@@ -329,7 +329,7 @@ def test_cuts_do_not_matter(case):
         ("sac", CONTINUOUS, {"optimizer": "rmsprop", "rmsprop_eps": 0.0}, False),
     ],
 )
-def test_serves_perceptrons(algorithm, spaces, settings, serves):
+def test_serves_mlps(algorithm, spaces, settings, serves):
     package = find_algorithm(algorithm)
     config = package.config(**settings)
     graph = load(package.spec)(spaces, config).policy

@@ -1,4 +1,4 @@
-// A perceptron as places in packed vectors, and one thread's passes through it. Several networks of one shape share a
+// An MLP as places in packed vectors, and one thread's passes through it. Several networks of one shape share a
 // Stack; each thread has a Pass of its own. Knows no loss and no optimizer.
 #pragma once
 

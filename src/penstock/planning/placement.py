@@ -3,7 +3,7 @@
     python -m benchmarks.central_inference
 
 measures the table: steps/s of CartPole-v1 with a policy node, at the best of its settings, over those in place. The
-policy is two native perceptrons on the CPU. Policies by torch on a GPU have a rule of their own. Others were not
+policy is two native MLPs on the CPU. Policies by torch on a GPU have a rule of their own. Others were not
 measured, and act in place.
 """
 
@@ -41,7 +41,7 @@ MEASURED: tuple[Measured, ...] = (
 
 
 def placed(parameters: int, lanes: int) -> Place:
-    """Where a policy of native perceptrons acts, by the row of the table that is nearest in powers of two.
+    """Where a policy of native MLPs acts, by the row of the table that is nearest in powers of two.
 
     Args:
         parameters: of all networks that act.

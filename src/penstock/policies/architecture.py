@@ -62,7 +62,7 @@ def actor_critic(
     normalize_value: bool,
     critic_obs: Sequence[str] = (),
 ) -> PolicyGraph:
-    """The policy of an on-policy actor-critic: two perceptrons, or one network where there is an image or a memory.
+    """The policy of an on-policy actor-critic: two MLPs, or one network where there is an image or a memory.
 
     With ``critic_obs`` there are always two networks, and the actor does not see these fields: the centralised critic
     of Yu et al. 2021, https://arxiv.org/abs/2103.01955.

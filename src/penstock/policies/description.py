@@ -3,7 +3,7 @@
     shared = true                # one network for actions and values; false: each has one of its own
     [fields.<name>]              # a field of the observation; "obs" for a plain one
     encoder = "resnet"           # and the settings of this encoder, see `penstock.policies.encoders`
-    [trunk]                      # the perceptron behind all fields
+    [trunk]                      # the MLP behind all fields
     hidden_sizes = [256]         # also: activation, layer_norm, dropout
     [memory]
     kind = "lstm"                # or "gru"

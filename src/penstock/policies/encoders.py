@@ -130,7 +130,7 @@ ENCODERS: dict[str, Callable[[Described], tuple[Encoding, Stack]]] = {
     "embedding": _embedding,
     "transformer": _transformer,
 }
-"""Encoders by name. Most take a perceptron's ``hidden_sizes``, ``activation``, ``layer_norm`` and ``dropout``.
+"""Encoders by name. Most take an MLP's ``hidden_sizes``, ``activation``, ``layer_norm`` and ``dropout``.
 ``nature_cnn`` and ``resnet`` take ``layer_norm`` only. ``cnn`` and ``spatial`` take ``convolutions`` as well (filters,
 kernel and stride of each), ``spatial`` also ``start`` and ``values``, ``embedding`` a ``width``. ``transformer`` takes
 ``width``, ``heads``, ``layers`` and ``mask``."""

@@ -49,7 +49,7 @@ def check_network_settings(
     if not config.model.startswith("{") and [part.kind for part in graph.encoding] == ["image"]:
         unread |= dict.fromkeys(("hidden_sizes", "activation"), "an image alone has no layers behind its encoder")
     if not graph.dropout:
-        unread["dropout"] = "no layer drops: the critic has no hidden perceptron layer, or a table decides it"
+        unread["dropout"] = "no layer drops: the critic has no hidden MLP layer, or a table decides it"
     if graph.actor.own is not None:
         unread |= dict.fromkeys(_OF_NETWORKS, f"--model {config.model} makes its layers itself")
     for field in fields_of(type(config)):

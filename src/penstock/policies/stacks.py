@@ -1,4 +1,4 @@
-"""Stacks of layers by name: perceptron, Nature network, IMPALA's ResNet, transformer. Chooses no hyper-parameters."""
+"""Stacks of layers by name: MLP, Nature network, IMPALA's ResNet, transformer. Chooses no hyper-parameters."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
@@ -113,7 +113,7 @@ def resnet(channels: int, height: int, width: int, *, layer_norm: bool = False) 
 def transformer(inputs: int, width: int, heads: int, layers: int) -> Stack:
     """A linear layer for each entity of a set, encoder layers, and the mean over the entities.
 
-    Each encoder layer adds attention, then a perceptron of ``4 width``, both behind a layer norm.
+    Each encoder layer adds attention, then an MLP of ``4 width``, both behind a layer norm.
     Source: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762; for the norm's place Xiong et al. 2020,
     https://arxiv.org/abs/2002.04745.
     """

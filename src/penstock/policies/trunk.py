@@ -57,7 +57,7 @@ class Body:
     """``auto``, ``mlp``, ``nature_cnn`` or ``resnet``; ``lstm`` or ``gru``; or one of each, joined by a plus. Also a
     table as JSON, or ``module:attribute`` of a user's own module."""
     hidden_sizes: tuple[int, ...]
-    """Hidden layers of a perceptron, and those above several branches."""
+    """Hidden layers of an MLP, and those above several branches."""
     activation: ActivationName
     memory_size: int = 0
     """Width of a recurrent layer."""
@@ -66,7 +66,7 @@ class Body:
     layer_norm: bool = False
     init: InitName = "orthogonal"
     dropout: float = 0.0
-    """Share of the outputs of hidden perceptron layers that are 0 while learning."""
+    """Share of the outputs of hidden MLP layers that are 0 while learning."""
 
 
 class Trunk(NamedTuple):
@@ -121,7 +121,7 @@ def trunk_of(spaces: Spaces, body: Body) -> Trunk:
         trunk = _joined(spaces, body, chosen, [name for name, _ in images])
     else:
         encoding = flat_encoding(spaces.seen)
-        layers = _perceptron(width_of(encoding), body.hidden_sizes, body)
+        layers = _mlp_layers(width_of(encoding), body.hidden_sizes, body)
         trunk = Trunk(encoding, (), layers.layers, layers.features, shared=False)
     return trunk if not chosen.memory else memory_of(trunk, chosen.memory, body.memory_size, share=body.share_memory)
 
@@ -160,7 +160,7 @@ def _chosen(model: str) -> _Chosen:
 
 
 def _joined(spaces: Spaces, body: Body, chosen: _Chosen, images: Sequence[str]) -> Trunk:
-    """A branch for each image, one for all other fields, and a perceptron where several branches meet."""
+    """A branch for each image, one for all other fields, and an MLP where several branches meet."""
     encoding: list[Encoding] = []
     branches: list[Branch] = []
     for name, space in spaces.seen:
@@ -176,7 +176,7 @@ def _joined(spaces: Spaces, body: Body, chosen: _Chosen, images: Sequence[str]) 
         branches.append(Branch(vectors, (), width_of(encoding)))
     features = sum(branch.features for branch in branches)
     sizes = body.hidden_sizes if len(branches) > 1 else ()
-    above = _perceptron(features, sizes, body)
+    above = _mlp_layers(features, sizes, body)
     return Trunk(tuple(encoding), tuple(branches), above.layers, above.features, shared=True)
 
 
@@ -184,7 +184,7 @@ def _kept(layers: Sequence[Layer]) -> tuple[Layer, ...]:
     return tuple(layer for layer in layers if not isinstance(layer, Dropout))
 
 
-def _perceptron(inputs: int, sizes: Sequence[int], body: Body) -> Stack:
+def _mlp_layers(inputs: int, sizes: Sequence[int], body: Body) -> Stack:
     return hidden(inputs, sizes, body.activation, layer_norm=body.layer_norm, dropout=body.dropout)
 
 

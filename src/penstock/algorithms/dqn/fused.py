@@ -1,4 +1,4 @@
-"""DQN as native gradient steps: the mathematics of ``learn.py`` in ``kernels``, for perceptrons on the CPU.
+"""DQN as native gradient steps: the mathematics of ``learn.py`` in ``kernels``, for MLPs on the CPU.
 
 Imports no torch. Does not run images, branches, layer norm and action masks: those run ``learn.py``.
 """

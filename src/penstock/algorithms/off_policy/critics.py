@@ -1,6 +1,6 @@
 """Critics of observation and action as plain data: their layers, and how they see an observation.
 
-They are perceptrons of what an actor sees, through branches like the actor's, and of an action. Each hidden layer is
+They are MLPs of what an actor sees, through branches like the actor's, and of an action. Each hidden layer is
 linear, dropout, layer norm, activation, in the order of DroQ (Hiraoka et al. 2022, https://arxiv.org/abs/2110.02034).
 Without ``critic_dropout`` and layer norm it is linear, activation.
 
@@ -40,7 +40,7 @@ from penstock.types import Spaces
 __all__ = ["check_actor_critic", "critic_encoding", "critic_network", "critic_of_features", "memory_network"]
 
 _OF_CRITICS = ("hidden_sizes", "activation", "layer_norm", "init", "critic_layer_norm", "critic_dropout")
-"""Settings that perceptrons read."""
+"""Settings that MLPs read."""
 
 
 class _Sight(NamedTuple):
@@ -83,7 +83,7 @@ def critic_network(graph: PolicyGraph, config: ContinuousConfig, outputs: int = 
     if branches:
         branches = (*branches, Branch((ACTION,), (), size))
         inputs = sum(branch.features for branch in branches)
-    return Network("critic", _perceptron(inputs, config, outputs), branches=branches, init=config.init)
+    return Network("critic", _mlp_layers(inputs, config, outputs), branches=branches, init=config.init)
 
 
 def critic_encoding(graph: PolicyGraph, config: ContinuousConfig) -> Sequence[Encoding]:
@@ -109,15 +109,15 @@ def memory_network(graph: PolicyGraph, config: ContinuousConfig) -> Network:
 
 
 def critic_of_features(graph: PolicyGraph, config: ContinuousConfig) -> Network:
-    """A perceptron of what a `memory_network` remembers, and of an action beside it. Raises as `critic_network`."""
+    """An MLP of what a `memory_network` remembers, and of an action beside it. Raises as `critic_network`."""
     last = memory_network(graph, config).layers[-1]
     if not isinstance(last, LSTM | GRU):
         raise TypeError(f"the critics' memory ends in {last}, not in a recurrent layer")
     inputs = last.size + graph.head.noise.shape[0]
-    return Network("critic", _perceptron(inputs, config, 1), init=config.init)
+    return Network("critic", _mlp_layers(inputs, config, 1), init=config.init)
 
 
-def _perceptron(inputs: int, config: ContinuousConfig, outputs: int) -> tuple[Layer, ...]:
+def _mlp_layers(inputs: int, config: ContinuousConfig, outputs: int) -> tuple[Layer, ...]:
     if config.layer_norm and config.critic_layer_norm:
         raise ConfigError("--critic_layer_norm has no effect: --layer_norm normalises the critics already")
     layers: list[Layer] = []

@@ -1,4 +1,4 @@
-"""PPO as one native update: the mathematics of ``learn.py`` in ``kernels``, for separate perceptrons on the CPU.
+"""PPO as one native update: the mathematics of ``learn.py`` in ``kernels``, for separate MLPs on the CPU.
 
 Imports no torch. Does not run images, shared trunks, a penalty on the divergence and devices: those run ``learn.py``.
 """

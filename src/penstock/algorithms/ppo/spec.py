@@ -158,7 +158,7 @@ class ActorCriticConfig(OptimizerConfig):
     )
     dropout: float = tunable(
         0.0,
-        "share of the outputs of a critic's hidden perceptron layers that are 0 while learning; more: less overfitting "
+        "share of the outputs of a critic's hidden MLP layers that are 0 while learning; more: less overfitting "
         "(usual: 0 to 0.2)",
         min=0,
         max=0.9,

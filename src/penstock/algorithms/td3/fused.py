@@ -1,4 +1,4 @@
-"""TD3 as native gradient steps: the mathematics of ``learn.py`` in ``kernels``, for perceptrons on the CPU.
+"""TD3 as native gradient steps: the mathematics of ``learn.py`` in ``kernels``, for MLPs on the CPU.
 
 Imports no torch. Does not run images, branches and layer norm: those run ``learn.py``.
 """

@@ -104,7 +104,7 @@ def export(
     if unknown:
         raise ConfigError(f"--format {unknown[0]}: one of {', '.join(FORMATS)}")
     if noise and "torch" in format:
-        raise ConfigError("--noise true is for onnx: the program of --format torch is greedy; leave out one of the two")
+        raise ConfigError("--noise True is for onnx: the program of --format torch is greedy; leave out one of the two")
     with processes or Processes() as opened:
         trained = open_trained(opened, folder, checkpoint, given_of(env, wrap), "export")
         sample = _observed(opened, folder, trained, observations, trained.prepared.config.run.seed)

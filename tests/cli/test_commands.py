@@ -196,7 +196,7 @@ def test_plot_says_where_the_picture_is(run, capsys):
 def test_trace_of_a_run_without_one_says_how_to_get_one(run, capsys):
     assert main(["trace", str(run.path)]) == 2
     assert capsys.readouterr().err == (
-        f"penstock: error: run {run.name} kept no trace; penstock train ... --trace true keeps one\n"
+        f"penstock: error: run {run.name} kept no trace; penstock train ... --trace True keeps one\n"
     )
 
 

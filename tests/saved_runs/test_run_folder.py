@@ -47,7 +47,7 @@ def test_a_run_may_have_a_name_that_no_other_run_has(tmp_path):
     folder.write_config(CONFIG)
     says = (
         r"to go on with it: penstock resume pendulum --log_dir '.*/my logs', or in Python "
-        r"penstock.resume\('.*/my logs/pendulum'\); or give --resume_if_exists true"
+        r"penstock.resume\('.*/my logs/pendulum'\); or give --resume_if_exists True"
     )
     with pytest.raises(RunFolderError, match=says):
         RunFolder.named(tmp_path / "my logs", "pendulum")

@@ -28,7 +28,7 @@ def add_step(run: RunFolder) -> None:
 
 
 def test_a_run_that_kept_none_says_how_to_get_one(run: RunFolder) -> None:
-    with pytest.raises(RunFolderError, match=r"kept no trace; penstock train \.\.\. --trace true keeps one"):
+    with pytest.raises(RunFolderError, match=r"kept no trace; penstock train \.\.\. --trace True keeps one"):
         write_trace(run.path, None)
 
 

@@ -222,7 +222,7 @@ def test_a_run_whose_policy_has_another_form_is_refused(trained, tmp_path) -> No
 
 
 def test_a_program_of_torch_does_not_explore(trained, tmp_path) -> None:
-    with pytest.raises(ConfigError, match="--noise true is for onnx"):
+    with pytest.raises(ConfigError, match="--noise True is for onnx"):
         penstock.export(trained("ppo, box"), tmp_path / "policy", format=("onnx", "torch"), noise=True)
 
 

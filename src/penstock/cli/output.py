@@ -37,7 +37,7 @@ def conclude(result: Any, env: str) -> int:  # noqa: ANN401
         f"run folder: {result.run_folder}",
         # Games cannot be asked for episodes.
         *(() if load("penstock.envs.games:is_game")(env) else (f"evaluate:   {program()} eval {run}",)),
-        f"curves:     {program()} plot --logdir {run}",
+        f"curves:     {program()} plot {run}",
     )
     return say("\n".join(lines))
 

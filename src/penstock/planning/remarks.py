@@ -67,7 +67,7 @@ def _without_effect(config: Config, spec: AlgorithmSpec, profile: EnvProfile) ->
     if not getattr(settings, "prioritised", True):
         for name in ("priority_alpha", "priority_beta", "priority_eta"):
             if _is_given(settings, name):
-                yield f"--{name} changes nothing without --prioritised true"
+                yield f"--{name} changes nothing without --prioritised True"
     if getattr(settings, "atoms", 1) > 1 and _is_given(settings, "error_clip"):
         yield f"--error_clip {settings.error_clip:g} changes nothing: with atoms the loss is a cross-entropy"
     if getattr(settings, "smoothing", 1.0) == 0 and _is_given(settings, "smoothing_clip"):

@@ -109,7 +109,7 @@ def _commands(folder: RunFolder, run: RunConfig) -> str:
 ```sh
 {judge}
 penstock resume {path}                  # continue from its last checkpoint
-penstock plot --logdir {path}           # its curves
+penstock plot {path}                    # its curves
 tensorboard --logdir {path}               # if TensorBoard is installed
 ```"""
 

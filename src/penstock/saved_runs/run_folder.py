@@ -80,7 +80,7 @@ class RunFolder:
             where = "" if str(log_dir) == RunConfig.log_dir else f" --log_dir {shlex.quote(str(log_dir))}"
             raise RunFolderError(
                 f"there is a run {name} in {log_dir}; to go on with it: penstock resume {shlex.quote(name)}{where}, "
-                f"or in Python penstock.resume({str(path)!r}); or give --resume_if_exists true, or another --run_name"
+                f"or in Python penstock.resume({str(path)!r}); or give --resume_if_exists True, or another --run_name"
             )
         if is_taken:
             raise RunFolderError(f"{path} exists and is no run; give another --run_name")

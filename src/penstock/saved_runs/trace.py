@@ -26,7 +26,7 @@ def write_trace(run: Path, out: str | None) -> str:
     """
     folder = RunFolder.open(run)
     if not folder.trace.is_dir():
-        raise RunFolderError(f"run {folder.name} kept no trace; penstock train ... --trace true keeps one")
+        raise RunFolderError(f"run {folder.name} kept no trace; penstock train ... --trace True keeps one")
     timeline = read_timeline(folder.trace)
     if timeline is None:
         raise RunFolderError(f"the trace of run {folder.name} is empty: the run ended before any node did something")

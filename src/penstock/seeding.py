@@ -1,8 +1,8 @@
 """Seeds of episodes and noise. They do not depend on the process that uses them.
 
-There are three kinds of episode: *training*, *validation* (evaluations on the way) and *test* (the final evaluation and
-``penstock eval``). Each kind has lane numbers of its own, so their seeds differ. Seeds have 31 bits: two episodes have
-the same one by chance, once in 2^31 pairs.
+There are three kinds of episode: *training*, *validation* (evaluations during the run) and *test* (the final
+evaluation and ``penstock eval``). Each kind has lane numbers of its own, so their seeds differ. Seeds have 31 bits: two
+episodes have the same one by chance, once in 2^31 pairs.
 """
 
 import functools
@@ -44,7 +44,7 @@ def episode_seed(seed: int, lane: int, episode: int) -> int:
 
 
 def validation_seed(seed: int, episode: int) -> int:
-    """The seed of one episode of each evaluation on the way, in ``[0, 2**31)``."""
+    """The seed of one episode of each evaluation during the run, in ``[0, 2**31)``."""
     return episode_seed(seed, VALIDATION_LANE + episode, 0)
 
 

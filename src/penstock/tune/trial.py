@@ -104,7 +104,7 @@ class TrialRun:
 
         Returns:
             ``update``, ``steps``, ``return`` (mean of the latest training episodes), ``validation`` (the latest
-            evaluation on the way, with ``eval_interval``), ``done`` (1 once the run has ended), and then
+            evaluation during the run, with ``eval_interval``), ``done`` (1 once the run has ended), and then
             ``evaluation``, its final evaluation. ``return`` and ``validation`` are minus infinity before the first.
 
         Raises:

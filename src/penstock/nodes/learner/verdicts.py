@@ -19,7 +19,7 @@ VERDICT_LIMIT_S = 10.0
 
 
 class Verdicts:
-    """The keeper's end of the evaluations on the way, of a run that has them.
+    """The keeper's end of the evaluations during the run, of a run that has them.
 
     Attributes:
         asked: the last update for which an evaluation was asked for; -1: none yet.

@@ -118,8 +118,8 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	@$(PIP) install -q -c constraints.txt --no-build-isolation -e '.[dev]'
 	@touch $@
 
-# An editable install reads src/ directly. The compiled modules are placed there, each in its room. Bytecode is compiled as
-# well, as in any other install: where Python may not write it, each process of a run would compile it anew in 70 ms.
+# An editable install reads src/ directly. The compiled modules are placed there, each in its package. Bytecode is compiled
+# as well, as in any other install: where Python may not write it, each process of a run would compile it anew in 70 ms.
 build/native/.installed: $(NATIVE_SOURCES) $(VENV)/.installed
 	@$(BIN)/cmake -S . -B build/native $(CMAKE_FLAGS) -DCMAKE_BUILD_TYPE=Release -DSKBUILD=ON --log-level=WARNING \
 		-DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -Dnanobind_DIR="$$($(BIN)/python -m nanobind --cmake_dir)" >/dev/null

@@ -1,4 +1,4 @@
-"""Tiny environments with a known optimum, which can be learned in seconds, for the tests of all rooms.
+"""Tiny environments with a known optimum, which can be learned in seconds, for the tests of all packages.
 
 They are not written for speed, and are no examples of good style: some of them misbehave on purpose.
 """

@@ -1,4 +1,4 @@
-"""Tiny environments of PettingZoo for the tests of all rooms. They need the package ``pettingzoo``."""
+"""Tiny environments of PettingZoo for the tests of all packages. They need the package ``pettingzoo``."""
 
 from typing import Any, ClassVar
 

@@ -79,7 +79,7 @@ def test_every_page_behind_an_entry_page_can_be_found(name: str) -> None:
 def test_the_layers_of_the_architecture_are_those_of_the_contract() -> None:
     contract = (ROOT / ".importlinter").read_text().partition("layers =\n")[2].partition("\n\n")[0]
     layers = [re.findall(r"\w+", line) for line in contract.splitlines()]
-    table = prose(Path("docs/architecture/rooms.md")).partition("| layer |")[2].partition("\n\n")[0]
+    table = prose(Path("docs/architecture/packages.md")).partition("| layer |")[2].partition("\n\n")[0]
     assert [re.findall(r"`(\w+)`", line.split("|")[1]) for line in table.splitlines()[2:]] == layers
 
 

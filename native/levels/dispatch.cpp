@@ -1,5 +1,5 @@
-// The levels of a room that this processor can run. Asks the processor once. This file is compiled once for each room that
-// has levels, with PENSTOCK_ROOM as the room's name. The room's level.hpp declares these functions.
+// The levels of a package that this processor can run. Asks the processor once. This file is compiled once for each
+// package that has levels, with PENSTOCK_PACKAGE as the package's name. The package's level.hpp declares these functions.
 
 #include <array>
 #include <cstring>
@@ -8,7 +8,7 @@
 
 #include PENSTOCK_LEVEL_HEADER
 
-namespace penstock::PENSTOCK_ROOM {
+namespace penstock::PENSTOCK_PACKAGE {
 
 extern const Level baseline;
 #if defined(__x86_64__)
@@ -52,4 +52,4 @@ const Level& level(const char* name) {
     throw std::invalid_argument(std::string("this processor does not run level ") + name);
 }
 
-}  // namespace penstock::PENSTOCK_ROOM
+}  // namespace penstock::PENSTOCK_PACKAGE

@@ -11,32 +11,33 @@ import pytest
 
 LAYERS = "Imports point down only"
 TORCH = "No torch where processes must start fast"
-NATIVE = "Native code only through its room"
+NATIVE = "Native code only through its package"
 RAY = "Ray only in cluster and tune"
 BACKENDS = "Backends of the update are independent"
 SERVER = "Imports within the server point down only"
 PROTOCOLS = "Protocols of the server are independent"
 TRANSPORTS = "Transports of one protocol are independent"
+VARIANTS = ", save a variant of the pattern it varies"
 ALGORITHMS = "Algorithms are independent, save a variant of the algorithm it varies"
 
 VIOLATIONS = [
     # what it shows, contract, {file: source}
-    ("a lower room imports a higher one", LAYERS, {"types/causes.py": "import penstock.config"}),
+    ("a lower package imports a higher one", LAYERS, {"types/causes.py": "import penstock.config"}),
     ("inside a function", LAYERS, {"errors.py": "def late() -> None:\n    import penstock.types"}),
     (
         "through a third file",
         LAYERS,
         {"memory/planted.py": "import penstock.kernels.planted", "kernels/planted.py": "import penstock.nodes"},
     ),
-    ("rooms of one layer", LAYERS, {"runtime/planted.py": "import penstock.topologies"}),
-    ("a room that no layer names", LAYERS, {"drawer/__init__.py": ""}),
+    ("packages of one layer", LAYERS, {"runtime/planted.py": "import penstock.topologies"}),
+    ("a package that no layer names", LAYERS, {"drawer/__init__.py": ""}),
     *[
         (
-            f"two files of {room}",
-            f"Files of {room} are independent{', save a variant of the pattern it varies' * (room == 'topologies')}",
-            {f"{room}/planted.py": f"import penstock.{room}.other_planted", f"{room}/other_planted.py": ""},
+            f"two files of {package}",
+            f"Files of {package} are independent{VARIANTS * (package == 'topologies')}",
+            {f"{package}/planted.py": f"import penstock.{package}.other_planted", f"{package}/other_planted.py": ""},
         )
-        for room in ("nodes", "topologies", "inference", "gradient_exchange", "runtime")
+        for package in ("nodes", "topologies", "inference", "gradient_exchange", "runtime")
     ],
     ("two backends of the update", BACKENDS, {"updates/eager/planted.py": "import penstock.updates.fused"}),
     (
@@ -89,7 +90,7 @@ VIOLATIONS = [
     ("ray beside its package", RAY, {"runtime/planted.py": "from ray import remote"}),
 ]
 
-IN_SHORT = {"a lower room imports a higher one", "two algorithms", "torch in types/causes.py"}
+IN_SHORT = {"a lower package imports a higher one", "two algorithms", "torch in types/causes.py"}
 """One violation of each type of contract. The others, a second each and several for native code, are nightly."""
 
 
@@ -127,10 +128,10 @@ def plant(tree: Path, files: dict[str, str]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         before = path.read_text() if path.exists() else ""
         path.write_text(f"{before}\n{source}\n")
-        for room in path.parents:
-            if room == tree / "src/penstock":
+        for folder in path.parents:
+            if folder == tree / "src/penstock":
                 break
-            (room / "__init__.py").touch()
+            (folder / "__init__.py").touch()
 
 
 @pytest.mark.nightly  # ``make check`` does the same.
@@ -167,18 +168,18 @@ def test_what_algorithms_share_knows_none_of_them(tree: Path) -> None:
     assert lint(tree, "--contract", "algorithms").returncode == 1
 
 
-@pytest.mark.nightly  # Four seconds. Shorter: each room with native code imports it, and keeps every contract above.
-def test_native_code_is_free_inside_its_room(tree: Path) -> None:
+@pytest.mark.nightly  # Four seconds. Shorter: each package with native code imports it, and keeps every contract above.
+def test_native_code_is_free_inside_its_package(tree: Path) -> None:
     plant(tree, {"memory/planted.py": "from penstock.memory import _native"})
     assert lint(tree, "--contract", "native").returncode == 0
 
 
-def test_every_room_says_whether_it_may_import_torch(root: Path) -> None:
+def test_every_package_says_whether_it_may_import_torch(root: Path) -> None:
     parser = configparser.ConfigParser()
     parser.read(root / ".importlinter")
     free = set(re.findall(r"penstock\.(\w+)$", parser["importlinter:contract:torch"]["source_modules"], re.MULTILINE))
     may = {"algorithms", "cuda_graph", "inference", "ops", "torch_networks", "updates"}
-    package = root / "src/penstock"
-    rooms = {path.parent.name for path in package.glob("*/__init__.py")}
-    files = {path.stem for path in package.glob("*.py") if not path.stem.startswith("__")}
-    assert (rooms | files) - may == free
+    source = root / "src/penstock"
+    packages = {path.parent.name for path in source.glob("*/__init__.py")}
+    files = {path.stem for path in source.glob("*.py") if not path.stem.startswith("__")}
+    assert (packages | files) - may == free

@@ -101,7 +101,7 @@ class TableSpec:
 
 @dataclass(frozen=True)
 class AlgorithmSpec:
-    """What the other rooms need to know of an algorithm, as plain data without torch."""
+    """What the other packages need to know of an algorithm, as plain data without torch."""
 
     topology: str
     """Name of the data pattern: ``on_policy``, ``async_on_policy``, ..."""

@@ -1,4 +1,4 @@
-"""The commands of ``penstock``: each takes its arguments and calls the room that does the work.
+"""The commands of ``penstock``: each takes its arguments and calls the package that does the work.
 
 Imports everything on use: ``penstock --help`` loads no numpy, no torch, no gymnasium.
 """
@@ -169,27 +169,27 @@ def _plot(argv: Sequence[str]) -> int:
 
 def _compare(argv: Sequence[str]) -> int:
     options = _options("compare", argv)
-    room = "penstock.saved_runs.comparison"
-    found = load(f"{room}:compare")(load(f"{room}:read_sides")(options.sides, options.log_dir))
+    module = "penstock.saved_runs.comparison"
+    found = load(f"{module}:compare")(load(f"{module}:read_sides")(options.sides, options.log_dir))
     if options.plot is not None:
-        load(f"{room}:save_picture")(found, options.plot)
+        load(f"{module}:save_picture")(found, options.plot)
     if options.json:
-        return say(load(f"{room}:as_json")(found))
+        return say(load(f"{module}:as_json")(found))
     picture = "" if options.plot is None else f"\npicture: {options.plot}"
-    return say(load(f"{room}:as_table")(found) + picture)
+    return say(load(f"{module}:as_table")(found) + picture)
 
 
 def _metrics(argv: Sequence[str]) -> int:
     options = _options("metrics", argv)
-    room = "penstock.saved_runs.run_metrics"
-    question = load(f"{room}:Question")(options.metric, options.level, options.kind, options.q, options.last)
-    metrics = load(f"{room}:read_metrics")(_run_folder(options).path)
-    return say(load(f"{room}:as_json" if options.json else f"{room}:as_table")(metrics, question))
+    module = "penstock.saved_runs.run_metrics"
+    question = load(f"{module}:Question")(options.metric, options.level, options.kind, options.q, options.last)
+    metrics = load(f"{module}:read_metrics")(_run_folder(options).path)
+    return say(load(f"{module}:as_json" if options.json else f"{module}:as_table")(metrics, question))
 
 
 def _models(argv: Sequence[str]) -> int:
     options = _options("models", argv)
-    room = "penstock.saved_runs.versions"
+    module = "penstock.saved_runs.versions"
     folder = _run_folder(options)
     wanted = [name for name in ("pin", "unpin", "clone", "prune") if getattr(options, name) is not None]
     if len(wanted) > 1:
@@ -198,20 +198,20 @@ def _models(argv: Sequence[str]) -> int:
         raise ConfigError("--keep_every is for --prune; for a run that trains, give it to penstock train")
     match wanted:
         case ["pin" | "unpin" as verb]:
-            name = load(f"{room}:{verb}")(folder.path, getattr(options, verb))
+            name = load(f"{module}:{verb}")(folder.path, getattr(options, verb))
             return say(f"{verb}ned {name} of {folder.name}")
         case ["clone"]:
-            made = load(f"{room}:clone")(folder, options.clone).path
+            made = load(f"{module}:clone")(folder, options.clone).path
             return say(f"run folder: {made}\ncontinue:   {program()} resume {load('shlex:quote')(str(made))}")
         case ["prune"]:
-            gone = load(f"{room}:prune")(folder, options.prune, options.keep_every)
+            gone = load(f"{module}:prune")(folder, options.prune, options.keep_every)
             removed = "\n".join(f"removed {name} of {folder.name}" for name in gone)
             return say(removed or f"nothing to remove of {folder.name}")
     if options.json:
-        origin, clones = load(f"{room}:lineage")(folder.path)
-        listed = [one._asdict() for one in load(f"{room}:versions")(folder.path)]
+        origin, clones = load(f"{module}:lineage")(folder.path)
+        listed = [one._asdict() for one in load(f"{module}:versions")(folder.path)]
         return say(json.dumps({"versions": listed, "origin": origin, "clones": clones}))
-    return say(load(f"{room}:table")(folder.path))
+    return say(load(f"{module}:table")(folder.path))
 
 
 def _retrain(argv: Sequence[str]) -> int:

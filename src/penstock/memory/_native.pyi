@@ -1,4 +1,4 @@
-"""The extension that is built from ``native/memory``. Only the files of this room use it."""
+"""The extension that is built from ``native/memory``. Only the files of this package use it."""
 
 from collections.abc import Sequence
 

@@ -37,7 +37,7 @@ class Layout:
             self.offsets[spec.name] = self.nbytes
             self.nbytes += aligned(spec.nbytes)
 
-    def views(self, bytes: Array, offset: int = 0) -> Arrays:  # noqa: A002 - this room calls memory so
+    def views(self, bytes: Array, offset: int = 0) -> Arrays:  # noqa: A002 - this package calls memory so
         """Name -> a view into ``bytes[offset:]`` with the array's own shape and dtype.
 
         Args:

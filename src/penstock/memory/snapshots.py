@@ -44,7 +44,7 @@ class Snapshots:
         nbytes: bytes that a snapshot may have.
     """
 
-    def __init__(self, bytes: Array, lanes: int, nbytes: int) -> None:  # noqa: A002 - this room calls memory so
+    def __init__(self, bytes: Array, lanes: int, nbytes: int) -> None:  # noqa: A002 - this package calls memory so
         """Attach to ``required(lanes, nbytes)`` bytes, uint8, that start at a multiple of 64 and were zero at first."""
         self.nbytes = nbytes
         self._table = Table(bytes, _specs(nbytes), lanes, GENERATIONS)

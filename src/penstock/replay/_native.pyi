@@ -1,4 +1,4 @@
-"""The extension built from ``native/replay``; used by the files of this room only."""
+"""The extension built from ``native/replay``; used by the files of this package only."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Lets native code of another room sample minibatches of a table and rank their rows, without a call of Python."""
+"""Lets native code of another package sample minibatches of a table and rank their rows, without a call of Python."""
 
 from collections.abc import Sequence
 

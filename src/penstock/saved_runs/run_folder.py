@@ -1,7 +1,7 @@
 """A run's folder: makes it, finds it, and claims it for one process.
 
 It is ``LOG_DIR/<env>-<algorithm>-<time>/``, or has a name that the user gives to the run: ``LOG_DIR/<run_name>/``.
-Holds the names of its files. Other files of this room write most of them.
+Holds the names of its files. Other files of this package write most of them.
 """
 
 import contextlib

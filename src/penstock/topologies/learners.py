@@ -143,13 +143,13 @@ def rule_of(plan: Plan, agreed: Agreement) -> Rule:
     if agreed.exchange != HOGWILD:
         shared = spec.shared()
         return Rule(GRADIENTS_TEAM, None, shared, shared, plan.run.max_policy_lag, ())
-    vector, room = vector_specs(spec.state), "penstock.gradient_exchange.hogwild"
+    vector, module = vector_specs(spec.state), "penstock.gradient_exchange.hogwild"
     told = tuple(part for part in spec.shared() if part.name == "progress")
     members = ("learner", *follower_names(plan.run.learners))
     # The parameters and the optimizer's arrays, to which every learner adds its steps.
     edges = (SharedArrays("vector", members, vector),)
     # A step that was added cannot be taken back, however old it is.
-    return Rule(f"{room}:build", f"{room}:build_owner", told, (), math.inf, edges)
+    return Rule(f"{module}:build", f"{module}:build_owner", told, (), math.inf, edges)
 
 
 def rollout_arrays(plan: Plan) -> tuple[ArraySpec, ...]:

@@ -1,4 +1,4 @@
-"""The glossary as types: plain data and contracts that rooms share. Computes nothing but shapes.
+"""The glossary as types: plain data and contracts that packages share. Computes nothing but shapes.
 
 Shapes are written ``[T, B, ...]``: time first, then lanes.
 """

@@ -68,7 +68,7 @@ class QuestionSlot:
 class Questions:
     """All slots of one edge."""
 
-    def __init__(self, bytes: Array, edge: Ask) -> None:  # noqa: A002 - the room's word for a buffer
+    def __init__(self, bytes: Array, edge: Ask) -> None:  # noqa: A002 - the package's word for a buffer
         """Attach to ``required(edge)`` bytes, uint8. They start at a multiple of 64 and were zero at first."""
         self._answer = _remote(edge)
         self._arrays: dict[str, Arrays] = {}

@@ -61,7 +61,7 @@ class Runtime(NamedTuple):
 
 
 class Topology(NamedTuple):
-    """A data pattern: which nodes a run has, and how they are wired."""
+    """A topology: which nodes a run has, and how they are wired."""
 
     modes: Mapping[str, str]
     """Sync mode -> "module:function" of ``(plan) -> Program``. ``--sync_mode auto`` takes the first mode."""
@@ -272,7 +272,7 @@ TOPOLOGIES: Registry[Topology] = Registry(
         ),
     },
 )
-"""Data patterns that an algorithm's spec may name."""
+"""Topologies that an algorithm's spec may name."""
 
 NODES = Registry(
     "node",

@@ -17,7 +17,7 @@ BACKENDS = "Backends of the update are independent"
 SERVER = "Imports within the server point down only"
 PROTOCOLS = "Protocols of the server are independent"
 TRANSPORTS = "Transports of one protocol are independent"
-VARIANTS = ", save a variant of the pattern it varies"
+VARIANTS = ", save a variant of the topology it varies"
 ALGORITHMS = "Algorithms are independent, save a variant of the algorithm it varies"
 
 VIOLATIONS = [

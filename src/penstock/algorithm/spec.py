@@ -104,7 +104,7 @@ class AlgorithmSpec:
     """What the other packages need to know of an algorithm, as plain data without torch."""
 
     topology: str
-    """Name of the data pattern: ``on_policy``, ``async_on_policy``, ..."""
+    """Name of the topology: ``on_policy``, ``async_on_policy``, ..."""
     row: tuple[ArraySpec, ...]
     """Row fields that ``act`` gives besides ``action`` (``log_prob``, ``value``, ``q``), for one lane."""
     policy: PolicyGraph

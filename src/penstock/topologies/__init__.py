@@ -1,1 +1,1 @@
-"""Builds the program of a plan: its nodes and edges. One file for each data pattern."""
+"""Builds the program of a plan: its nodes and edges. One file for each topology."""

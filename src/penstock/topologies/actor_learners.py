@@ -23,7 +23,7 @@ from penstock.topologies.learners import (
     rollout_arrays,
     updater_settings,
 )
-from penstock.topologies.training import Pattern, env_names, wire
+from penstock.topologies.training import TopologyParts, env_names, wire
 
 __all__ = ["build"]
 
@@ -64,7 +64,7 @@ def build(plan: Plan) -> Program:
         max_gradient_lag=run.max_policy_lag,
         open_limit_s=OPEN_LIMIT_S,
     )
-    pattern = Pattern(
+    topology = TopologyParts(
         rollouts=Stream(
             "rollouts", envs, ("learner",), rollout_arrays(plan), plan.num_workers, "wait", viewers=learners
         ),
@@ -106,7 +106,7 @@ def build(plan: Plan) -> Program:
         ),
         policy_readers=learners,
     )
-    return wire(plan, pattern)
+    return wire(plan, topology)
 
 
 def _parts(plan: Plan) -> tuple[int, int]:

@@ -23,7 +23,7 @@ from penstock.topologies.learners import (
     rule_of,
 )
 from penstock.topologies.off_policy import limiter, minibatch, replayed, slots_ahead, step_settings, table
-from penstock.topologies.training import NICENESS, Pattern, wire
+from penstock.topologies.training import NICENESS, TopologyParts, wire
 
 __all__ = ["build"]
 
@@ -70,7 +70,7 @@ def _apart(plan: Plan, agreed: Agreement) -> Program:
         open_limit_s=OPEN_LIMIT_S,
         owner=rule.owner,
     )
-    pattern = Pattern(
+    topology = TopologyParts(
         rollouts=table(plan, ("learner", *learners), limits, ahead=slots_ahead(plan, limits)),
         record=parameter_record_specs(
             spec, run.num_envs, plan.num_workers, run.learners, beside_return=plan.beside_return
@@ -91,4 +91,4 @@ def _apart(plan: Plan, agreed: Agreement) -> Program:
             *rule.edges,
         ),
     )
-    return wire(plan, pattern)
+    return wire(plan, topology)

@@ -1,4 +1,4 @@
-"""The learners of a program: their names, nodes, settings and memory, whatever the pattern."""
+"""The learners of a program: their names, nodes, settings and memory, whatever the topology."""
 
 import math
 from collections.abc import Sequence

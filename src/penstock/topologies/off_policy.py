@@ -39,7 +39,7 @@ from penstock.topologies.learners import (
     required,
     updater_settings,
 )
-from penstock.topologies.training import Pattern, env_names, wire
+from penstock.topologies.training import TopologyParts, env_names, wire
 
 __all__ = ["TABLE_LIMIT", "build", "replayed", "step_settings", "table"]
 
@@ -89,7 +89,7 @@ def replayed(
         )
     # In lock step no environment node is more than one turn ahead, and the capacity is at least two.
     ahead = 1 if order == "by_lane" else slots_ahead(plan, own, run.learners)
-    pattern = Pattern(
+    topology = TopologyParts(
         rollouts=table(plan, learners, own, ahead=ahead, shards=run.learners),
         record=replay_record_specs(spec, run.num_envs, plan.num_workers, beside_return=plan.beside_return),
         learners=learner_nodes(plan, learners, kinds, settings, minibatch(plan, run.learners)),
@@ -97,7 +97,7 @@ def replayed(
         niceness=niceness,
         together=together,
     )
-    return wire(plan, pattern)
+    return wire(plan, topology)
 
 
 def slots_ahead(plan: Plan, limits: RateLimiter, shards: int = 1) -> int:

@@ -25,7 +25,7 @@ from penstock.topologies.learners import (
     stream_minibatch,
     updater_settings,
 )
-from penstock.topologies.training import Pattern, env_names, wire
+from penstock.topologies.training import TopologyParts, env_names, wire
 
 __all__ = ["build", "streamed"]
 
@@ -55,7 +55,7 @@ def streamed(
             # The next batch of all learners.
             Board("goals", learners[0], learners[1:], batch_specs(plan.num_workers)),
         )
-    pattern = Pattern(
+    topology = TopologyParts(
         rollouts=Stream(
             "rollouts", env_names(plan), learners[:1], rollout_arrays(plan), slots, "wait", viewers=learners[1:]
         ),
@@ -65,7 +65,7 @@ def streamed(
         niceness=niceness,
         together=together,
     )
-    return wire(plan, pattern)
+    return wire(plan, topology)
 
 
 def _epochs(plan: Plan, learner: int) -> EpochSettings:

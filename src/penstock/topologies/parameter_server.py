@@ -41,7 +41,7 @@ from penstock.topologies.learners import (
     stream_minibatch,
     updater_settings,
 )
-from penstock.topologies.training import Pattern, env_names, wire
+from penstock.topologies.training import TopologyParts, env_names, wire
 from penstock.updates.settings import UpdaterSettings
 
 __all__ = ["at_own_pace", "in_step"]
@@ -73,7 +73,7 @@ def in_step(
         )
         for updater in own
     ]
-    pattern = Pattern(
+    topology = TopologyParts(
         rollouts=Stream(
             "rollouts", env_names(plan), ("learner",), rollout_arrays(plan), slots, "wait", viewers=learners
         ),
@@ -94,7 +94,7 @@ def in_step(
         ),
         policy_readers=learners,
     )
-    return wire(plan, pattern)
+    return wire(plan, topology)
 
 
 def at_own_pace(plan: Plan, agreed: Agreement, *, slots: int, niceness: int) -> Program:
@@ -127,7 +127,7 @@ def at_own_pace(plan: Plan, agreed: Agreement, *, slots: int, niceness: int) -> 
         )
         for updater in own
     ]
-    pattern = Pattern(
+    topology = TopologyParts(
         rollouts=Stream(
             "rollouts",
             env_names(plan),
@@ -156,7 +156,7 @@ def at_own_pace(plan: Plan, agreed: Agreement, *, slots: int, niceness: int) -> 
         ),
         policy_readers=learners,
     )
-    return wire(plan, pattern)
+    return wire(plan, topology)
 
 
 def _own(plan: Plan, learner: int, behind: int) -> UpdaterSettings:

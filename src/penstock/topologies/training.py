@@ -1,4 +1,4 @@
-"""The graph of all training. A `Pattern` adds the edge of the rollouts and the learners.
+"""The graph of all training. A topology's `TopologyParts` add the edge of the rollouts and the learners.
 
 env.0 .. env.n --rollouts--> learner --policy--> env.0 .. env.n
                              learner --checkpoints--> checkpointer
@@ -52,7 +52,7 @@ from penstock.types import ArraySpec, BackendSpec
 
 __all__ = [
     "NICENESS",
-    "Pattern",
+    "TopologyParts",
     "env_names",
     "policy_imports",
     "slow_imports",
@@ -74,7 +74,7 @@ GAMES = "games"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pattern:
+class TopologyParts:
     """The parts of the graph in which ways of training differ."""
 
     rollouts: Edge
@@ -98,17 +98,17 @@ def env_names(plan: Plan) -> tuple[str, ...]:
     return tuple(f"env.{worker}" for worker in range(plan.num_workers))
 
 
-def wire(plan: Plan, pattern: Pattern) -> Program:
+def wire(plan: Plan, topology: TopologyParts) -> Program:
     """The whole graph of actor-learner training, in data-flow order."""
     run, spec = plan.run, plan.learning.spec
     lanes = run.num_envs // plan.num_workers
     envs = env_names(plan)
     policies = tuple(f"policy.{index}" for index in range(run.policy_nodes if run.policy_placement == "node" else 0))
     evaluators = ("evaluator",) if run.eval_interval else ()
-    record = pattern.record
+    record = topology.record
     action = plan.spaces.action_spec()
     fields = tuple(name for name, _ in plan.spaces.obs)
-    stacks = _stacks(plan, pattern.rollouts)
+    stacks = _stacks(plan, topology.rollouts)
     # A vector environment cannot step a lane by itself, so nothing can be laid on a lane of it.
     snapshot_bytes = SNAPSHOT_BYTES if plan.kind == "scalar" else 0
     restores = past_specs(run.num_envs, action, ACTION_LOG_CAPACITY, snapshot_bytes)
@@ -124,8 +124,8 @@ def wire(plan: Plan, pattern: Pattern) -> Program:
     )
     edges: list[Edge] = [
         # Experience: written once, in place, and read in place.
-        pattern.rollouts,
-        *pattern.together,
+        topology.rollouts,
+        *topology.together,
         # Actions that restore each lane's episode. The learner copies them into checkpoints.
         *(
             ActionLog(
@@ -146,9 +146,9 @@ def wire(plan: Plan, pattern: Pattern) -> Program:
         Board(
             "policy",
             "learner",
-            (*envs, *policies, *pattern.policy_readers, *evaluators),
+            (*envs, *policies, *topology.policy_readers, *evaluators),
             spec.published(),
-            pattern.max_lag,
+            topology.max_lag,
         ),
         # Actions for observations, written into the rows.
         Ask("act", envs, "policy", _remote(plan, policies, lanes, stacks) if policies else _local(plan, stacks)),
@@ -170,11 +170,11 @@ def wire(plan: Plan, pattern: Pattern) -> Program:
         # Each lane is handed to a session.
         edges.append(Meeting(GAMES, (*envs, GAMES)))
     nodes = [
-        *_sources(plan, lanes, pattern.niceness),
+        *_sources(plan, lanes, topology.niceness),
         *(_policy(plan, name, stacks) for name in policies),
-        *pattern.learners,
+        *topology.learners,
         *(_evaluator(plan) for _ in evaluators),
-        _checkpointer(plan, pattern.rollouts),
+        _checkpointer(plan, topology.rollouts),
         _monitor(plan),
     ]
     return Program(

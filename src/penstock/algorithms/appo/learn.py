@@ -72,16 +72,16 @@ def with_targets(policy: Policy, config: APPOConfig, learned: Algorithm) -> Algo
     return learned._replace(
         recompute=recomputed,
         targets=partial(within_range, learned.targets),
-        phases=(phase._replace(gradients=partial(measured, phase)), copies(names, config.target_every)),
+        phases=(phase._replace(gradients=partial(with_metric_weight, phase)), copies(names, config.target_every)),
     )
 
 
-def measured(phase: Phase, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
+def with_metric_weight(phase: Phase, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
     """The gradients of ``phase``. Rows count in the measures of the divergence as they do in the loss.
 
     One row that the target network would never choose has a weight of 0, and a ratio of up to ``exp(FAR)``.
     """
-    return phase.gradients(state, {**minibatch, ppo.MEASURED: minibatch["importance"]}, noise)
+    return phase.gradients(state, {**minibatch, ppo.METRIC_WEIGHT: minibatch["importance"]}, noise)
 
 
 def within_range(

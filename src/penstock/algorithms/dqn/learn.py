@@ -31,7 +31,7 @@ from torch import Tensor
 
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
 from penstock.algorithms.dqn.spec import LEAST_PRIORITY, DQNConfig, QConfig, ValueConfig, policy_graph
-from penstock.algorithms.off_policy.learn import algorithm_of, next_obs, stepped
+from penstock.algorithms.off_policy.learn import algorithm_of, next_obs, step_vector
 from penstock.algorithms.optimizer.loss_scale import scale_of, scaled
 from penstock.algorithms.optimizer.spec import Layout, layout_of
 from penstock.algorithms.target.learn import copies
@@ -118,7 +118,7 @@ def judged(policy: Policy, config: QConfig, state: Tensors, minibatch: Tensors) 
 def apply(layout: Layout, config: ValueConfig, state: Tensors, gradients: Tensors) -> Tensors:
     """One step, with the gradient clipped by its norm."""
     scale = clip_scale(gradients.values(), config.max_grad_norm)
-    return stepped({"actor": layout}, config, state, "actor", scale * gradients["actor"], config.lr)
+    return step_vector({"actor": layout}, config, state, "actor", scale * gradients["actor"], config.lr)
 
 
 def _head(policy: Policy) -> EpsilonGreedy:

@@ -194,7 +194,7 @@ def spec(spaces: Spaces, config: DQNConfig) -> AlgorithmSpec:
 
 def q_spec(spaces: Spaces, config: QConfig, graph: PolicyGraph, explore: Explore) -> AlgorithmSpec:
     """The spec of Q-learning that explores by ``explore``."""
-    found = off_policy_spec(spaces, config, graph, learned=(graph.actor.spec,), followed=("actor",), losses=("",))
+    found = off_policy_spec(spaces, config, graph, learned=(graph.actor.spec,), targeted=("actor",), losses=("",))
     priorities = Priorities(config.priority_alpha, config.priority_beta) if config.prioritised else None
     limit = 1.0 if config.clip_reward else math.inf
     return replace(

@@ -26,7 +26,7 @@ from torch.nn import functional
 
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
 from penstock.algorithms.dsac.spec import DistributionalConfig, DSACConfig, return_network
-from penstock.algorithms.off_policy.learn import Networks, algorithm_of, followed, networks_of, next_obs, stepped
+from penstock.algorithms.off_policy.learn import Networks, algorithm_of, move_target, networks_of, next_obs, step_vector
 from penstock.algorithms.optimizer.loss_scale import scale_of, scaled
 from penstock.algorithms.optimizer.spec import Layout
 from penstock.algorithms.sac.learn import actor_gradients, actor_update, sampled
@@ -163,7 +163,7 @@ def critic_update(
     layouts: Mapping[str, Layout], config: DistributionalConfig, state: Tensors, gradients: Tensors
 ) -> Tensors:
     """One step for the critic."""
-    return stepped(layouts, config, state, "critic", gradients["critic"], config.critic_lr)
+    return step_vector(layouts, config, state, "critic", gradients["critic"], config.critic_lr)
 
 
 def delayed_update(
@@ -171,5 +171,5 @@ def delayed_update(
 ) -> Tensors:
     """SAC's step of actor and temperature; then both targets move by tau."""
     changed = {**actor_update(layouts, config, state, gradients)}
-    changed |= followed(state, "actor", changed["actor"], config.tau)
-    return changed | followed(state, "critic", state["critic"], config.tau)
+    changed |= move_target(state, "actor", changed["actor"], config.tau)
+    return changed | move_target(state, "critic", state["critic"], config.tau)

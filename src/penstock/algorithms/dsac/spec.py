@@ -98,7 +98,7 @@ def distributional_spec(
         config,
         graph,
         learned=(graph.actor.spec, stacked("critic", return_network(graph, config), critics), LOG_ALPHA),
-        followed=("actor", "critic"),
+        targeted=("actor", "critic"),
         losses=LOSSES,
         others=others,
     )

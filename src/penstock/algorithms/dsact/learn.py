@@ -38,7 +38,7 @@ from penstock.algorithms.dsac.learn import (
 )
 from penstock.algorithms.dsac.spec import return_network
 from penstock.algorithms.dsact.spec import DSACTConfig
-from penstock.algorithms.off_policy.learn import Networks, algorithm_of, networks_of, next_obs, stepped
+from penstock.algorithms.off_policy.learn import Networks, algorithm_of, networks_of, next_obs, step_vector
 from penstock.algorithms.optimizer.loss_scale import scale_of, scaled
 from penstock.algorithms.optimizer.spec import Layout
 from penstock.algorithms.sac.learn import sampled
@@ -115,6 +115,6 @@ def critic_gradients(
 
 def critic_update(layouts: Mapping[str, Layout], config: DSACTConfig, state: Tensors, gradients: Tensors) -> Tensors:
     """One step for all critics; then their averages move by tau."""
-    changed = stepped(layouts, config, state, "critic", gradients["critic"], config.critic_lr)
+    changed = step_vector(layouts, config, state, "critic", gradients["critic"], config.critic_lr)
     averages = ("mean_deviation", "mean_variance")
     return changed | {name: polyak(state[name], gradients[name], config.tau) for name in averages}

@@ -12,7 +12,7 @@ from torch import Tensor
 from penstock.algorithm import DEMONSTRATED, Algorithm, Phase, Tensors
 from penstock.algorithms.off_policy.critics import critic_encoding
 from penstock.algorithms.off_policy.spec import ContinuousConfig, ReplayConfig
-from penstock.algorithms.optimizer.learn import counted, descended
+from penstock.algorithms.optimizer.learn import next_count, optimizer_step
 from penstock.algorithms.optimizer.spec import NUMBERS, STEPS, Layout, layout_of
 from penstock.ops.optimizers import polyak
 from penstock.policies import Network, PolicyGraph
@@ -26,11 +26,11 @@ __all__ = [
     "act",
     "algorithm_of",
     "critic_input",
-    "followed",
     "imitation",
+    "move_target",
     "networks_of",
     "next_obs",
-    "stepped",
+    "step_vector",
 ]
 
 
@@ -117,18 +117,18 @@ def imitation(config: ContinuousConfig, minibatch: Tensors, action: Tensor, valu
     return found
 
 
-def stepped(  # noqa: PLR0917 - as the mathematics reads
+def step_vector(  # noqa: PLR0917 - as the mathematics reads
     layouts: Mapping[str, Layout], config: ReplayConfig, state: Tensors, name: str, gradient: Tensor, lr: float
 ) -> dict[str, Tensor]:
     """The vector ``name`` after one step of the optimizer, with its moments and its count of steps.
 
     ``lr`` is the step size at the start of the run. ``layouts`` has the layout of each learned vector.
     """
-    count = counted(config, state, f"{STEPS}.{name}")
+    count = next_count(config, state, f"{STEPS}.{name}")
     now = lr * (1.0 - state["progress"]) if config.lr_schedule == "linear" else lr
-    return count | descended(config, state, name, gradient, now, count, layouts[name])
+    return count | optimizer_step(config, state, name, gradient, now, count, layouts[name])
 
 
-def followed(state: Tensors, name: str, parameter: Tensor, tau: float) -> dict[str, Tensor]:
+def move_target(state: Tensors, name: str, parameter: Tensor, tau: float) -> dict[str, Tensor]:
     """The target of the vector ``name``, moved by ``tau`` towards the vector's new value ``parameter``."""
     return {f"target.{name}": polyak(state[f"target.{name}"], parameter, tau)}

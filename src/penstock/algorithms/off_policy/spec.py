@@ -219,7 +219,7 @@ def off_policy_spec(
     graph: PolicyGraph,
     *,
     learned: Sequence[ArraySpec],
-    followed: Sequence[str],
+    targeted: Sequence[str],
     losses: Sequence[str],
     others: Sequence[ArraySpec] = (),
 ) -> AlgorithmSpec:
@@ -232,7 +232,7 @@ def off_policy_spec(
         config: when and how much is learned.
         graph: the policy.
         learned: the vectors that gradient steps change.
-        followed: the names of the vectors that have a target, ``target.<name>``.
+        targeted: the names of the vectors that have a target, ``target.<name>``.
         losses: those that gradients come from, as for `penstock.algorithms.optimizer.spec.scale_arrays`.
         others: more arrays of the state.
 
@@ -248,7 +248,7 @@ def off_policy_spec(
         policy=graph,
         state=(
             *learned,
-            *(replace(part, name=f"target.{part.name}") for part in learned if part.name in followed),
+            *(replace(part, name=f"target.{part.name}") for part in learned if part.name in targeted),
             *others,
             *graph.statistics(),
             GRADIENT_STEPS,

@@ -10,15 +10,15 @@ from penstock.algorithms.optimizer.spec import STEPS, Layout, OptimizerConfig, c
 from penstock.ops.optimizers import Adam, adam, decayed, muon, rmsprop, sgd
 from penstock.policies.network import ParameterSlice
 
-__all__ = ["counted", "descended"]
+__all__ = ["next_count", "optimizer_step"]
 
 
-def counted(config: OptimizerConfig, state: Tensors, name: str = STEPS) -> dict[str, Tensor]:
+def next_count(config: OptimizerConfig, state: Tensors, name: str = STEPS) -> dict[str, Tensor]:
     """The count of steps ``name`` after one more; empty if the optimizer keeps none."""
     return {name: state[name] + 1} if counts_steps(config) else {}
 
 
-def descended(  # noqa: PLR0917 - as the mathematics reads
+def optimizer_step(  # noqa: PLR0917 - as the mathematics reads
     config: OptimizerConfig,
     state: Tensors,
     name: str,
@@ -35,7 +35,7 @@ def descended(  # noqa: PLR0917 - as the mathematics reads
         name: of the vector.
         gradient: ``[n]``.
         lr: step size.
-        count: the count of steps with this one, as `counted` gives it.
+        count: the count of steps with this one, as `next_count` gives it.
         layout: what the numbers of the vector are.
     """
     at = state[name]

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from penstock.algorithm import KL, KL_COEF, Algorithm, Gradients, Phase, Tensors
-from penstock.algorithms.optimizer.learn import counted, descended
+from penstock.algorithms.optimizer.learn import next_count, optimizer_step
 from penstock.algorithms.optimizer.loss_scale import scale_of, scaled
 from penstock.algorithms.optimizer.spec import layout_of
 from penstock.algorithms.ppo.rollouts import statistics, targets
@@ -35,7 +35,7 @@ from penstock.torch_networks.policy import Policy, normalised_target
 from penstock.types import NoiseSpec, Spaces
 
 __all__ = [
-    "MEASURED",
+    "METRIC_WEIGHT",
     "Loss",
     "across_minibatch",
     "act",
@@ -52,7 +52,7 @@ __all__ = [
 Loss: TypeAlias = tuple[Tensor, dict[str, Tensor]]
 """A loss, a scalar, and what it is made of: name -> scalar."""
 Settings = TypeVar("Settings", bound=ActorCriticConfig)
-MEASURED = "measured"
+METRIC_WEIGHT = "metric_weight"
 """Field of a minibatch, if it has one: how much each row counts in ``approx_kl`` and ``clip_fraction``."""
 
 
@@ -130,9 +130,9 @@ def loss(policy: Policy, config: PPOConfig, state: Tensors, minibatch: Tensors) 
     """``-L(theta)`` of equation 9 over the rows of a minibatch, and what it is made of."""
 
     def policy_loss(log_prob: Tensor, advantage: Tensor, share: Tensor) -> Loss:
-        measured = share * minibatch[MEASURED] if MEASURED in minibatch else share
+        metric_share = share * minibatch[METRIC_WEIGHT] if METRIC_WEIGHT in minibatch else share
         surrogate = clipped_surrogate(
-            log_prob, minibatch["log_prob"], advantage, share, config.clip_param, measured=measured
+            log_prob, minibatch["log_prob"], advantage, share, config.clip_param, measured=metric_share
         )
         metrics = {"approx_kl": surrogate.approx_kl, "clip_fraction": surrogate.clip_fraction}
         if not config.kl_coef:
@@ -198,7 +198,7 @@ def learned_rows(minibatch: Tensors) -> dict[str, Tensor]:
     """
     steps = minibatch["weight"].shape[1]
     lanes = {name: values[:, :steps] for name, values in minibatch.items() if not name.startswith("carry.")}
-    names = ("action", "log_prob", "advantage", "importance", MEASURED, "target", "weight")
+    names = ("action", "log_prob", "advantage", "importance", METRIC_WEIGHT, "target", "weight")
     rows = {name: lanes[name].flatten(0, 1) for name in names if name in lanes}
     return {**minibatch, **lanes, **rows}
 
@@ -215,10 +215,10 @@ def apply(graph: PolicyGraph, config: ActorCriticConfig, state: Tensors, gradien
     """One step of the optimizer down the gradient, clipped by its norm: over all networks, or each by its own."""
     together = clip_scale(gradients.values(), config.max_grad_norm)
     lr = learning_rate(config, state)
-    count = counted(config, state)
+    count = next_count(config, state)
     changed = dict(count)
     for network in graph.networks:
         gradient = gradients[network.name]
         scale = clip_scale([gradient], config.max_grad_norm) if config.clip_apart else together
-        changed |= descended(config, state, network.name, scale * gradient, lr, count, layout_of(network))
+        changed |= optimizer_step(config, state, network.name, scale * gradient, lr, count, layout_of(network))
     return changed

@@ -118,7 +118,7 @@ def spec(spaces: Spaces, config: R2D2Config) -> AlgorithmSpec:
             "reward behind it is known; give a smaller --n_step"
         )
     graph = policy_graph(spaces, config)
-    found = off_policy_spec(spaces, config, graph, learned=(graph.actor.spec,), followed=("actor",), losses=("",))
+    found = off_policy_spec(spaces, config, graph, learned=(graph.actor.spec,), targeted=("actor",), losses=("",))
     priorities = Priorities(config.priority_alpha, config.priority_beta) if config.prioritised else None
     limit = 1.0 if config.clip_reward else math.inf
     found = replace(

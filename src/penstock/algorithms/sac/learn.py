@@ -29,11 +29,11 @@ from penstock.algorithms.off_policy.critics import critic_network
 from penstock.algorithms.off_policy.learn import (
     Networks,
     algorithm_of,
-    followed,
     imitation,
+    move_target,
     networks_of,
     next_obs,
-    stepped,
+    step_vector,
 )
 from penstock.algorithms.optimizer.loss_scale import scale_of, scaled
 from penstock.algorithms.optimizer.spec import Layout
@@ -136,8 +136,8 @@ def critic_gradients(networks: Networks, state: Tensors, minibatch: Tensors, noi
 
 def critic_update(layouts: Mapping[str, Layout], config: SACConfig, state: Tensors, gradients: Tensors) -> Tensors:
     """One step for all critics; then their targets move by tau."""
-    changed = stepped(layouts, config, state, "critic", gradients["critic"], config.critic_lr)
-    return changed | followed(state, "critic", changed["critic"], config.tau)
+    changed = step_vector(layouts, config, state, "critic", gradients["critic"], config.critic_lr)
+    return changed | move_target(state, "critic", changed["critic"], config.tau)
 
 
 def actor_loss(  # noqa: PLR0917 - as the mathematics reads

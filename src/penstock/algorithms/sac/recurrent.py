@@ -22,7 +22,7 @@ from torch import Tensor
 
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
 from penstock.algorithms.off_policy.critics import critic_encoding, critic_of_features, memory_network
-from penstock.algorithms.off_policy.learn import algorithm_of, followed, stepped
+from penstock.algorithms.off_policy.learn import algorithm_of, move_target, step_vector
 from penstock.algorithms.off_policy.sequences import behind_burn_in, learned_rows
 from penstock.algorithms.optimizer.loss_scale import scale_of, scaled
 from penstock.algorithms.optimizer.spec import NUMBERS, Layout, layout_of
@@ -125,8 +125,8 @@ def critic_update(layouts: Mapping[str, Layout], config: SACConfig, state: Tenso
     """One step for all critics and their memory; then the targets move by tau."""
     changed: dict[str, Tensor] = {}
     for name in ("memory", "critic"):
-        changed |= stepped(layouts, config, state, name, gradients[name], config.critic_lr)
-        changed |= followed(state, name, changed[name], config.tau)
+        changed |= step_vector(layouts, config, state, name, gradients[name], config.critic_lr)
+        changed |= move_target(state, name, changed[name], config.tau)
     return changed
 
 

@@ -104,8 +104,8 @@ def spec(spaces: Spaces, config: SACConfig) -> AlgorithmSpec:
         raise ConfigError("--imitation is for policies without a memory; leave it out, or take --model mlp")
     networks = _networks(graph, config)
     learned = [stacked(name, parts[0], len(parts)) for name, parts in networks.items()]
-    followed = tuple(name for name in networks if name != "actor")
-    found = off_policy_spec(spaces, config, graph, learned=(*learned, LOG_ALPHA), followed=followed, losses=LOSSES)
+    targeted = tuple(name for name in networks if name != "actor")
+    found = off_policy_spec(spaces, config, graph, learned=(*learned, LOG_ALPHA), targeted=targeted, losses=LOSSES)
     return over_sequences(found, spaces, config, "off_policy") if graph.carry else found
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from penstock.algorithm import Tensors
-from penstock.algorithms.off_policy.learn import stepped
+from penstock.algorithms.off_policy.learn import step_vector
 from penstock.algorithms.optimizer.spec import Layout
 from penstock.algorithms.sac.spec import EntropyConfig
 
@@ -28,7 +28,7 @@ def temperature_gradient(config: EntropyConfig, entropy: Tensor, size: int) -> d
 
 def actor_update(layouts: Mapping[str, Layout], config: EntropyConfig, state: Tensors, gradients: Tensors) -> Tensors:
     """One step for the actor; with a learned temperature, one for its logarithm as well."""
-    changed = stepped(layouts, config, state, "actor", gradients["actor"], config.lr)
+    changed = step_vector(layouts, config, state, "actor", gradients["actor"], config.lr)
     if "log_alpha" in gradients:
-        changed |= stepped(layouts, config, state, "log_alpha", gradients["log_alpha"], config.temperature_lr)
+        changed |= step_vector(layouts, config, state, "log_alpha", gradients["log_alpha"], config.temperature_lr)
     return changed

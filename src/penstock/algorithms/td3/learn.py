@@ -22,11 +22,11 @@ from penstock.algorithms.off_policy.learn import (
     Networks,
     algorithm_of,
     critic_input,
-    followed,
     imitation,
+    move_target,
     networks_of,
     next_obs,
-    stepped,
+    step_vector,
 )
 from penstock.algorithms.off_policy.spec import ContinuousConfig
 from penstock.algorithms.optimizer.loss_scale import scale_of, scaled
@@ -107,7 +107,7 @@ def critic_gradients(
 
 def critic_update(layouts: Mapping[str, Layout], config: TD3Config, state: Tensors, gradients: Tensors) -> Tensors:
     """One step for all critics."""
-    return stepped(layouts, config, state, "critic", gradients["critic"], config.critic_lr)
+    return step_vector(layouts, config, state, "critic", gradients["critic"], config.critic_lr)
 
 
 def actor_loss(
@@ -138,6 +138,6 @@ def actor_gradients(
 
 def actor_update(layouts: Mapping[str, Layout], config: TD3Config, state: Tensors, gradients: Tensors) -> Tensors:
     """One step for the actor; then all targets move by tau."""
-    changed = stepped(layouts, config, state, "actor", gradients["actor"], config.lr)
-    changed |= followed(state, "actor", changed["actor"], config.tau)
-    return changed | followed(state, "critic", state["critic"], config.tau)
+    changed = step_vector(layouts, config, state, "actor", gradients["actor"], config.lr)
+    changed |= move_target(state, "actor", changed["actor"], config.tau)
+    return changed | move_target(state, "critic", state["critic"], config.tau)

@@ -91,7 +91,7 @@ def spec(spaces: Spaces, config: TD3Config, algorithm: str = "td3") -> Algorithm
         config,
         graph,
         learned=(graph.actor.spec, critics),
-        followed=("actor", "critic"),
+        targeted=("actor", "critic"),
         losses=LOSSES,
     )
     return replace(found, explore=Constant(config.exploration))

@@ -6,9 +6,9 @@
 
 A run is one loop in this process: a rollout of 8 lanes of CartPole-v1 by the parameters of so many updates ago, then
 one update from it. Without the correction, the learner is told that its own policy acted. Settings that are not
-given are IMPALA's, but for a larger step size and epsilon: with these a policy of older parameters does harm. Weights
-are cut off at 1, as in the paper, unless ``--bound`` says otherwise. The return is that of the last 100 training
-episodes; a curve has it at ten points of the run.
+given are IMPALA's, but for a larger learning rate and epsilon: with these a policy of older parameters does harm.
+Weights are cut off at 1, as in the paper, unless ``--bound`` says otherwise. The return is that of the last 100
+training episodes; a curve has it at ten points of the run.
 
 The paper compares them in its table 2, https://arxiv.org/abs/1802.01561.
 """
@@ -177,7 +177,7 @@ def main() -> int:
     parser.add_argument(
         "--timesteps", type=positive_int, default=300_000, help="at least 10,000 (default: %(default)s)"
     )
-    parser.add_argument("--lr", type=float, default=1e-3, help="step size (default: %(default)s)")
+    parser.add_argument("--lr", type=float, default=1e-3, help="learning rate (default: %(default)s)")
     parser.add_argument("--adam_eps", type=float, default=1e-3, help="epsilon of Adam (default: %(default)s)")
     parser.add_argument(
         "--mini_batch_size", type=int, default=40, help="rows of a gradient step, of 160 a batch (default: %(default)s)"

@@ -69,7 +69,7 @@ PAIRS = {
         ours={"backend": "compiled"} | ONE_THREAD,
         environment="sb3-mujoco",
         script="sb3_sac.py",
-        # Its own step size, and its own one gradient step for each step.
+        # Its own learning rate, and its own one gradient step for each step.
         theirs={
             "env": "HalfCheetah-v5",
             "timesteps": 300_000,

@@ -22,7 +22,7 @@ class Reinforce:
     mini_batch_size: int = tunable(
         512, "rows of one gradient step; num_envs times num_steps: one step for each batch", min=1
     )
-    lr: float = tunable(1e-2, "step size; too large: the policy collapses (usual: 1e-3 to 2e-2)", min=0)
+    lr: float = tunable(1e-2, "learning rate; too large: the policy collapses (usual: 1e-3 to 2e-2)", min=0)
     gamma: float = tunable(0.99, "discount; rewards count about 1 / (1 - gamma) steps ahead", min=0, max=1)
     entropy_coef: float = tunable(0.01, "weight of the policy's entropy (usual: 0 to 0.05)", min=0)
     hidden_size: int = tunable(64, "width of the one hidden layer", min=1, fixed=BY_NETWORKS)

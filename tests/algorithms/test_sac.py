@@ -81,7 +81,7 @@ def test_the_actors_loss_and_the_temperature_by_hand():
     # An entropy above the target lowers the temperature.
     assert found.gradients["log_alpha"].tolist() == pytest.approx([-log_prob + 1.5])
     changed = phase.apply(state, found.gradients)
-    # Adam's first step is the step size.
+    # Adam's first step is the learning rate.
     assert float(changed["log_alpha"] - state["log_alpha"]) == pytest.approx(-config.temperature_lr, rel=1e-5)
     assert int(changed["adam_step.actor"]) == int(changed["adam_step.log_alpha"]) == 1
 

@@ -289,7 +289,7 @@ def test_an_environment_that_cannot_be_closed_fails_no_run_whose_work_is_saved(t
 
 
 def test_in_lock_step_a_seed_stops_early_at_the_same_update_also_when_it_is_resumed(tmp_path: Path) -> None:
-    # A step size that is too large: returns rise and fall.
+    # A learning rate that is too large: returns rise and fall.
     settings = {"env": "CartPole-v1", "timesteps": 4096, "num_steps": 64, "lr": 0.05, "eval_interval": 2}
     ends = {"early_stop": 3, "eval_episodes": 4}
     whole = penstock.train({**SMALL, **settings, **ends, "log_dir": str(tmp_path / "whole")}, quiet=True)

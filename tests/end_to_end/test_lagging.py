@@ -22,7 +22,7 @@ SMALL = {
     "eval_episodes": 2,
     "backend": "eager",
     "sync_mode": "blocking",
-    # A step size that falls to 0 at the end of a run depends on where that end was.
+    # A learning rate that falls to 0 at the end of a run depends on where that end was.
     "lr_schedule": "constant",
 }
 CASES = {

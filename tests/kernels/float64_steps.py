@@ -59,7 +59,7 @@ def agree(after, expected, graph, tolerance=1e-5):
 
 
 def same_metrics(found, expected):
-    """A native step reports the metrics of float64, all but the step size."""
+    """A native step reports the metrics of float64, all but the learning rate."""
     assert set(found) == set(expected) - {"lr"}
     for metric, value in found.items():
         assert value == pytest.approx(expected[metric], rel=1e-4, abs=1e-5), metric

@@ -89,7 +89,7 @@ def test_two_steps_of_sgd_by_hand():
 
 
 def test_two_steps_of_adamw_by_hand():
-    """Weight decay of 0.5 at a step size of 0.1 leaves 0.95 of a weight, before the step of Adam. Others keep all."""
+    """Weight decay of 0.5 at a learning rate of 0.1 leaves 0.95 of a weight, before Adam's step. Others keep all."""
     at = Adam(vector(2.0, 2.0), vector(0.0, 0.0), vector(0.0, 0.0))
     # The first step of Adam is 0.1 * 2 / (2 + 0.5) = 0.08: 1.9 - 0.08, and 2 - 0.08.
     at = adam(at._replace(parameter=decayed(at.parameter, 1, 0.1 * 0.5)), vector(2.0, 2.0), torch.tensor(1), 0.1, 0.5)

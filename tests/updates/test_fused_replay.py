@@ -26,7 +26,7 @@ CASES = {
     "sac, three critics, fixed temperature": ("sac", CONTINUOUS, {"critics": 3, "temperature": 0.3}),
     "sac, one critic, tanh": ("sac", CONTINUOUS, {"critics": 1, "activation": "tanh"}),
     "sac, one-hot field, gelu": ("sac", MIXED, {"activation": "gelu", "hidden_sizes": (33,)}),
-    "sac, three layers, falling step size": (
+    "sac, three layers, falling learning rate": (
         "sac",
         CONTINUOUS,
         {"hidden_sizes": (20, 64, 100), "lr_schedule": "linear", "target_entropy": 1.5},

@@ -148,7 +148,7 @@ public:
 private:
     void check(const std::vector<double>& lr, int threads) const {
         require(bound_, "there is no minibatch yet");
-        require(lr.size() == update_->stepped(), "there is one step size for each vector with an optimizer");
+        require(lr.size() == update_->stepped(), "there is one learning rate for each vector with an optimizer");
         require(threads == 1 || threads == 2, "an update runs on one or two threads");
     }
 

@@ -59,7 +59,7 @@ public:
     const Level& level() const { return level_; }
     const Optimizer& optimizer() const { return optimizer_; }
     const std::vector<PhaseSpec>& phases() const { return phases_; }
-    // Every vector that gradient steps change. The first `stepped` of them have an optimizer and a step size.
+    // Every vector that gradient steps change. The first `stepped` of them have an optimizer and a learning rate.
     const std::vector<Learned*>& learned() const { return learned_; }
     std::size_t stepped() const { return stepped_; }
     std::size_t fields() const { return encoding_.size(); }

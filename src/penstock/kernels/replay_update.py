@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 Rates = Callable[[float], Sequence[float]]
-"""``(progress) -> step size of each vector with an optimizer``, in the order of the native update."""
+"""``(progress) -> learning rate of each vector with an optimizer``, in the order of the native update."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def soft_actor_critic(
     Args:
         layers: the networks.
         settings: the numbers.
-        rates: step sizes.
+        rates: learning rates.
         noise: keys of the noise of the next action, and of the action.
         level: instruction-set level; ``None``: the fastest of this processor.
     """
@@ -244,7 +244,7 @@ class ReplayUpdate:
     Args:
         native: the update.
         fields: observation fields, in the order of its encoding.
-        rates: step sizes.
+        rates: learning rates.
     """
 
     def __init__(self, native: _native.ReplayUpdate, fields: Sequence[str], rates: Rates) -> None:

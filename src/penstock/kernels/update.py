@@ -96,7 +96,7 @@ class _StreamUpdate:
                 it counts its steps.
             indices: ``[n, m]`` int64, packed flat rows; for lanes, row 0 of each.
             weights: ``[n, m]`` float32; 0 is padding. A minibatch of only padding changes nothing.
-            lr: step size.
+            lr: learning rate.
             threads: 1, or 2 to run actor and critic side by side.
 
         Raises:
@@ -149,7 +149,7 @@ class _StreamUpdate:
         Args:
             state: as that of `run`.
             gradients: network -> float32 ``[n]``.
-            lr: step size.
+            lr: learning rate.
         """
         actor, critic = self._layout.actor.name, self._critic
         if self._optimizer.counts:

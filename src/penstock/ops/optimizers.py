@@ -48,7 +48,7 @@ def adam(at: Adam, gradient: Tensor, step: Tensor, lr: Tensor | float, epsilon: 
         at: parameters and moments before the step.
         gradient: ``[n]``.
         step: t, counted from 1; int64 scalar.
-        lr: step size; a number or a float64 scalar.
+        lr: learning rate; a number or a float64 scalar.
         epsilon: added to the root.
 
     Moments below ``TINY`` become 0. The moments of weights without gradient halve every seven steps. Once a quarter of
@@ -91,7 +91,7 @@ def sgd(parameter: Tensor, gradient: Tensor, m: Tensor, lr: Tensor | float, mome
     ``m = momentum m + g``, ``p -= lr m``. Sums below ``TINY`` become 0.
 
     Source: Sutskever et al. 2013, equations 1 and 2, https://proceedings.mlr.press/v28/sutskever13.html. There the step
-    size is inside the sum; here a step size that falls also shrinks the steps that are taken again.
+    size is inside the sum; here a learning rate that falls also shrinks the steps that are taken again.
     """
     m = _without_tiny(momentum * m + gradient)
     return parameter - lr * m, m
@@ -124,8 +124,8 @@ def muon(parameter: Tensor, gradient: Tensor, m: Tensor, lr: Tensor | float, mom
 
     ``m = momentum m + g``, ``p -= 0.2 sqrt(max(r, c)) lr orthogonalised(g + momentum m)``.
 
-    The factor makes a step as long as one of Adam, so that both can share a step size: Liu et al. 2025, section 2.2,
-    https://arxiv.org/abs/2502.16982.
+    The factor makes a step as long as one of Adam, so that both can share a learning rate: Liu et al. 2025, section
+    2.2, https://arxiv.org/abs/2502.16982.
     """
     m = _without_tiny(momentum * m + gradient)
     length = 0.2 * math.sqrt(max(parameter.shape[1:]))
@@ -135,7 +135,7 @@ def muon(parameter: Tensor, gradient: Tensor, m: Tensor, lr: Tensor | float, mom
 def decayed(parameter: Tensor, count: int, amount: Tensor | float) -> Tensor:
     """``[n]`` with the first ``count`` numbers shrunk: ``p -= amount p``. AdamW does that before the step of Adam.
 
-    Source: Loshchilov and Hutter 2019, algorithm 2, https://arxiv.org/abs/1711.05101, with ``amount`` the step size
+    Source: Loshchilov and Hutter 2019, algorithm 2, https://arxiv.org/abs/1711.05101, with ``amount`` the learning rate
     times the weight decay.
     """
     kept = parameter[:count] * (1.0 - amount)

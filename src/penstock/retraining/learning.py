@@ -51,7 +51,7 @@ def learned_from(
     rows, places = updater.buffers(), {name: np.zeros(size, np.int64) for name in ("index", "stamp")}
     for number in range(steps):
         sampler.sample((prepared.config.run.seed, number), rows | places)
-        # Step sizes are those of the run's beginning, also where they fall towards its end.
+        # Learning rates are those of the run's beginning, also where they fall towards its end.
         updater.learn(rows, 0.0)
     found = {**state, **{name: values.copy() for name, values in updater.state().items()}}
     for part in prepared.spec.published():

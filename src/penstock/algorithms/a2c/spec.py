@@ -40,7 +40,7 @@ class A2CConfig(ActorCriticConfig):
     )
     lr: float = tunable(
         7e-4,
-        "step size of the optimizer; too large: the policy collapses; too small: learning is slow "
+        "learning rate of the optimizer; too large: the policy collapses; too small: learning is slow "
         "(usual: 1e-4 to 3e-3)",
         min=0,
     )

@@ -16,14 +16,15 @@ NAME = "ddpg"
 
 @dataclass(frozen=True, kw_only=True)
 class DDPGConfig(td3.DeterministicConfig):
-    """Hyper-parameters of DDPG. Networks, minibatches and step sizes are those of Lillicrap et al. 2016."""
+    """Hyper-parameters of DDPG. Networks, minibatches and learning rates are those of Lillicrap et al. 2016."""
 
     mini_batch_size: int = tunable(
         64, "rows of one gradient step; fewer: noisier, but cheaper steps (usual: 32 to 1024)", min=1
     )
     lr: float = tunable(
         1e-4,
-        "step size of the policy; too large: the policy collapses; too small: learning is slow (usual: 3e-5 to 1e-3)",
+        "learning rate of the policy; too large: the policy collapses; too small: learning is slow "
+        "(usual: 3e-5 to 1e-3)",
         min=0,
     )
     tau: float = tunable(

@@ -71,12 +71,12 @@ class ValueConfig(ReplayConfig):
     )
     lr: float = tunable(
         1e-3,
-        "step size of the optimizer; too large: values diverge; too small: learning is slow (usual: 5e-5 to 1e-3)",
+        "learning rate of the optimizer; too large: values diverge; too small: learning is slow (usual: 5e-5 to 1e-3)",
         min=0,
     )
     lr_schedule: Literal["constant", "linear"] = tunable(
         "linear",
-        "how all step sizes change; linear: they fall to 0 at the end of the run",
+        "how all learning rates change; linear: they fall to 0 at the end of the run",
         choices=("constant", "linear"),
     )
     max_grad_norm: float = tunable(

@@ -30,12 +30,13 @@ ACTIONS = ("bounded",)
 class DistributionalConfig(EntropyConfig):
     """Hyper-parameters that all soft actor-critics with distributions of returns share.
 
-    Networks and step sizes are those of Duan et al. 2025. The authors' code uses them for DSAC as well.
+    Networks and learning rates are those of Duan et al. 2025. The authors' code uses them for DSAC as well.
     """
 
     lr: float = tunable(
         1e-4,
-        "step size of the policy; too large: the policy collapses; too small: learning is slow (usual: 3e-5 to 1e-3)",
+        "learning rate of the policy; too large: the policy collapses; too small: learning is slow "
+        "(usual: 3e-5 to 1e-3)",
         min=0,
     )
     hidden_sizes: tuple[int, ...] = tunable(
@@ -52,7 +53,7 @@ class DistributionalConfig(EntropyConfig):
     )
     critic_lr: float = tunable(
         1e-4,
-        "step size of the critics; too large: values diverge; too small: values lag behind the policy "
+        "learning rate of the critics; too large: values diverge; too small: values lag behind the policy "
         "(usual: 1e-4 to 1e-3)",
         min=0,
     )

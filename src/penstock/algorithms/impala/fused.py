@@ -44,7 +44,7 @@ class LaneUpdate(ScheduledUpdate):
 
     Args:
         kernel: the native update.
-        config: gives the step size and its schedule.
+        config: gives the learning rate and its schedule.
         pace: gives the number of threads. The results are the same bit for bit.
         work: rows times parameters of one lane.
         shape: of the stream.

@@ -38,13 +38,13 @@ class IMPALAConfig(VTraceConfig, ActorCriticConfig):
     )
     lr: float = tunable(
         5e-4,
-        "step size of the optimizer; too large: the policy collapses; too small: learning is slow "
+        "learning rate of the optimizer; too large: the policy collapses; too small: learning is slow "
         "(usual: 1e-4 to 3e-3)",
         min=0,
     )
     lr_schedule: Literal["constant", "linear"] = tunable(
         "linear",
-        "how the step size changes; linear: it falls to 0 at the end of the run",
+        "how the learning rate changes; linear: it falls to 0 at the end of the run",
         choices=("constant", "linear"),
     )
     gae_lambda: float = tunable(

@@ -1,4 +1,4 @@
-"""What the native updates of algorithms with a table share: networks in the kernels' form, and step sizes.
+"""What the native updates of algorithms with a table share: networks in the kernels' form, and learning rates.
 
 Imports no torch. Knows no loss.
 """
@@ -31,7 +31,7 @@ def learned_layers(graph: PolicyGraph, critic: Network, critics: int) -> Learned
 
 
 def rates(config: ReplayConfig, *lr: float) -> Callable[[float], Sequence[float]]:
-    """``(progress) -> step sizes``, from those at the start of the run."""
+    """``(progress) -> learning rates``, from those at the start of the run."""
     if config.lr_schedule == "linear":
         return lambda progress: [rate * (1.0 - progress) for rate in lr]
     return lambda _progress: lr

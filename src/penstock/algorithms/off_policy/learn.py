@@ -122,7 +122,7 @@ def step_vector(  # noqa: PLR0917 - as the mathematics reads
 ) -> dict[str, Tensor]:
     """The vector ``name`` after one step of the optimizer, with its moments and its count of steps.
 
-    ``lr`` is the step size at the start of the run. ``layouts`` has the layout of each learned vector.
+    ``lr`` is the learning rate at the start of the run. ``layouts`` has the layout of each learned vector.
     """
     count = next_count(config, state, f"{STEPS}.{name}")
     now = lr * (1.0 - state["progress"]) if config.lr_schedule == "linear" else lr

@@ -98,13 +98,14 @@ class ReplayConfig(OptimizerConfig):
     )
     lr: float = tunable(
         3e-4,
-        "step size of the policy; too large: the policy collapses; too small: learning is slow (usual: 3e-5 to 1e-3)",
+        "learning rate of the policy; too large: the policy collapses; too small: learning is slow "
+        "(usual: 3e-5 to 1e-3)",
         min=0,
     )
     """As SAC has it in Haarnoja et al. 2018."""
     lr_schedule: Literal["constant", "linear"] = tunable(
         "constant",
-        "how all step sizes change; linear: they fall to 0 at the end of the run",
+        "how all learning rates change; linear: they fall to 0 at the end of the run",
         choices=("constant", "linear"),
     )
     normalize_obs: bool = tunable(
@@ -174,7 +175,7 @@ class ContinuousConfig(ReplayConfig):
 
     critic_lr: float = tunable(
         3e-4,
-        "step size of the critics; too large: values diverge; too small: values lag behind the policy "
+        "learning rate of the critics; too large: values diverge; too small: values lag behind the policy "
         "(usual: 1e-4 to 1e-3)",
         min=0,
     )

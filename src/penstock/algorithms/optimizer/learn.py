@@ -34,7 +34,7 @@ def optimizer_step(  # noqa: PLR0917 - as the mathematics reads
         state: the vector and its moments, ``[n]`` each.
         name: of the vector.
         gradient: ``[n]``.
-        lr: step size.
+        lr: learning rate.
         count: the count of steps with this one, as `next_count` gives it.
         layout: what the numbers of the vector are.
     """

@@ -51,19 +51,19 @@ READ: dict[OptimizerName, tuple[str, ...]] = {
     "rmsprop": ("rmsprop_eps",),
     "muon": ("adam_eps", "momentum", "weight_decay"),
 }
-"""The settings that an optimizer reads, besides the step size."""
+"""The settings that an optimizer reads, besides the learning rate."""
 
 
 OPTIMIZER_TEXT = (
     "what turns gradients into steps; adamw: as adam, and it shrinks the weights; rmsprop and sgd: no momentum, or no "
-    "scaling by the size of gradients, so that they need step sizes of their own; muon: as adamw, but matrices between "
-    "hidden layers take orthogonal steps"
+    "scaling by the size of gradients, so that they need learning rates of their own; muon: as adamw, but matrices "
+    "between hidden layers take orthogonal steps"
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:
-    """The settings of an optimizer. Step sizes are settings of the algorithm."""
+    """The settings of an optimizer. Learning rates are settings of the algorithm."""
 
     optimizer: OptimizerName = tunable(  # noqa: RUF009
         "adam", OPTIMIZER_TEXT, choices=get_args(OptimizerName), fixed=BY_OPTIMIZER
@@ -88,7 +88,7 @@ class OptimizerConfig:
     )
     weight_decay: float = tunable(
         0.01,
-        "with adamw and muon: a step shrinks all weights by this times the step size; more: smaller weights "
+        "with adamw and muon: a step shrinks all weights by this times the learning rate; more: smaller weights "
         "(usual: 1e-4 to 0.1)",
         min=0,
     )

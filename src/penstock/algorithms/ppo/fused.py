@@ -71,11 +71,11 @@ def parameters_of(graph: PolicyGraph) -> int:
 
 
 class ScheduledUpdate:
-    """A native update, with a step size that depends on the progress of the run. A `FusedUpdate`.
+    """A native update, with a learning rate that depends on the progress of the run. A `FusedUpdate`.
 
     Args:
         kernel: the native update.
-        config: gives the step size and its schedule.
+        config: gives the learning rate and its schedule.
         pace: gives the number of threads. The results are the same bit for bit.
         work: rows times parameters of one index of a minibatch.
         normalizes: the loss normalises advantages, so a share's gradients need the moments of the whole minibatch.
@@ -131,7 +131,7 @@ class ScheduledUpdate:
         self._kernel.descend(state, gradients, learning_rate(self._config, state))
 
     def metrics(self) -> dict[str, float]:
-        """Means over the minibatches since the last call, and the step size of the last minibatch."""
+        """Means over the minibatches since the last call, and the learning rate of the last minibatch."""
         found = self._kernel.metrics()
         return {**found, "lr": self._lr} if found else found
 
@@ -145,7 +145,7 @@ class ScheduledUpdate:
 
 
 def learning_rate(config: ActorCriticConfig, state: Tensors) -> float:
-    """The step size at ``state["progress"]`` of the run."""
+    """The learning rate at ``state["progress"]`` of the run."""
     if config.lr_schedule == "linear":
         return config.lr * (1.0 - float(state["progress"]))
     return config.lr

@@ -122,7 +122,7 @@ def gradients(  # noqa: PLR0917 - the first three are bound
 
 
 def step_metrics(config: ActorCriticConfig, state: Tensors, gradients: Tensors) -> dict[str, Tensor]:
-    """The norm of the gradients and the step size."""
+    """The norm of the gradients and the learning rate."""
     return {"grad_norm": global_norm(gradients.values()), "lr": learning_rate(config, state)}
 
 
@@ -204,7 +204,7 @@ def learned_rows(minibatch: Tensors) -> dict[str, Tensor]:
 
 
 def learning_rate(config: ActorCriticConfig, state: Tensors) -> Tensor:
-    """The step size at ``state["progress"]`` of the run: float64 scalar."""
+    """The learning rate at ``state["progress"]`` of the run: float64 scalar."""
     progress: Tensor = state["progress"]
     if config.lr_schedule == "linear":
         return config.lr * (1.0 - progress)

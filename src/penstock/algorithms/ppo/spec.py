@@ -67,13 +67,13 @@ class ActorCriticConfig(OptimizerConfig):
     )
     lr: float = tunable(
         3e-4,
-        "step size of the optimizer; too large: the policy collapses; too small: learning is slow "
+        "learning rate of the optimizer; too large: the policy collapses; too small: learning is slow "
         "(usual: 1e-5 to 3e-3)",
         min=0,
     )
     lr_schedule: Literal["constant", "linear"] = tunable(
         "constant",
-        "how the step size changes; linear: it falls to 0 at the end of the run",
+        "how the learning rate changes; linear: it falls to 0 at the end of the run",
         choices=("constant", "linear"),
     )
     adam_eps: float = tunable(

@@ -63,7 +63,7 @@ class EntropyConfig(ContinuousConfig):
         fixed=BY_TEMPERATURE,
     )
     temperature_lr: float = tunable(
-        3e-4, "step size of a learned temperature; smaller: explores for longer (usual: 1e-4 to 3e-3)", min=0
+        3e-4, "learning rate of a learned temperature; smaller: explores for longer (usual: 1e-4 to 3e-3)", min=0
     )
     target_entropy: float | Literal["auto"] = tunable(
         "auto",

@@ -36,7 +36,7 @@ class DeterministicConfig(ContinuousConfig):
     )
     critic_lr: float = tunable(
         1e-3,
-        "step size of the critics; too large: values diverge; too small: values lag behind the policy "
+        "learning rate of the critics; too large: values diverge; too small: values lag behind the policy "
         "(usual: 1e-4 to 1e-3)",
         min=0,
     )
@@ -53,7 +53,8 @@ class TD3Config(DeterministicConfig):
 
     lr: float = tunable(
         1e-3,
-        "step size of the policy; too large: the policy collapses; too small: learning is slow (usual: 3e-5 to 1e-3)",
+        "learning rate of the policy; too large: the policy collapses; too small: learning is slow "
+        "(usual: 3e-5 to 1e-3)",
         min=0,
     )
     critics: int = tunable(

@@ -15,6 +15,23 @@ def test_every_setting_stands_in_the_help_with_its_range_and_default():
     assert "default none" in text
 
 
+def test_the_settings_of_a_run_stand_in_groups():
+    text = train_help([], 80)
+    games = text.partition("\nGames that connect\n")[2].partition("\n\n")[0]
+    assert re.findall(r"^  --(\w+)", games, re.MULTILINE) == [
+        "host",
+        "port",
+        "tcp_port",
+        "token_file",
+        "idle_seconds",
+        "keep_episodes",
+    ]
+    titles = re.findall(r"^\S.*$", text, re.MULTILINE)
+    assert titles[:3] == ["Name of the run", "Preset and file", "Environment and algorithm"]
+    assert titles[-1] == "Algorithm: ppo"
+    assert len(titles) == 15
+
+
 def test_the_algorithm_that_is_named_is_shown():
     assert "--clip_param" in train_help([], 80)
     for argv in (["--algo", "a2c"], ["--algo=a2c"]):

@@ -278,27 +278,30 @@ COMMANDS = {
         "TuneOptions",
     ),
     "eval": Command(
-        _eval, "play greedy episodes with a trained policy", "penstock eval latest --episodes 100", "EvalOptions"
+        _eval,
+        "play episodes with a trained policy, greedily: without exploration",
+        "penstock eval latest --episodes 100",
+        "EvalOptions",
     ),
     "watch": Command(
         _watch, "film greedy episodes, or show them in a window", "penstock watch latest --episodes 3", "WatchOptions"
     ),
     "export": Command(
         _export,
-        "export a policy as a folder that runs anywhere",
+        "export a policy as a bundle: one folder, which ONNX Runtime runs without penstock",
         "penstock export latest --out policy",
         "ExportOptions",
     ),
     "verify": Command(
         _verify,
-        "compare an exported policy with the trained network",
+        "compare the actions of a bundle with those of the trained network",
         "penstock verify policy --against latest",
         "VerifyOptions",
     ),
     "plot": Command(_plot, "plot the curves of one run, or of several runs", "penstock plot latest", "PlotOptions"),
     "compare": Command(
         _compare,
-        "set runs on one task side by side: return, speed and idle time, with intervals",
+        "set runs on one task side by side: return, speed and idle time, with 95 % intervals",
         "penstock compare RUN_A RUN_B --plot compared.png",
         "CompareOptions",
     ),
@@ -310,36 +313,39 @@ COMMANDS = {
     ),
     "models": Command(
         _models,
-        "list the versions of a run's policy; pin, prune and clone them",
+        "list the versions (checkpoints) of a run's policy; pin, prune and clone them",
         "penstock models latest --pin best",
         "ModelsOptions",
     ),
     "trace": Command(
-        _trace, "show when each node of a run worked, and when it was idle", "penstock trace latest", "TraceOptions"
+        _trace,
+        "write when each node worked, and when it was idle, to a file for Perfetto; the run needs --trace True",
+        "penstock trace latest",
+        "TraceOptions",
     ),
     "draw": Command(
         _draw, "show the nodes, edges and processes of a run as text; starts nothing", "penstock draw --env Pendulum-v1"
     ),
     "serve": Command(
         _serve,
-        "answer requests over sockets with trained policies",
+        "serve trained policies over HTTP, TCP and gRPC",
         "penstock serve latest --port 8000",
         "ServeOptions",
     ),
     "retrain": Command(
         _retrain,
-        "learn from episodes that a server kept; publish what is no worse",
+        "go on learning from episodes that a server kept; publish the result if it is no worse",
         "penstock retrain latest --experience kept/policy --every 1h --drift 0.1",
         "RetrainOptions",
     ),
     "bench-serve": Command(
         _bench_serve,
-        "measure how many ticks a second a server answers, and how fast",
+        "measure a server: actions a second, and how long each takes",
         "penstock bench-serve http://localhost:8000 --clients 64",
         "BenchServeOptions",
     ),
     "algos": Command(_algos, "list the algorithms with their actions, topology and paper", "penstock algos"),
-    "presets": Command(_presets, "list the presets", "penstock presets"),
+    "presets": Command(_presets, "list the presets: settings that work well for one task", "penstock presets"),
 }
 
 

@@ -18,12 +18,27 @@ _SOURCES = (
         "a TOML file of settings, named as below without the dashes; it wins over a preset, flags win over it",
     ),
 )
+_TITLES = {
+    "env": "Environment and algorithm",
+    "num_envs": "Lanes, processes, length",
+    "runtime": "Machines",
+    "device": "What computes updates and actions",
+    "learners": "Several learners",
+    "table_bytes": "Replay table, demonstrations",
+    "seed": "Seed, run folder, checkpoints, reports",
+    "target_return": "Evaluation, early end",
+    "max_policy_lag": "Age of the policy that acts",
+    "vector_env": "Observations, metrics and faults of the environment",
+    "host": "Games that connect",
+    "trace": "Trace, restarts, hangs",
+}
+"""The first setting of each group, in the order of `RunConfig` -> the group's title in the help."""
 
 
 def train_help(argv: Sequence[str], width: int) -> str:
     """The options of ``penstock train``, and all that `draw_help` says. Arguments and errors are the same."""
-    launch = _section("Launch", [_of_field(field, width) for field in fields_of(TrainOptions)])
-    return f"{launch}\n{draw_help(argv, width)}"
+    name = _section("Name of the run", [_of_field(field, width) for field in fields_of(TrainOptions)])
+    return f"{name}\n{draw_help(argv, width)}"
 
 
 def draw_help(argv: Sequence[str], width: int) -> str:
@@ -38,8 +53,8 @@ def draw_help(argv: Sequence[str], width: int) -> str:
     """
     algorithm = algorithm_from_arguments(argv)
     sections = (
-        ("Sources", [_entry(flag, text, width) for flag, text in _SOURCES]),
-        ("Run", [_of_field(field, width) for field in fields_of(RunConfig)]),
+        ("Preset and file", [_entry(flag, text, width) for flag, text in _SOURCES]),
+        *((title, [_of_field(field, width) for field in fields]) for title, fields in _groups()),
         (f"Algorithm: {algorithm.name}", [_of_field(field, width) for field in algorithm_fields(algorithm)]),
     )
     return "\n".join(_section(title, entries) for title, entries in sections)
@@ -60,6 +75,16 @@ def resume_help(width: int) -> str:
     return "\n".join(
         (options_help(ResumeOptions, width), _section(title, [*changing, _entry("--NAME", others, width)]))
     )
+
+
+def _groups() -> list[tuple[str, list[Field]]]:
+    """The settings of a run by the titles of their groups."""
+    groups: list[tuple[str, list[Field]]] = []
+    for field in fields_of(RunConfig):
+        if field.name in _TITLES:
+            groups.append((_TITLES[field.name], []))
+        groups[-1][1].append(field)
+    return groups
 
 
 def _section(title: str, entries: Iterable[str]) -> str:

@@ -33,9 +33,9 @@ class RunConfig:
 
     env: str = _setting(
         "Pendulum-v1",
-        "the environment: a Gymnasium id; module:Id, of a module that registers it; module:name of a callable that "
-        "makes it; envpool:task; pettingzoo:module; or a game or simulator: gamecore://module:Agent, godot://, "
-        "mlagents:// or dm_env_rpc://ADDRESS",
+        "the environment: a Gymnasium id; module:Id, of a module that registers it; module:name of a class "
+        "or function that makes it; envpool:task; pettingzoo:module; or a game or simulator: gamecore://module:Agent, "
+        "godot://, mlagents:// or dm_env_rpc://ADDRESS",
         pattern=r"(?s).*\S.*",
         form="the name of an environment",
         fixed="its checkpoints are of this environment",
@@ -43,7 +43,7 @@ class RunConfig:
     env_args: dict[str, Any] | None = field(
         default=None,
         metadata={
-            "help": """its keyword arguments, as JSON: '{"config": {"duration": 20}}'; in TOML a table""",
+            "help": """the environment's keyword arguments, as JSON: '{"config": {"duration": 20}}'; in TOML a table""",
             "fixed": "it was trained with these arguments",
         },
     )
@@ -142,28 +142,29 @@ class RunConfig:
     )
     policy_placement: Literal["auto", "env", "node"] = _setting(
         "auto",
-        "where actions are computed; env: in each environment process; node: in policy nodes, in batches; auto: env, "
-        "unless a native policy of this size was measured to be faster in a node, or torch computes it on a GPU and "
-        "the run is not in lock step",
+        "where actions are computed; env: in each environment process; node: in policy nodes, processes that "
+        "answer many environment processes in one batch; auto: env, unless a native policy of this size was measured "
+        "to be faster in a node, or torch computes it on a GPU and the run is not in lock step",
     )
     policy_nodes: int = _setting(
         1,
-        "number of policy nodes; with --runtime ray, on each machine with environment processes. A rollout is answered "
-        "by the one of its machine with the shortest queue when it begins; a long one chooses again after each "
-        "--renew_every steps",
+        "with --policy_placement node: number of policy nodes; with --runtime ray, on each machine with environment "
+        "processes. A rollout is answered by the one of its machine with the shortest queue when it begins; a long one "
+        "chooses again after each --renew_every steps",
         min=1,
     )
     max_batch: int | None = _setting(
         None,
-        "largest number of rows that a policy node answers at once; left out: all that wait. The lanes of one process "
-        "stay together, also if they are more",
+        "with --policy_placement node: largest number of observations that a policy node answers at once; left out: "
+        "all that wait. Those of one process stay together, also if they are more",
         min=1,
         max=65536,
     )
     max_wait: float = _setting(
         0.0,
-        "seconds that a policy node waits for environment processes that will ask soon, for larger batches; 0: it "
-        "takes what has arrived. A batch leaves earlier once it has --max_batch rows or all of them have asked",
+        "with --policy_placement node: seconds that a policy node waits for environment processes that will ask soon, "
+        "for larger batches; 0: it takes what has arrived. A batch leaves earlier once it has --max_batch "
+        "observations or all of them have asked",
         min=0,
         max=1,
     )
@@ -258,13 +259,13 @@ class RunConfig:
     )
     tensorboard_axis: Literal["steps", "updates", "seconds"] = _setting(
         "steps",
-        "what TensorBoard's curves are drawn over: environment steps, updates, or whole seconds of training over all "
-        "lives of the run; TensorBoard calls each of them a step",
+        "what TensorBoard's curves are drawn over: environment steps, updates, or whole seconds of training, with "
+        "those before a resume; TensorBoard calls each of them a step",
         fixed="its curves so far are over it",
     )
     tensorboard_histograms: bool = _setting(
         False,
-        "also show in TensorBoard, for every checkpoint, how the parameters of each layer are spread",
+        "also write a histogram of each layer's parameters for TensorBoard, at every checkpoint",
     )
     target_return: float | None = _setting(None, "stop once the last 100 training episodes average this return")
     eval_interval: int = _setting(
@@ -294,8 +295,8 @@ class RunConfig:
     )
     renew_every: int = _setting(
         64,
-        "non_blocking: steps of a lane after which a newer policy acts, also in the middle of a rollout; fewer: "
-        "experience is newer, and parameters are copied more often",
+        "non_blocking: a newer policy takes over after so many steps, also in the middle of a rollout (--num_steps); "
+        "fewer: experience is newer, and parameters are copied more often",
         min=1,
     )
     vector_env: bool = _setting(

@@ -52,7 +52,7 @@ class A2CConfig(ActorCriticConfig):
         max=1,
     )
     normalize_advantage: bool = tunable(
-        False, "shift and scale the advantages of each minibatch to mean 0 and deviation 1"
+        False, "shift and scale the advantages of each minibatch to mean 0 and standard deviation 1"
     )
     optimizer: OptimizerName = tunable(  # noqa: RUF009
         "rmsprop", OPTIMIZER_TEXT, choices=get_args(OptimizerName), fixed=BY_OPTIMIZER

@@ -39,7 +39,8 @@ class ApexConfig(LadderConfig, QConfig):
     )
     capacity: int = tunable(
         1_000_000,
-        "rows that the table keeps; more: remembers for longer, but takes more memory (usual: 100,000 to 2,000,000)",
+        "rows that the replay table keeps; more: remembers for longer, but takes more memory "
+        "(usual: 100,000 to 2,000,000)",
         min=1,
     )
     n_step: int = tunable(

@@ -66,7 +66,8 @@ class ValueConfig(ReplayConfig):
     )
     capacity: int = tunable(
         100_000,
-        "rows that the table keeps; more: remembers for longer, but takes more memory (usual: 10,000 to 1,000,000)",
+        "rows that the replay table keeps; more: remembers for longer, but takes more memory "
+        "(usual: 10,000 to 1,000,000)",
         min=1,
     )
     lr: float = tunable(

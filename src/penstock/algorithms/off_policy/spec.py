@@ -81,13 +81,14 @@ class ReplayConfig(OptimizerConfig):
     )
     min_rows: int = tunable(
         1_000,
-        "rows in the table before the first gradient step; more: learning starts later, from more varied rows "
+        "rows in the replay table before the first gradient step; more: learning starts later, from more varied rows "
         "(usual: 500 to 50,000)",
         min=1,
     )
     capacity: int = tunable(
         1_000_000,
-        "rows that the table keeps; more: remembers for longer, but takes more memory (usual: 10,000 to 1,000,000)",
+        "rows that the replay table keeps; more: remembers for longer, but takes more memory "
+        "(usual: 10,000 to 1,000,000)",
         min=1,
     )
     gamma: float = tunable(
@@ -110,8 +111,8 @@ class ReplayConfig(OptimizerConfig):
     )
     normalize_obs: bool = tunable(
         False,
-        "shift and scale observations by the running mean and deviation of all that were collected; learns sooner "
-        "where their sizes differ",
+        "shift and scale observations by the running mean and standard deviation of all that were collected; learns "
+        "sooner where their sizes differ",
         fixed=BY_NETWORKS,
     )
     model: str = tunable("auto", MODELS, pattern=r"(?s).+", form=MODEL_FORM, fixed=BY_NETWORKS)

@@ -106,11 +106,11 @@ class ActorCriticConfig(OptimizerConfig):
         0.5, "largest norm of a gradient; longer gradients are scaled down to it (usual: 0.3 to 10)", min=1e-4
     )
     normalize_obs: bool = tunable(
-        False, "shift and scale observations by their running mean and deviation", fixed=BY_NETWORKS
+        False, "shift and scale observations by their running mean and standard deviation", fixed=BY_NETWORKS
     )
     normalize_value: bool = tunable(
         False,
-        "let the critic learn returns that are shifted and scaled by their running mean and deviation",
+        "let the critic learn returns that are shifted and scaled by their running mean and standard deviation",
         fixed=BY_NETWORKS,
     )
     clip_reward: bool = tunable(
@@ -166,7 +166,7 @@ class ActorCriticConfig(OptimizerConfig):
     )
     log_std_init: float = tunable(
         0.0,
-        "logarithm of a Gaussian policy's first deviation; lower: explores less (usual: -2 to 0.5)",
+        "logarithm of a Gaussian policy's initial standard deviation; lower: explores less (usual: -2 to 0.5)",
         min=-10,
         max=4,
     )
@@ -211,7 +211,7 @@ class PPOConfig(ActorCriticConfig):
         max=1,
     )
     normalize_advantage: bool = tunable(
-        True, "shift and scale the advantages of each minibatch to mean 0 and deviation 1"
+        True, "shift and scale the advantages of each minibatch to mean 0 and standard deviation 1"
     )
     target_kl: float = tunable(
         0.0,

@@ -42,7 +42,8 @@ class DeterministicConfig(ContinuousConfig):
     )
     exploration: float = tunable(
         0.1,
-        "deviation of the noise on actions, which are scaled to -1 .. 1; larger: explores more (usual: 0.05 to 0.3)",
+        "standard deviation of the noise on actions, which are scaled to -1 .. 1; larger: explores more "
+        "(usual: 0.05 to 0.3)",
         min=0,
     )
 
@@ -71,8 +72,8 @@ class TD3Config(DeterministicConfig):
     )
     smoothing: float = tunable(
         0.2,
-        "deviation of the noise on actions in the critics' targets; larger: flattens narrow peaks of the values "
-        "(usual: 0 to 0.4)",
+        "standard deviation of the noise on actions in the critics' targets; larger: flattens narrow peaks of the "
+        "values (usual: 0 to 0.4)",
         min=0,
     )
     smoothing_clip: float = tunable(0.5, "noise of --smoothing is cut off at this size (usual: 0.3 to 1)", min=0)

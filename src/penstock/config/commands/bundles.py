@@ -19,14 +19,14 @@ class ExportOptions:
     run: str = run_option()
     out: str = option(
         "policy",
-        "folder to write; a bundle there is replaced, anything else is not",
+        "folder to write; an earlier bundle there is replaced, anything else is not",
         pattern=r"(?s).+",
         form="a folder",
     )
     checkpoint: str | None = checkpoint_option()
     format: tuple[str, ...] = option(
         ("onnx",),
-        "what the bundle holds besides the graph in onnx: ort, the graph that acts for ONNX Runtime on phones; "
+        "what the folder holds besides the graph in onnx: ort, the graph that acts for ONNX Runtime on phones; "
         "safetensors, the parameters by name; torch, a program of torch.export",
         choices=FORMATS,
         adds=True,
@@ -34,7 +34,11 @@ class ExportOptions:
     quantize: str | None = option(
         None, "also make a graph in this precision, which then is the one that acts", choices=("int8", "fp16")
     )
-    noise: bool = option(False, "the graph also takes noise and explore, so that its actions can explore")
+    noise: bool = option(
+        False,
+        "the graph also takes the inputs noise and explore, so that its actions can be sampled as in training; False: "
+        "actions are greedy",
+    )
     observations: int = option(
         256, "observations to play for the bundle's sample; int8 learns its ranges from them", min=1, max=100_000
     )
@@ -46,7 +50,12 @@ class VerifyOptions:
     """Options of ``penstock verify``."""
 
     bundle: str = field(
-        metadata={"help": "folder of the bundle", "positional": True, "pattern": r"(?s).+", "form": "a folder"}
+        metadata={
+            "help": "folder of a bundle: an exported policy, as penstock export writes it",
+            "positional": True,
+            "pattern": r"(?s).+",
+            "form": "a folder",
+        }
     )
     against: str | None = option(
         None,

@@ -27,7 +27,9 @@ class EvalOptions:
     checkpoint: str | None = checkpoint_option()
     seed: int | None = option(None, "seed of the episodes; left out: the run's seed", min=0, max=2**63 - 1)
     keep: str | None = option(
-        None, "keep the episodes in this folder, one file for each: for retrain, for --demonstrations", form="a folder"
+        None,
+        "keep the episodes in this folder, one file for each: for penstock retrain, and for --demonstrations of train",
+        form="a folder",
     )
     num_workers: int | None = option(
         None,

@@ -19,8 +19,9 @@ class ServeOptions:
 
     policies: tuple[str, ...] = field(
         metadata={
-            "help": "what to serve: a run folder, its name under --log_dir, or latest; or the folder of a bundle. "
-            "Several policies are written NAME=RUN NAME=BUNDLE ...; the first answers clients that name none",
+            "help": "what to serve: a run folder, its name under --log_dir, or latest; or a bundle, the folder that "
+            "penstock export writes. Several policies are written NAME=RUN NAME=BUNDLE ...; the first answers clients "
+            "that name none",
             "positional": True,
             "pattern": r"(?s).+",
             "form": "the folder of a run or of a bundle",
@@ -45,7 +46,9 @@ class ServeOptions:
     )
     host: str = option("127.0.0.1", "address to listen at; 0.0.0.0 for every address of this machine")
     port: int = option(HTTP_PORT, "port for HTTP; 0 for a free one", min=0, max=65535)
-    tcp_port: int | None = option(None, "port for Gamecore over TCP; 0 for a free one", min=0, max=65535)
+    tcp_port: int | None = option(
+        None, "port for Gamecore, the protocol of games, over TCP; 0 for a free one", min=0, max=65535
+    )
     grpc_port: int | None = option(None, "port for the Open Inference Protocol over gRPC", min=0, max=65535)
     workers: int = option(
         0, "processes that run the policy; 0: the process that owns the sockets runs it, best for small ones", min=0
@@ -108,7 +111,7 @@ class ServeOptions:
     tls_key: str | None = option(None, "private key of the certificate, in PEM", form="a file")
     access_log: str | None = option(None, "file for one line of JSON a request; - for standard output", form="a file")
     max_body: int = option(8 << 20, "bytes of one request's body", min=64, max=1 << 30)
-    max_sessions: int = option(1024, "sessions that live at once", min=1, max=1_000_000)
+    max_sessions: int = option(1024, "sessions (games or agents that play) at once", min=1, max=1_000_000)
     max_queue: int = option(4096, "rows that wait for an answer; more are refused with 503", min=1)
     max_connections: int = option(4096, "open connections of HTTP and TCP", min=1)
     max_seconds: float = option(30.0, "seconds after which a request without an answer is refused", min=0.1)

@@ -85,7 +85,7 @@ class Report(NamedTuple):
     steps: int
     """Environment steps of the whole run so far."""
     time_s: float
-    """Seconds of training so far, over all lives of the run."""
+    """Seconds of training so far, with those before a resume."""
     values: Mapping[str, float]
     """Metric name -> value."""
     note: str = ""

@@ -1,6 +1,6 @@
 """Writes the log of a run, ``RUN/run.log``: the lines of the display, all notes, and what processes log, with times.
 
-A resume adds to it. No line is ever removed, so it tells what every life of the run has done.
+A resume adds to it. No line is ever removed, so it tells what the run did each time it was started or resumed.
 """
 
 import contextlib

@@ -190,7 +190,7 @@ class Ports(Protocol):
 
 @dataclass(frozen=True)
 class LaneStart:
-    """Where a lane begins in this life of the run."""
+    """Where a lane begins when the run starts or is resumed."""
 
     episode: int = 0
     step: int = 0

@@ -17,7 +17,7 @@ class Gradients(NamedTuple):
     gradients: Tensors
     """Network name -> flat gradient."""
     metrics: Tensors
-    """Name -> scalar."""
+    """Name -> scalar. A report names them ``loss/...``: ``loss/entropy``, and ``loss/policy`` for ``policy_loss``."""
     per_row: Tensors
     """Name -> ``[m]``, such as new priorities. May be empty."""
 

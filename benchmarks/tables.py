@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from penstock.envs.finite import earliest
+from penstock.envs.bad_numbers import earliest
 from penstock.kernels.rollout import RolloutWriter, rollout_writer
 from penstock.memory.segment import Segment
 from penstock.memory.table import Table

@@ -10,7 +10,7 @@ from penstock.envs.gymnasium import ScalarSource
 from penstock.envs.names import find, note
 from penstock.envs.sources import open_source, probe
 from penstock.errors import EnvError
-from tests.envs.test_legacy import Before021, From026
+from tests.envs.test_older_api import Before021, From026
 
 SPECS = {"CartPole-v1": None, "Counter-v0": None}
 

@@ -13,8 +13,8 @@ import numpy as np
 from penstock.envs.actions import cutter
 from penstock.envs.fields import field_paths, one_line
 from penstock.envs.last_infos import LastInfos
-from penstock.envs.legacy import OlderEnv, is_current, reset_values
 from penstock.envs.masks import KEY, Masks, late_mask, with_mask
+from penstock.envs.older_api import OlderEnv, is_current, reset_values
 from penstock.envs.older_gym import refuse_checker
 from penstock.envs.rows import ObservationRows, Store, as_number
 from penstock.envs.spaces import spaces_of

@@ -12,7 +12,7 @@ from typing import Any
 from penstock.envs import atari, older_gym
 from penstock.envs.games import is_game
 from penstock.envs.imports import attribute_of, find_callable, imported, name_of, sendable
-from penstock.envs.legacy import declares
+from penstock.envs.older_api import declares
 from penstock.envs.recipes import made_by
 from penstock.envs.unknown import hint
 from penstock.errors import EnvError, nearest

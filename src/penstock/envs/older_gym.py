@@ -1,6 +1,6 @@
 """Makes environments of the package `gym`, the predecessor of Gymnasium, by its own registry.
 
-Imports no ``gym``: it must be imported already. `penstock.envs.legacy` adapts the API of what is made here.
+Imports no ``gym``: it must be imported already. `penstock.envs.older_api` adapts the API of what is made here.
 """
 
 import functools
@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.envs.legacy import declares
+from penstock.envs.older_api import declares
 from penstock.errors import EnvError, nearest
 from penstock.types import EnvFactory
 

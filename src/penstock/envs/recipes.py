@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.envs.fields import one_line
 from penstock.envs.imports import find_callable, name_of
-from penstock.envs.legacy import declares
+from penstock.envs.older_api import declares
 from penstock.errors import EnvError
 from penstock.types import EnvFactory, EnvRecipe, Wrapper
 

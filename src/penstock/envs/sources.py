@@ -12,9 +12,9 @@ from penstock.envs.deadline import Deadline, deadline
 from penstock.envs.fields import one_line
 from penstock.envs.games import game_spaces, is_game
 from penstock.envs.gymnasium import ScalarSource
-from penstock.envs.legacy import declares
 from penstock.envs.masks import check_mask, mask_given, unusable_mask, with_mask
 from penstock.envs.names import display_name, find, reference
+from penstock.envs.older_api import declares
 from penstock.envs.recipes import refusal
 from penstock.envs.vector import VectorSource, is_vector
 from penstock.errors import EnvError, UsageError

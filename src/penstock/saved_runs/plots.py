@@ -25,7 +25,7 @@ from penstock.metrics.report import (
 )
 from penstock.paths import expanded
 from penstock.saved_runs.curves import Run, curve, read_runs, smoothed
-from penstock.saved_runs.look import STYLE, color
+from penstock.saved_runs.plot_style import STYLE, color
 
 __all__ = ["FILE_NAME", "draw", "plot"]
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple
 
-from penstock.envs.finite import BadNumber, earliest, spoilt_lanes
+from penstock.envs.bad_numbers import BadNumber, earliest, spoilt_lanes
 from penstock.envs.sources import display_name
 from penstock.errors import BadDataError
 from penstock.kernels.actions import environment_array

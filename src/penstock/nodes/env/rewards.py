@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from penstock.envs.finite import BadNumber, not_finite
+from penstock.envs.bad_numbers import BadNumber, not_finite
 from penstock.envs.rewards import RewardedSource
 from penstock.types import Array, Arrays, StepResult
 

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from penstock.envs.finite import not_finite, spoilt_rows
+from penstock.envs.bad_numbers import not_finite, spoilt_rows
 from penstock.envs.sources import display_name, open_source
 from penstock.errors import BadDataError
 from penstock.nodes.evaluation.tapes import Tapes

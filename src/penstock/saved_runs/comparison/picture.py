@@ -15,7 +15,7 @@ from penstock.saved_runs.comparison.bootstrap import CONFIDENCE
 from penstock.saved_runs.comparison.curves import Axis
 from penstock.saved_runs.comparison.measures import Comparison, Measure, band
 from penstock.saved_runs.comparison.text import described, of_what
-from penstock.saved_runs.look import STYLE, color
+from penstock.saved_runs.plot_style import STYLE, color
 
 __all__ = ["draw", "save_picture"]
 

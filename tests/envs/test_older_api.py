@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from penstock.envs.gymnasium import ScalarSource
-from penstock.envs.legacy import OlderEnv, is_current
+from penstock.envs.older_api import OlderEnv, is_current
 from penstock.envs.sources import open_source, probe
 from penstock.types import Discrete as PlainDiscrete
 from tests.environments import ClockEnv

@@ -486,5 +486,7 @@ def test_duel_trains_against_a_served_policy(tmp_path):
 def test_every_example_is_tested():
     tested = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
     tested |= {path.stem.removeprefix("test_") for path in Path(__file__).parent.glob("test_*.py")}
-    examples = [path for path in (ROOT / "examples").iterdir() if not path.name.startswith("__")]
+    examples = [path for path in (ROOT / "examples").iterdir() if path.suffix != ".md" and path.name[:2] != "__"]
     assert {path.stem for path in examples} <= tested
+    listed = (ROOT / "examples/README.md").read_text()
+    assert all(f"[{path.name}" in listed for path in examples)

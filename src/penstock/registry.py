@@ -303,10 +303,10 @@ NODES = Registry(
 RUNTIMES = Registry(
     "runtime",
     {
-        "local": Runtime("penstock.runtime.local:launch", "one process for each worker", processes=True),
+        "local": Runtime("penstock.runtime.local:launch", "processes on this machine", processes=True),
         "ray": Runtime(
             "penstock.cluster.launch:launch",
-            "the same on all machines of a Ray cluster",
+            "processes on all machines of a Ray cluster",
             processes=True,
             machines=True,
             joined="penstock.cluster.launch:joined",

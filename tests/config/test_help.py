@@ -32,6 +32,12 @@ def test_the_settings_of_a_run_stand_in_groups():
     assert len(titles) == 15
 
 
+def test_the_settings_of_an_algorithm_begin_with_its_own():
+    settings = re.findall(r"^  --(\w+)", train_help([], 80).partition("Algorithm: ppo\n")[2], re.MULTILINE)
+    assert settings[:2] == ["epochs", "clip_param"]
+    assert settings.index("lr") < settings.index("optimizer")
+
+
 def test_the_algorithm_that_is_named_is_shown():
     assert "--clip_param" in train_help([], 80)
     for argv in (["--algo", "a2c"], ["--algo=a2c"]):

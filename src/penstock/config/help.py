@@ -1,8 +1,10 @@
 """The text of ``--help``, derived from the fields that are parsed. Prints nothing."""
 
+import inspect
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from penstock.algorithm_package import AlgorithmPackage
 from penstock.config.algorithms import algorithm_fields
 from penstock.config.commands import ResumeOptions, TrainOptions
 from penstock.config.fields import Field, fields_of
@@ -55,7 +57,7 @@ def draw_help(argv: Sequence[str], width: int) -> str:
     sections = (
         ("Preset and file", [_entry(flag, text, width) for flag, text in _SOURCES]),
         *((title, [_of_field(field, width) for field in fields]) for title, fields in _groups()),
-        (f"Algorithm: {algorithm.name}", [_of_field(field, width) for field in algorithm_fields(algorithm)]),
+        (f"Algorithm: {algorithm.name}", [_of_field(field, width) for field in _own_first(algorithm)]),
     )
     return "\n".join(_section(title, entries) for title, entries in sections)
 
@@ -85,6 +87,12 @@ def _groups() -> list[tuple[str, list[Field]]]:
             groups.append((_TITLES[field.name], []))
         groups[-1][1].append(field)
     return groups
+
+
+def _own_first(algorithm: AlgorithmPackage) -> list[Field]:
+    """The settings of an algorithm: its own first, then those that it shares with more and more others."""
+    names = [name for kind in algorithm.config.__mro__ for name in inspect.get_annotations(kind)]
+    return sorted(algorithm_fields(algorithm), key=lambda field: names.index(field.name))
 
 
 def _section(title: str, entries: Iterable[str]) -> str:

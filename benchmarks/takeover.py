@@ -1,6 +1,6 @@
 """A machine of a run is lost: how soon the run goes on without it, and from which step. Needs Linux and root.
 
-    python -m benchmarks.takeover                     # about 20 minutes; needs penstock[ray], iproute2 and util-linux
+    python -m benchmarks.takeover                     # about 35 minutes; needs penstock[ray], iproute2 and util-linux
     python -m benchmarks.takeover --write FILE
     python -m benchmarks.takeover --cases ppo --lost launcher --rounds 1
 
@@ -9,21 +9,28 @@ on CartPole-v1. Then one host loses its power: its link is cut, and all its proc
 a sign of that. Ray's head is never lost.
 
 - *launcher*: The launcher is on the second host. The third one has the deputy, which goes on in a folder of its own.
+- *link*: The same, but only the link of the second host is cut, for a minute. Behind it the launcher lives on. It must
+  end its run before the deputy goes on, and its command must end by itself.
 - *learner*: Two learners share each step. The launcher is on the head. The host of the second learner is lost.
 
 What must hold: 30 s after the loss the run has learned its next update. Each round has new hosts and a new run. A row
 has the seconds of each round, and two numbers of steps: those of the last update that was reported before the loss, and
 those that the run went on from. A deputy gets a checkpoint every two seconds, so it may go on from earlier updates.
+
+With a cut link, one run must go on. A run counts if it has learned an update after the deputy's first one: the lost
+run at any time until the end, the deputy's run in the last seconds, when the link has been there again for a while.
 """
 
 import argparse
 import json
 import math
 import statistics
+import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,8 +67,19 @@ LIMIT_S = 30.0
 """The bar."""
 WAIT_S = 120.0
 """A run that has not gone on by then does not count as one that does."""
+CUT_S, AFTER_S, LAST_S = 60.0, 60.0, 15.0
+"""Seconds until a cut link is there again, from then to the end of the round, and the last ones of these."""
 START_LIMIT_S = 120.0
 LOOK_S = 0.05
+
+
+class LivedOn(NamedTuple):
+    """A launcher lived on behind a cut link."""
+
+    runs: int
+    """Number of runs that went on, its own and those of deputies."""
+    command_s: float
+    """Seconds from the cut until its command had ended; infinite if it did not end."""
 
 
 class Loss(NamedTuple):
@@ -73,6 +91,8 @@ class Loss(NamedTuple):
     """Steps of the last update that was reported before."""
     went_on_from: int | None
     """Steps that the run went on from; ``None`` if it did not go on."""
+    lived_on: LivedOn | None = None
+    """What the launcher did behind a cut link; ``None`` if its machine was lost."""
 
 
 def lose_launcher(settings: dict[str, Any], folder: Path) -> Loss:
@@ -85,16 +105,31 @@ def lose_launcher(settings: dict[str, Any], folder: Path) -> Loss:
         run = _train(hosts, hosts.all[1], settings, folder / "logs")
         _wait_for_copy(folder / "logs")
         time.sleep(TRAIN_S)
-        struck = _lose(hosts.all[1])
-        before = _reports(run)
-        taken_over = run.with_name(f"{run.name}-2")
-        follower = Follower(taken_over / "metrics.jsonl")
-        while (now := time.monotonic()) < struck + WAIT_S:
-            if new_reports(before, reports_of(follower.poll(), now)):
-                update = update_resumed(RunFolder(taken_over).launches_path.read_text(encoding="utf-8"))
-                return Loss(now - struck, before[-1].steps, steps_at(before, update))
-            time.sleep(LOOK_S)
-    return Loss(math.inf, before[-1].steps, None)
+        return _taken_over(run, _lose(hosts.all[1]))
+
+
+def cut_launcher(settings: dict[str, Any], folder: Path) -> Loss:
+    """Train, and cut the link of the launcher's machine for a minute.
+
+    Raises:
+        RuntimeError: the run does not begin, or no other machine gets a copy of it.
+    """
+    logs = folder / "logs"
+    with Hosts(RESOURCES, folder, kind=SeparateHost) as hosts:
+        host = hosts.all[1]
+        command = _launched(hosts, host, settings, logs)
+        run = begun(command, logs, START_LIMIT_S)
+        _wait_for_copy(logs)
+        time.sleep(TRAIN_S)
+        struck = time.monotonic()
+        host.cut(off=True)
+        back = threading.Timer(CUT_S, host.cut, kwargs={"off": False})
+        back.start()
+        try:
+            return _watched(_taken_over(run, struck), run, command, struck)
+        finally:
+            back.cancel()
+            back.join()
 
 
 def lose_learner(settings: dict[str, Any], folder: Path) -> Loss:
@@ -123,7 +158,11 @@ def lose_learner(settings: dict[str, Any], folder: Path) -> Loss:
     return Loss(math.inf, before[-1].steps, None)
 
 
-LOST: dict[str, Callable[[dict[str, Any], Path], Loss]] = {"launcher": lose_launcher, "learner": lose_learner}
+LOST: dict[str, Callable[[dict[str, Any], Path], Loss]] = {
+    "launcher": lose_launcher,
+    "link": cut_launcher,
+    "learner": lose_learner,
+}
 """What is lost -> what loses it."""
 
 
@@ -153,9 +192,22 @@ def steps_at(reports: Sequence[Reported], update: int) -> int:
     return max((one.steps for one in reports if one.update <= update), default=0)
 
 
+def runs_that_learn(last: Mapping[Path, float], lost: Path, end: float) -> int:
+    """The number of runs that have gone on, from when each was last seen to learn after the deputy's first update.
+
+    The lost run must not have learned at all since then. The others must have learned in the last seconds.
+    """
+    return sum(folder == lost or seen > end - LAST_S for folder, seen in last.items())
+
+
 def row_of(case: str, lost: str, losses: Sequence[Loss]) -> dict[str, Any]:
     """What the rounds of a case have shown. Seconds of a run that did not go on are ``None``."""
     seconds = [one.seconds for one in losses]
+    lived_on = [one.lived_on for one in losses if one.lived_on is not None]
+    behind_a_link = {
+        "runs": [one.runs for one in lived_on],
+        "command_s": [in_json(one.command_s, 1) for one in lived_on],
+    }
     return {
         "case": case,
         "lost": lost,
@@ -164,19 +216,62 @@ def row_of(case: str, lost: str, losses: Sequence[Loss]) -> dict[str, Any]:
         "seconds": [in_json(one, 1) for one in seconds],
         "committed_steps": [one.committed for one in losses],
         "went_on_from_steps": [one.went_on_from for one in losses],
+        **(behind_a_link if lived_on else {}),
     }
 
 
-def bar_of(case: str, lost: str, losses: Sequence[Loss]) -> Bar:
-    """The longest round beside what is promised."""
+def bars_of(case: str, lost: str, losses: Sequence[Loss]) -> list[Bar]:
+    """The longest round beside what is promised. Where only a link was cut, one run goes on, and its command ends."""
+    what = f"{case}, {lost} is lost"
     longest = max(one.seconds for one in losses)
-    return Bar(f"{case}, {lost} is lost: longest until the run goes on, s", longest, LIMIT_S, at_most=True)
+    bars = [Bar(f"{what}: longest until the run goes on, s", longest, LIMIT_S, at_most=True)]
+    lived_on = [one.lived_on for one in losses if one.lived_on is not None]
+    if lived_on:
+        apart, last = max(abs(one.runs - 1) for one in lived_on), max(one.command_s for one in lived_on)
+        bars.append(Bar(f"{what}: runs that go on, apart from one", apart, 0, at_most=True))
+        bars.append(Bar(f"{what}: longest until the command has ended, s", last, CUT_S + AFTER_S, at_most=True))
+    return bars
 
 
 def _train(hosts: Hosts, launcher: Host, settings: dict[str, Any], logs: Path) -> Path:
     """Start a run on a host, and wait for its first report. Returns its folder."""
+    return begun(_launched(hosts, launcher, settings, logs), logs, START_LIMIT_S)
+
+
+def _launched(hosts: Hosts, launcher: Host, settings: dict[str, Any], logs: Path) -> "subprocess.Popen[bytes]":
     words = flags({**SHARED, **settings, "address": hosts.address, "log_dir": logs})
-    return begun(launcher.popen([str(BIN / "penstock"), "train", *words]), logs, START_LIMIT_S)
+    return launcher.popen([str(BIN / "penstock"), "train", *words])
+
+
+def _taken_over(run: Path, struck: float) -> Loss:
+    """Wait until the deputy of a lost run has learned its next update."""
+    taken_over = run.with_name(f"{run.name}-2")
+    follower = Follower(taken_over / "metrics.jsonl")
+    before = _reports(run)
+    while (now := time.monotonic()) < struck + WAIT_S:
+        if new_reports(before, reports_of(follower.poll(), now)):
+            update = update_resumed(RunFolder(taken_over).launches_path.read_text(encoding="utf-8"))
+            return Loss(now - struck, before[-1].steps, steps_at(before, update))
+        time.sleep(LOOK_S)
+    return Loss(math.inf, before[-1].steps, None)
+
+
+def _watched(loss: Loss, run: Path, command: "subprocess.Popen[bytes]", struck: float) -> Loss:
+    """Watch all runs from the deputy's first update until the link has been there again for a while."""
+    followers = {run: Follower(run / "metrics.jsonl")}
+    # What the lost run had learned by then.
+    followers[run].poll()
+    last: dict[Path, float] = {}
+    ended = math.inf
+    while (now := time.monotonic()) < struck + CUT_S + AFTER_S:
+        for folder in run.parent.glob("[!.]*"):
+            follower = followers.setdefault(folder, Follower(folder / "metrics.jsonl"))
+            if reports_of(follower.poll(), now):
+                last[folder] = now
+        if math.isinf(ended) and command.poll() is not None:
+            ended = now - struck
+        time.sleep(LOOK_S)
+    return loss._replace(lived_on=LivedOn(runs_that_learn(last, run, now), ended))
 
 
 def _wait_for_copy(logs: Path) -> None:
@@ -216,8 +311,9 @@ def main() -> int:
             folders = [Path(tempfile.mkdtemp(prefix="penstock-takeover-")) for _ in range(args.rounds)]
             losses = [LOST[lost](CASES[case], folder) for folder in folders]
             rows.append(row_of(case, lost, losses))
-            bars.append(bar_of(case, lost, losses))
-            print(bars[-1].line(), rows[-1], flush=True)
+            judged = bars_of(case, lost, losses)
+            bars += judged
+            print("; ".join(bar.line() for bar in judged), rows[-1], flush=True)
     if args.write:
         result = {"command": command_of(parser.prog), "bars": [bar.entry() for bar in bars], "rows": rows}
         write(args.write, result)

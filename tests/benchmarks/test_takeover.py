@@ -2,18 +2,24 @@
 
 import json
 import math
+from pathlib import Path
+
+import pytest
 
 from benchmarks.runs import flags
 from benchmarks.soak.log import reports_of
 from benchmarks.takeover import (
     CASES,
+    LAST_S,
     RESOURCES,
     SHARED,
+    LivedOn,
     Loss,
     around_restart,
-    bar_of,
+    bars_of,
     new_reports,
     row_of,
+    runs_that_learn,
     steps_at,
     update_resumed,
 )
@@ -61,7 +67,7 @@ def test_steps_at_an_update_are_those_of_the_last_line_up_to_it() -> None:
 
 def test_the_longest_round_is_held_to_the_bar_and_a_run_that_did_not_go_on_falls_short() -> None:
     losses = [Loss(18.04, 500, 400), Loss(30.0, 700, 700), Loss(16.0, 300, 300)]
-    assert bar_of("ppo", "launcher", losses).holds
+    assert [bar.holds for bar in bars_of("ppo", "launcher", losses)] == [True]
     assert row_of("ppo", "launcher", losses) == {
         "case": "ppo",
         "lost": "launcher",
@@ -72,10 +78,38 @@ def test_the_longest_round_is_held_to_the_bar_and_a_run_that_did_not_go_on_falls
         "went_on_from_steps": [400, 700, 300],
     }
     losses.append(Loss(math.inf, 800, None))
-    assert not bar_of("ppo", "launcher", losses).holds
+    assert [bar.holds for bar in bars_of("ppo", "launcher", losses)] == [False]
     row = row_of("ppo", "launcher", losses)
     assert (row["largest_s"], row["seconds"][-1], row["went_on_from_steps"][-1]) == (None, None, None)
     assert math.isfinite(row["median_s"])
+
+
+@pytest.mark.parametrize(
+    ("last", "runs"),
+    [
+        ({"lost-2": 99.0}, 1),
+        # The deputy's run stands still since the link is there again.
+        ({"lost-2": 99.0 - LAST_S}, 0),
+        # The lost run has learned once more, however long ago; or a second deputy goes on as well.
+        ({"lost": 20.0, "lost-2": 99.0}, 2),
+        ({"lost-2": 99.0, "lost-3": 98.0}, 2),
+        ({}, 0),
+    ],
+)
+def test_a_run_goes_on_that_still_learns_at_the_end_and_the_lost_one_must_not_learn_at_all(last, runs: int) -> None:
+    assert runs_that_learn({Path(name): seen for name, seen in last.items()}, Path("lost"), 100.0) == runs
+
+
+def test_behind_a_cut_link_one_run_goes_on_and_the_command_ends() -> None:
+    losses = [Loss(20.0, 500, 400, LivedOn(1, 71.25)), Loss(21.0, 500, 400, LivedOn(1, 90.0))]
+    assert [bar.holds for bar in bars_of("ppo", "link", losses)] == [True, True, True]
+    row = row_of("ppo", "link", losses)
+    assert (row["runs"], row["command_s"]) == ([1, 1], [71.2, 90.0])
+    both = [*losses, Loss(20.0, 500, 400, LivedOn(2, 71.0))]
+    assert [bar.holds for bar in bars_of("ppo", "link", both)] == [True, False, True]
+    neither = [*losses, Loss(math.inf, 500, None, LivedOn(0, math.inf))]
+    assert [bar.holds for bar in bars_of("ppo", "link", neither)] == [False, False, False]
+    assert row_of("ppo", "link", neither)["command_s"][-1] is None
 
 
 def test_each_case_is_a_command_whose_lanes_two_learners_can_share() -> None:

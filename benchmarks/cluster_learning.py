@@ -15,9 +15,13 @@ Three hosts in network namespaces, with environment processes on each, learn a t
 
 A return is the mean of the final evaluation, 100 greedy episodes. Rows must add up in every report, and no process of
 penstock may be left. Times say how long these runs took here; three hosts share this machine's cores.
+
+All but APPO learn in lock step. There a slow link changes no bit: the last checkpoints of the near and of the far run
+must be the same, apart from the time. The rows of the shards of `apex4` must be within 5 % of each other.
 """
 
 import argparse
+import hashlib
 import json
 import sys
 import tempfile
@@ -32,8 +36,12 @@ from benchmarks.hosts import BIN, Hosts
 from benchmarks.record import command_of, destination, write
 from benchmarks.runs import begun, flags
 from benchmarks.soak.log import reports_of
+from benchmarks.soak.remains import SETTLE_S, processes_left
 from penstock.metrics.jsonl import read_reports
 from penstock.metrics.report import RESTARTS
+from penstock.saved_runs.best import find_checkpoint
+from penstock.saved_runs.checkpoints import load_checkpoint
+from penstock.types import Arrays
 
 RESOURCES = ({"CPU": 2}, {"CPU": 1}, {"CPU": 3})
 """The third host has most cores, so the deputy is there, and not on the one that is cut off."""
@@ -42,6 +50,8 @@ LINKS = {"near": None, "far": FAR, "cut": FAR}
 EVERYWHERE = ("near", "far")
 CUT_AFTER_S, CUT_S, CUT_STEPS = 10.0, 60.0, 300_000
 """The run is so long that it goes on once the link is there again."""
+BALANCE = 1.05
+"""The shard with most rows beside the one with fewest."""
 START_LIMIT_S, LIMIT_S = 120.0, 900.0
 
 
@@ -51,11 +61,12 @@ class Case(NamedTuple):
     settings: dict[str, Any]
     threshold: float
     links: tuple[str, ...] = EVERYWHERE
+    lock_step: bool = True
 
 
 CASES = {
     "ppo": Case({"preset": "cartpole"}, 475.0, (*EVERYWHERE, "cut")),
-    "appo": Case({"algo": "appo", "env": "CartPole-v1", "timesteps": 500_000}, 475.0),
+    "appo": Case({"algo": "appo", "env": "CartPole-v1", "timesteps": 500_000}, 475.0, lock_step=False),
     "sac": Case({"preset": "sac-pendulum"}, -160.0),
     "apex": Case({"preset": "apex-cartpole"}, 475.0),
     "apex4": Case(
@@ -80,12 +91,13 @@ def run(case: Case, link: str, folder: Path) -> dict[str, Any]:
             _cut(hosts)
         status = command.wait(LIMIT_S)
         seconds = time.monotonic() - began
-        time.sleep(2.0)
-        left = sum(1 for text in ("ray::Host", "ray::Deputy", "warden", "template") for _ in hosts.named(text))
+        time.sleep(SETTLE_S)
+        left = processes_left(hosts)
     if status:
         raise RuntimeError(f"the run ended with {status}; {folder / 'hosts.txt'} has what it said")
     (made,) = (folder / "logs").glob("[!.]*")
     reports, lines = list(read_reports(made)), [json.loads(line) for line in (made / "metrics.jsonl").open()]
+    learned = load_checkpoint(find_checkpoint(made)).arrays
     return {
         "return": round(next(one.values["eval/return_mean"] for one in reports if "eval/final" in one.values), 2),
         "steps": reports[-1].steps,
@@ -93,12 +105,55 @@ def run(case: Case, link: str, folder: Path) -> dict[str, Any]:
         "restarts": sum(name.startswith(RESTARTS) for one in reports for name in one.values),
         "unbalanced": sum(bool(one.unbalanced) for one in reports_of(lines, 0.0)),
         "left": left,
+        "learned": fingerprint(learned),
+        "shard_rows": shard_rows(learned, case.settings.get("learners", 1)),
     }
+
+
+def fingerprint(arrays: Arrays) -> str:
+    """A hash of a checkpoint: parameters, optimizer and counters. Neither the time nor the slots of rollouts count."""
+    hashed = hashlib.sha256()
+    for name in sorted(arrays):
+        if not name.startswith(("consumed", "elapsed")):
+            hashed.update(name.encode())
+            hashed.update(arrays[name].tobytes())
+    return hashed.hexdigest()
+
+
+def shard_rows(arrays: Arrays, learners: int) -> list[int]:
+    """The rows that each shard of the table has got, by a checkpoint: those of consecutive lanes, as many for each."""
+    rows = arrays["lane_collected"] - arrays["lane_spoilt"]
+    return [int(count) for count in rows.reshape(learners, -1).sum(1)]
 
 
 def settings_of(case: Case, link: str) -> dict[str, Any]:
     """The settings of a run, without its cluster and its folder."""
-    return {"num_workers": 4, **case.settings, **({"timesteps": CUT_STEPS} if link == "cut" else {})}
+    mode = "blocking" if case.lock_step else "non_blocking"
+    longer = {"timesteps": CUT_STEPS} if link == "cut" else {}
+    return {"num_workers": 4, "sync_mode": mode, **case.settings, **longer}
+
+
+def bars_of(row: dict[str, Any]) -> list[Bar]:
+    """What one run must have reached."""
+    what = f"{row['case']}, {row['link']}"
+    bars = [
+        Bar(f"{what}: return", row["return"], CASES[row["case"]].threshold),
+        Bar(f"{what}: unbalanced reports and processes left", row["unbalanced"] + row["left"], 0, at_most=True),
+    ]
+    rows = row["shard_rows"]
+    if len(rows) > 1:
+        bars.append(Bar(f"{what}: most rows of a shard / fewest", max(rows) / min(rows), BALANCE, at_most=True))
+    return bars
+
+
+def bars_of_links(rows: Sequence[dict[str, Any]]) -> list[Bar]:
+    """For each case in lock step that was learned near and far: the number of runs whose bits are not those near."""
+    near, far = ({row["case"]: row["learned"] for row in rows if row["link"] == link} for link in EVERYWHERE)
+    return [
+        Bar(f"{name}: far runs with other bits than near", int(near[name] != far[name]), 0, at_most=True)
+        for name in near
+        if name in far and CASES[name].lock_step
+    ]
 
 
 def chosen(cases: Sequence[str], links: Sequence[str]) -> list[tuple[str, str]]:
@@ -129,17 +184,13 @@ def main() -> int:
     for link, name in wanted:
         found = run(CASES[name], link, Path(tempfile.mkdtemp(prefix="penstock-hosts-")))
         rows.append({"case": name, "link": link, **found})
-        bars.append(Bar(f"{name}, {link}: return", found["return"], CASES[name].threshold))
-        bars.append(
-            Bar(
-                f"{name}, {link}: unbalanced reports and processes left",
-                found["unbalanced"] + found["left"],
-                0,
-                at_most=True,
-            )
-        )
-        print(bars[-2].line(), {key: found[key] for key in ("seconds", "steps", "restarts")}, flush=True)
-        print(bars[-1].line(), flush=True)
+        judged = bars_of(rows[-1])
+        print("\n".join(bar.line() for bar in judged))
+        print({key: found[key] for key in ("seconds", "steps", "restarts")}, flush=True)
+        bars += judged
+    same = bars_of_links(rows)
+    print("\n".join(bar.line() for bar in same))
+    bars += same
     if args.write:
         result = {
             "command": command_of("python -m benchmarks.cluster_learning"),

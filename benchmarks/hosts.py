@@ -24,6 +24,8 @@ NETWORK = "10.219.0"
 PORT = 6379
 BIN = Path(sys.executable).parent
 STORE_BYTES = 200_000_000
+BURST_BYTES, QUEUE_BYTES = 5_000, 2_000_000
+"""Of a limited link: what may pass at once after a pause, and what waits for its turn. More than that is lost."""
 FORK_LIMIT_S, JOIN_LIMIT_S = 10.0, 180.0
 END_S = 2.0
 ENVIRONMENT = {
@@ -103,6 +105,23 @@ class Host:
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no other thread is there
         )
 
+    def output(self, words: Sequence[str], limit_s: float) -> str:
+        """Run a short command on this host. Returns what it prints.
+
+        Raises:
+            subprocess.SubprocessError: it fails, or takes longer.
+        """
+        return subprocess.run(
+            [*self._way_in(), *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env={**os.environ, **ENVIRONMENT},
+            timeout=limit_s,
+            check=True,
+            text=True,
+        ).stdout
+
     def _way_in(self) -> list[str]:
         """The words that run a command on this host, before the command."""
         return ["ip", "netns", "exec", self.name]
@@ -153,6 +172,13 @@ class Host:
             set_carrier(self.device, on=not off)
         else:
             _ip("link", "set", f"{BRIDGE}{self._number}", "down" if off else "up")
+
+    def limit(self, bytes_s: float) -> None:
+        """Let no more bytes a second, frames with their headers, over its link in each direction. Not if it is far."""
+        shape = ["root", "tbf", "rate", f"{8 * bytes_s:.0f}bit"]
+        shape += ["burst", str(BURST_BYTES), "limit", str(QUEUE_BYTES)]
+        for namespace, device in (([], f"{BRIDGE}{self._number}"), (["-n", self.name], "eth0")):
+            subprocess.run(["tc", *namespace, "qdisc", "replace", "dev", device, *shape], check=True)
 
     def traffic(self) -> Traffic:
         """Bytes over its link since it was made."""

@@ -7,7 +7,7 @@ of the third host are ended by SIGKILL, and 20 seconds later Ray is started ther
 and its policy plays 100 greedy episodes.
 
 What must hold: the policy reaches -200; throughput is back within 15 s of each kill and of each join; the rows of all
-reports add up; no process is left.
+reports add up; no process, no shared memory and no object of Ray is left.
 
 - The three hosts share this machine's cores, so a lost host costs no throughput for long. Two hosts even do more than
   three, because each has costs of its own. So two hosts are compared with two, and three with three.
@@ -36,6 +36,7 @@ from benchmarks.hosts import BIN, Hosts
 from benchmarks.record import ROOT, command_of, destination, write
 from benchmarks.runs import begun, evaluate, flags
 from benchmarks.soak.log import Follower, Reported, reports_of
+from benchmarks.soak.remains import Remains, bars_of_remains, remains, shared_files
 
 SETTING = {
     "env": "Pendulum-v1",
@@ -69,8 +70,7 @@ class Seen(NamedTuple):
     reports: list[Reported]
     faults: list[Fault]
     status: int
-    left: int
-    """Processes of penstock that are left two seconds after the command's end."""
+    left: Remains
     reached: float
     """Mean return of the final policy."""
 
@@ -83,6 +83,7 @@ def sitting(times: int, folder: Path) -> Seen:
     """
     with Hosts(RESOURCES, folder) as hosts:
         words = [*flags(SETTING), "--address", hosts.address, "--log_dir", str(folder / "logs")]
+        shared = shared_files()
         command = hosts.all[0].popen([str(BIN / "penstock"), "train", *words])
         run = begun(command, folder / "logs", START_LIMIT_S)
         follower, reports, faults = Follower(run / "metrics.jsonl"), [], []
@@ -103,8 +104,7 @@ def sitting(times: int, folder: Path) -> Seen:
             watch(EVERY_S - AWAY_S)
         command.send_signal(signal.SIGINT)
         status = command.wait(END_LIMIT_S)
-        time.sleep(2.0)
-        left = sum(1 for text in ("ray::Host", "ray::Deputy", "warden", "template") for _ in hosts.named(text))
+        left = remains(hosts, shared)
     return Seen(reports, faults, status, left, float(evaluate(run, 100)["mean_return"]))
 
 
@@ -165,7 +165,7 @@ def bars_of(seen: Seen) -> list[Bar]:
             for what, seconds in longest.items()
         ),
         Bar("reports whose rows do not add up", sum(bool(one.unbalanced) for one in seen.reports), 0, at_most=True),
-        Bar("processes that are left", seen.left, 0, at_most=True),
+        *bars_of_remains(seen.left),
         Bar("exit code, apart from that of an interrupt", abs(seen.status - INTERRUPTED), 0, at_most=True),
     ]
 

@@ -10,8 +10,7 @@ A real ``penstock train --distributed True`` of PPO on Pendulum-v1 that would ne
 3. The same as 1.
 4. All processes of the third host are ended by SIGKILL, and Ray is started there again.
 
-At the end comes SIGINT. The memory of Ray's head and raylets is judged, and that of penstock's launcher, of its actors
-on hosts and of the deputy. The first and the second host are never lost, so theirs live as long as the run.
+At the end comes SIGINT. `benchmarks.soak.cluster_seen` says what is watched, and what must hold.
 """
 
 import argparse
@@ -25,17 +24,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
 from benchmarks.arguments import positive_float
-from benchmarks.bars import Bar
 from benchmarks.hosts import BIN, Hosts
 from benchmarks.record import ROOT, command_of, destination, write
 from benchmarks.runs import flags
+from benchmarks.soak.cluster_seen import STORES, Watched, bars_of, called, long_lives, short_lives
 from benchmarks.soak.log import Follower, reports_of
-from benchmarks.soak.measures import Life, Sample, lives
-from benchmarks.soak.processes import Process, held
+from benchmarks.soak.measures import Life, Sample
+from benchmarks.soak.processes import Held, Process, held
+from benchmarks.soak.remains import remains, shared_files, store_bytes
 
 SETTING = {
     "env": "Pendulum-v1",
@@ -49,14 +50,6 @@ SETTING = {
 }
 RESOURCES = ({"CPU": 2}, {"CPU": 4}, {"CPU": 2})
 """The second host has most cores, so the deputy is there."""
-WATCHED = {
-    "gcs_server": "Ray's head",
-    "raylet/raylet": "raylet",
-    "ray::Host": "host",
-    "ray::Deputy": "deputy",
-    "penstock train": "launcher",
-}
-"""A part of a process's command -> what it is called here."""
 EVERY_S = 20.0
 CUT_S = 5.0
 SAMPLE_S = 2.0
@@ -64,27 +57,10 @@ START_LIMIT_S = 120.0
 STALL_LIMIT_S = 90.0
 END_LIMIT_S = 60.0
 FULL_MINUTES = 30.0
-MB_A_MINUTE = 1.0
-INTERRUPTED = 130
 
 
 class BrokenError(Exception):
     """The run did something after which the soak cannot go on."""
-
-
-@dataclass
-class Watched:
-    """What was seen."""
-
-    samples: dict[Process, list[Sample]] = field(default_factory=dict)
-    faults: list[str] = field(default_factory=list)
-    updates: int = 0
-    unbalanced: int = 0
-    """Reports whose collected rows are not the sum of what became of them."""
-    restarts: int = 0
-    status: int = -1
-    left: int = 0
-    """Processes of penstock that are left on the hosts two seconds after the command's end."""
 
 
 class Soak:
@@ -102,6 +78,7 @@ class Soak:
         self._random = random.Random(seed)
         self._metrics: Follower | None = None
         self._reported = math.inf
+        self._shared = shared_files()
         self.watched = Watched()
 
     def go_on(self, seconds: float) -> None:
@@ -117,6 +94,7 @@ class Soak:
             end = time.monotonic() + seconds
             for kind in itertools.cycle((self._kill, self._cut, self._kill, self._lose)):
                 self._watch(launcher, min(end, time.monotonic() + EVERY_S))
+                self._look_into_stores()
                 if time.monotonic() >= end:
                     break
                 self.watched.faults.append(kind())
@@ -154,10 +132,22 @@ class Soak:
         watched.unbalanced += sum(bool(report.unbalanced) for report in reports)
         watched.restarts += sum("death/status" in line for line in lines)
 
+    def _look_into_stores(self) -> None:
+        """Call this where no fault is under way: while a link is cut, Ray does not answer."""
+        used = store_bytes(self._hosts)
+        if used is not None:
+            sample = Sample(time.monotonic(), None, Held(used / 2**20, 0.0, 0, 0))
+            self.watched.samples.setdefault(STORES, []).append(sample)
+
     def _processes(self) -> Iterator[Process]:
-        for text, name in WATCHED.items():
-            for host, process in self._hosts.named(text):
-                yield Process(process.pid, int(process.create_time() * 100), f"{name} on {host.name}")
+        for host in self._hosts.all:
+            for process in host.processes():
+                try:
+                    name, started = called(process), int(process.create_time() * 100)
+                except psutil.NoSuchProcess:
+                    continue
+                if name is not None:
+                    yield Process(process.pid, started, f"{name} on {host.name}")
 
     def _kill(self) -> str:
         """End an environment process of a random host."""
@@ -191,28 +181,7 @@ class Soak:
             self.watched.status = launcher.wait(END_LIMIT_S)
         except subprocess.TimeoutExpired:
             raise BrokenError(f"the run did not end within {END_LIMIT_S:.0f} s of SIGINT") from None
-        time.sleep(2.0)
-        ours = ("ray::Host", "ray::Deputy", "warden", "template")
-        self.watched.left = sum(1 for text in ours for _ in self._hosts.named(text))
-
-
-def bars_of(watched: Watched, minutes: float) -> list[Bar]:
-    """What must hold. A slope is NaN where no process lived for long enough."""
-    slopes: dict[str, list[float]] = {name: [] for name in WATCHED.values()}
-    for life in long_lives(watched, minutes):
-        slopes[life.process.name.partition(" on ")[0]].append(life.mb_a_minute)
-    steepest = {name: max(found, default=math.nan) for name, found in slopes.items()}
-    return [
-        *(Bar(f"memory of {name}: MB a minute", slope, MB_A_MINUTE, at_most=True) for name, slope in steepest.items()),
-        Bar("reports whose rows do not add up", watched.unbalanced, 0, at_most=True),
-        Bar("processes that are left", watched.left, 0, at_most=True),
-        Bar("exit code, apart from that of an interrupt", abs(watched.status - INTERRUPTED), 0, at_most=True),
-    ]
-
-
-def long_lives(watched: Watched, minutes: float) -> list[Life]:
-    """The processes that lived for most of the time, from a tenth of it on."""
-    return lives(watched.samples, warm_up_s=6.0 * minutes, at_least=max(1.0, 0.7 * minutes))
+        self.watched.left = remains(self._hosts, self._shared)
 
 
 def _lines(found: list[Life]) -> list[dict[str, object]]:
@@ -223,6 +192,7 @@ def _lines(found: list[Life]) -> list[dict[str, object]]:
             "minutes": round(life.minutes, 1),
             "mb_a_minute": round(life.mb_a_minute, 3),
             "mb": round(life.own_mb, 1),
+            "shared_mb": round(life.shared_mb, 1),
         }
         for life in ordered
     ]
@@ -250,20 +220,21 @@ def main() -> int:
     print("\n".join(json.dumps(line) for line in _lines(found)))
     print(f"{watched.updates} updates, {watched.restarts} restarts told, {len(watched.faults)} faults")
     for bar in bars:
-        print(bar.line() if math.isfinite(bar.value) else f"{bar.name}: too short to judge", flush=True)
+        print(f"{bar.name}: too short to judge" if math.isnan(bar.value) else bar.line(), flush=True)
     if broken:
         print(broken)
     result = {
         "command": command_of(parser.prog),
         "bars": [bar.entry() for bar in bars],
         "processes": _lines(found),
+        "short_lives": _lines(short_lives(watched)),
         "faults": watched.faults,
         "updates": watched.updates,
         "restarts": watched.restarts,
         "broken": broken,
     }
     write(args.write, result)
-    return int(bool(broken) or any(not bar.holds for bar in bars if math.isfinite(bar.value)))
+    return int(bool(broken) or any(not (bar.holds or math.isnan(bar.value)) for bar in bars))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ from gymnasium.vector import AutoresetMode
 
 FIXED_S = 0.005
 SHORTEST_S, LONGEST_S = 0.001, 0.01
+NUMBERS = 4
+"""Of an observation, where nothing else is said."""
 ROLLOUT = 32
 """Number of vector steps with the same varying sleep: one rollout of the benchmarks that use it."""
 EPISODE = 64
@@ -28,17 +30,18 @@ class Sleeping(gymnasium.vector.VectorEnv):
     Args:
         num_envs: lanes.
         seconds: how long to sleep, a value for each vector step.
+        numbers: of an observation; all are 0.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012  # as the base class has it
 
-    def __init__(self, num_envs: int, seconds: Iterator[float]) -> None:
+    def __init__(self, num_envs: int, seconds: Iterator[float], numbers: int = NUMBERS) -> None:
         self.num_envs = num_envs
-        self.single_observation_space = Box(-1.0, 1.0, (4,), np.float32)
+        self.single_observation_space = Box(-1.0, 1.0, (numbers,), np.float32)
         self.single_action_space = Discrete(2)
         self._seconds = seconds
         self._steps = 0
-        self._obs = np.zeros((num_envs, 4), np.float32)
+        self._obs = np.zeros((num_envs, numbers), np.float32)
         self._reward = np.ones(num_envs, np.float32)
         self._never, self._all = np.zeros(num_envs, np.bool_), np.ones(num_envs, np.bool_)
 
@@ -55,9 +58,9 @@ class Sleeping(gymnasium.vector.VectorEnv):
         return self._obs, self._reward, self._all if ended else self._never, self._never, {}
 
 
-def fixed(num_envs: int) -> Sleeping:
-    """Each vector step sleeps 5 ms."""
-    return Sleeping(num_envs, repeat(FIXED_S))
+def fixed(num_envs: int, numbers: int = NUMBERS) -> Sleeping:
+    """Each vector step sleeps 5 ms. ``numbers`` is the size of an observation."""
+    return Sleeping(num_envs, repeat(FIXED_S), numbers)
 
 
 def varying(num_envs: int, seed: int) -> Sleeping:

@@ -55,7 +55,6 @@ SUITE = (
     Entry("time_to_solve", "time_to_solve", "--seeds 0 --cases cartpole pendulum"),
     Entry("scaling", "scaling", "--workers 1 4 --batches 2"),
     Entry("cluster", "cluster", None),
-    Entry("cluster_model", "cluster_model --measure", None),
     Entry("non_blocking", "non_blocking", "--parts sleeping --rounds 1 --updates 2"),
     Entry("auto_choice", "auto_choice", None),
     Entry("off_policy", "off_policy", "--rounds 1 --updates 200"),

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.cluster_model import Cluster, Costs, Setting
+from benchmarks.simulated_cluster import Cluster, Costs, Setting
 
-COSTS = Costs(rollout_s=0.1, turn_s=0.5, row_s=0.0, local_bytes_s=1.0)
+COSTS = Costs(rollout_s=0.1, turn_s=0.5, batch_s=0.0, row_s=0.0, local_bytes_s=1.0)
 SETTING = Setting(
     name="by hand",
     workers=1,
@@ -27,6 +27,8 @@ def test_in_lock_step_a_batch_takes_the_sum_of_all_queues() -> None:
     assert outcome.steps_per_s == pytest.approx(10 / 2.5)
     assert outcome.lag == 0
     assert outcome.busy["workers"] == pytest.approx(1 / 2.5)
+    # What a batch costs beside its rows comes once.
+    assert Cluster(SETTING, replace(COSTS, batch_s=0.25), 1).run().steps_per_s == pytest.approx(10 / 2.75)
 
 
 def test_a_version_ahead_the_slowest_queue_decides() -> None:
@@ -55,7 +57,16 @@ def test_each_learner_gets_the_gradients_of_all_others_over_its_link() -> None:
         assert found.steps_per_s == pytest.approx(10 / seconds, rel=0.01)
 
 
-def test_weights_go_to_one_machine_after_the_other() -> None:
-    # Batches of 3 machines: the first to get a version has its rollout there while the last still waits for it.
-    heavy = replace(SETTING, weights_bytes=1000)
-    assert Cluster(heavy, COSTS, 3).run().busy["link out"] > 0.8
+def test_all_machines_get_a_version_at_once_and_share_the_link() -> None:
+    # Collecting 1 s; 3 x 20 / 100 on the link and the relay of the last rollout 0.1; learning 30 x 0.04; 3 x 1000 / 100
+    # on the link back, and 0.5.
+    outcome = Cluster(replace(SETTING, weights_bytes=1000), COSTS, 3).run()
+    assert outcome.steps_per_s == pytest.approx(30 / (1 + 0.6 + 0.1 + 1.2 + 30 + 0.5))
+    assert outcome.limit == "link out"
+
+
+def test_versions_that_come_while_one_is_on_its_way_are_left_out() -> None:
+    # A batch takes a second to collect, and a version 4 s to send: about every fourth one is sent. Lag 12 covers that.
+    outcome = Cluster(replace(SETTING, weights_bytes=400, lag=12), COSTS, 1).run()
+    assert outcome.steps_per_s == pytest.approx(10 / 1.0, rel=0.01)
+    assert outcome.busy["link out"] == pytest.approx(1.0, abs=0.15)

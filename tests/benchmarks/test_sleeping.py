@@ -40,6 +40,13 @@ def test_a_worker_keeps_the_time_of_its_first_lane(tmp_path, monkeypatch) -> Non
     assert made[1:-1] == [0, 1, 2, 3]
 
 
+def test_an_observation_has_as_many_numbers_as_it_is_asked_for() -> None:
+    assert sleeping.fixed(2).reset()[0].shape == (2, 4)
+    wide = sleeping.fixed(2, numbers=256)
+    assert wide.reset()[0].shape == (2, 256)
+    assert wide.single_observation_space.shape == (256,)
+
+
 def test_episodes_end_for_all_lanes_at_once(monkeypatch) -> None:
     monkeypatch.setattr(sleeping, "FIXED_S", 0.0)
     env = sleeping.fixed(3)

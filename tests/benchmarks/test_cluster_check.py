@@ -1,0 +1,92 @@
+"""The costs that runs tell, and how far the model is off, worked out by hand. Hosts are made by the benchmark only."""
+
+from dataclasses import asdict
+
+import pytest
+
+from benchmarks import hosts
+from benchmarks.cluster_check import (
+    FEW,
+    MANY,
+    SHORT,
+    TASKS,
+    Run,
+    Task,
+    bars_of,
+    costs_of,
+    setting_of,
+    trained,
+    without,
+)
+from benchmarks.simulated_cluster import Cluster, Costs
+
+COSTS = Costs(rollout_s=0.0005, turn_s=0.014, batch_s=0.001, row_s=15e-6, local_bytes_s=500e6)
+STEP_S = 0.0052
+
+
+def run_of(workers: int) -> Run:
+    """A run on one host that costs just this."""
+    learn = COSTS.batch_s + workers * SHORT * COSTS.row_s
+    period = SHORT * STEP_S + learn + workers * COSTS.rollout_s + COSTS.turn_s
+    return Run(period, learn, workers * SHORT / period)
+
+
+def test_costs_are_those_that_explain_two_runs() -> None:
+    found = costs_of(run_of(FEW), run_of(MANY), STEP_S, COSTS.local_bytes_s)
+    assert asdict(found) == pytest.approx(asdict(COSTS))
+
+
+def test_bytes_of_rows_and_weights() -> None:
+    # Two networks: 4 x 64 + 64, 64 x 64 + 64 each; 64 x 2 + 2 for the actions, 64 + 1 for the value; 4 bytes a number.
+    assert Task("by hand").weights_bytes == 4 * (2 * (320 + 4160) + 130 + 65)
+    assert Task("by hand", numbers=256).row_bytes - Task("by hand").row_bytes == 4 * 252
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+def test_a_task_shows_what_its_limit_costs(task: Task) -> None:
+    """With the costs of a machine of today, at least one of its runs would be more than 20 % off without that cost."""
+    number = max(task.hosts)
+    setting = setting_of(task, 0, COSTS, STEP_S)
+    whole = Cluster(setting, COSTS, number).run()
+    less = without(task.name, setting, COSTS)
+    if less is None:
+        assert whole.limit == task.name == "workers"
+        return
+    # The way back is no queue.
+    assert whole.limit == ("workers" if task.name == "turn" else task.name)
+    assert Cluster(*less, number).run().steps_per_s > 1.25 * whole.steps_per_s
+
+
+def test_the_model_must_be_near_and_each_cost_must_count() -> None:
+    check = [
+        {"task": "workers", "measured": 100.0, "model": 110.0},
+        {"task": "relay", "measured": 100.0, "model": 95.0, "model_without": 110.0},
+        {"task": "relay", "measured": 100.0, "model": 75.0, "model_without": 150.0},
+        {"task": "turn", "measured": 100.0, "model": 100.0, "model_without": 115.0},
+    ]
+    bars = bars_of(check)
+    assert [(round(bar.value, 3), bar.holds) for bar in bars] == [(0.25, False), (0.5, True), (0.15, False)]
+    assert [bar.name for bar in bars[1:]] == [
+        "the same if relay cost nothing, largest difference",
+        "the same if turn cost nothing, largest difference",
+    ]
+
+
+def test_a_limited_link_is_limited_at_both_ends(monkeypatch) -> None:
+    said: list[list[str]] = []
+    monkeypatch.setattr(hosts.subprocess, "run", lambda words, **_: said.append(words))
+    hosts.Host(2, {"CPU": 1}, None).limit(1e6)
+    assert [words[: words.index("root")] for words in said] == [
+        ["tc", "qdisc", "replace", "dev", "penstockbr2"],
+        ["tc", "-n", "penstock-2", "qdisc", "replace", "dev", "eth0"],
+    ]
+    assert all(words[words.index("rate") + 1] == "8000000bit" for words in said)
+
+
+@pytest.mark.nightly  # Three seconds. Shorter: the runs of ``test_sleeping.py``.
+def test_a_real_run_at_its_smallest() -> None:
+    task = Task("by hand", num_steps=2, numbers=8, hidden=(4, 4), batches=15)
+    real = trained(task, 2)
+    assert real.period_s > 2 * 0.005
+    assert 0 < real.learn_s < real.period_s
+    assert real.steps_per_s == pytest.approx(2 * 2 / real.period_s)

@@ -275,7 +275,14 @@ class Hosts:
             self._switch.wait()
         with contextlib.suppress(subprocess.CalledProcessError):
             _ip("link", "del", BRIDGE)
+        self._forget_head()
         self._log.close()
+
+    def _forget_head(self) -> None:
+        """Remove the note by which Ray finds a cluster of this machine: a head that was ended by SIGKILL leaves it."""
+        with contextlib.suppress(FileNotFoundError):
+            if NOTE_OF_HEAD.read_text(encoding="utf-8").strip() == self.address:
+                NOTE_OF_HEAD.unlink()
 
     def wait_for(self, host: Host) -> None:
         """Wait until Ray's own processes run on a host.
@@ -298,6 +305,7 @@ class Hosts:
 
 
 DEVICES = Path("/sys/class/net")
+NOTE_OF_HEAD = Path("/tmp/ray/ray_current_cluster")
 BRIDGE = "penstockbr"
 REMOVE = (
     "for host in $(ip netns list | grep -o '^penstock-[0-9]*'); "

@@ -38,3 +38,15 @@ def test_commands_on_a_separate_host_see_the_processes_of_its_ray(monkeypatch) -
     host.popen(["penstock", "train"])
     assert started[2][4] == "unshare"
     assert started[3][2] == "9"
+
+
+def test_what_rays_head_leaves_is_removed_and_that_of_another_cluster_stays(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(hosts, "NOTE_OF_HEAD", tmp_path / "note")
+    monkeypatch.setattr(hosts, "_ip", lambda *_: "")
+    ours, theirs = hosts.Hosts.address, "10.0.0.1:6379"
+    for written, stays in ((ours, False), (theirs, True)):
+        (tmp_path / "note").write_text(written)
+        hosts.Hosts([], tmp_path).__exit__()
+        assert (tmp_path / "note").exists() == stays
+    (tmp_path / "note").unlink()
+    hosts.Hosts([], tmp_path).__exit__()

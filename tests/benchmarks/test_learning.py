@@ -130,3 +130,9 @@ def test_curves_overlap_where_the_ranges_over_their_seeds_meet() -> None:
     # 4.5..5 misses 0..4; 8..12 meets 5..9; 14..15 touches 10..14
     fast = np.array([[4.5, 8.0, 14.0], [5.0, 12.0, 15.0]])
     assert overlap(fast, plain) == pytest.approx(2 / 3)
+
+
+def test_ranges_that_are_apart_by_a_hundredth_of_the_curve_meet() -> None:
+    # The curves of the first value span 0..10: ranges may be 0.1 apart.
+    plain = np.array([[0.0, 9.9, 10.0], [1.0, 9.9, 10.0]])
+    assert overlap(np.array([[1.05, 9.8, 9.85], [1.2, 9.85, 9.89]]), plain) == pytest.approx(2 / 3)

@@ -30,7 +30,7 @@ _TITLES = {
     "seed": "Seed, run folder, checkpoints, reports",
     "target_return": "Evaluation, early end",
     "max_policy_lag": "Age of the policy that acts",
-    "vector_env": "Observations, metrics and faults of the environment",
+    "vector_env": "Environment: fields, metrics, faults",
     "host": "Games that connect",
     "trace": "Trace, restarts, hangs",
 }

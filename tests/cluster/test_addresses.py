@@ -6,7 +6,7 @@ import pytest
 import ray
 
 import penstock
-from penstock.cluster.machines import joined
+from penstock.cluster.connection import joined
 from penstock.errors import ConfigError
 
 

@@ -13,8 +13,8 @@ import ray
 
 import penstock
 from penstock.cluster import deputy, safekeeping
+from penstock.cluster.connection import joined
 from penstock.cluster.door import Door
-from penstock.cluster.machines import joined
 from penstock.cluster.questions import Asker, Stand
 from penstock.errors import NodeError
 from penstock.saved_runs.checkpoints import list_checkpoints

@@ -15,7 +15,7 @@ import pytest
 
 import penstock
 from penstock.cluster.claims import Claims, release_claims
-from penstock.cluster.machines import joined
+from penstock.cluster.connection import joined
 from penstock.errors import ConfigError, NodeError
 from penstock.run import Result
 from penstock.saved_runs.best import find_checkpoint

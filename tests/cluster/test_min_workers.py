@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from ray.util.placement_group import placement_group_table
 
-from penstock.cluster.machines import joined
+from penstock.cluster.connection import joined
 from tests.cluster.conftest import HOST
 from tests.cluster.test_hosts import PPO, Launcher
 from tests.runtime.nodes import wait_until

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from penstock.algorithm_package import find_algorithm
-from penstock.cluster.machines import joined
+from penstock.cluster.connection import joined
 from penstock.cluster.own_code import runtime_env
 from penstock.errors import ConfigError
 from penstock.planning.own_modules import modules_named

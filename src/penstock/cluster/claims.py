@@ -15,7 +15,8 @@ from ray.util.placement_group import (
     remove_placement_group,
 )
 
-from penstock.cluster.machines import Machine, own_id, ray_names
+from penstock.cluster.listing import own_id, ray_names
+from penstock.cluster.machines import Machine
 from penstock.config.fields import amounts_text
 from penstock.errors import ConfigError
 

@@ -23,8 +23,10 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from penstock.cluster.head import HeadWatch
 from penstock.cluster.joining import takes_part
-from penstock.cluster.machines import END_LIMIT_S, Listed, cluster_address, line_of, with_cores
+from penstock.cluster.listing import Listed, cluster_address, with_cores
+from penstock.cluster.machines import END_LIMIT_S
 from penstock.cluster.messages import Facts, facts
+from penstock.cluster.ray_errors import line_of
 from penstock.cluster.shares import shares
 from penstock.errors import LostError, NodeError, PenstockError, RunFolderError
 from penstock.metrics.evaluation import Progress, evaluation_display

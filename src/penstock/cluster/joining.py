@@ -7,8 +7,10 @@ from collections.abc import Collection
 from typing import Any, Protocol
 
 from penstock.cluster.door import Door
-from penstock.cluster.machines import Machine, line_of, machines, own_offer, present
+from penstock.cluster.listing import own_offer, present
+from penstock.cluster.machines import Machine, machines
 from penstock.cluster.messages import Facts, facts
+from penstock.cluster.ray_errors import line_of
 from penstock.cluster.troubles import Troubles
 from penstock.errors import ConfigError
 from penstock.program.graph import Program

@@ -47,7 +47,7 @@ def counted(address: str | None, modules: Sequence[str]) -> contextlib.AbstractC
         ConfigError: as `joined`.
         PenstockError: as `joined`.
     """
-    found: contextlib.AbstractContextManager[int | None] = _of_ray("penstock.cluster.machines:counted")(
+    found: contextlib.AbstractContextManager[int | None] = _of_ray("penstock.cluster.connection:counted")(
         address, modules
     )
     return found

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.cluster.cut import GOALS, carried, sampled, viewed
-from penstock.cluster.machines import Machine, as_object, put_again
+from penstock.cluster.machines import Machine
 from penstock.cluster.messages import Publication
+from penstock.cluster.objects import as_object, put_again
 from penstock.cluster.parcels import packed
 from penstock.cluster.resident import ResidentShards
 from penstock.cluster.rings import FoundShard, HostedShards, News

@@ -19,7 +19,7 @@ import ray
 
 from penstock.cluster.claims import release_claims
 from penstock.cluster.deputy import NAMESPACE, SILENCE_S, kept_on
-from penstock.cluster.machines import doors, own_name
+from penstock.cluster.listing import doors, own_name
 from penstock.cluster.questions import Answer, Asker, Stand
 from penstock.errors import RunFolderError
 from penstock.saved_runs.launches import first_launch

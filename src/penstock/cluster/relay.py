@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from penstock.cluster.cut import RELAY
-from penstock.cluster.machines import Machine, machine_error
+from penstock.cluster.machines import Machine
 from penstock.cluster.messages import Batch, FilledSlot
 from penstock.cluster.publications import Publications
+from penstock.cluster.ray_errors import machine_error
 from penstock.cluster.rings import FoundShard, News
 from penstock.cluster.stand_in import FollowerStandIn, StandIn, stand_in
 from penstock.errors import LostError

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from penstock.cluster.claims import Claims
+from penstock.cluster.connection import joined
 from penstock.cluster.cut import apart, movable
-from penstock.cluster.machines import alone, joined, offers, own_address
+from penstock.cluster.listing import alone, offers, own_address
 from penstock.cluster.places import FewMachinesError, asked_by, first_places
 from penstock.cluster.relaunch import ask_deputies
 from penstock.processes.machine import check_machine

@@ -18,7 +18,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from penstock.cluster.copies import Original
 from penstock.cluster.deputy import NAMESPACE, SILENCE_S, Charge, Deputy, kept_on
 from penstock.cluster.door import Door
-from penstock.cluster.machines import Machine, own_door, own_name
+from penstock.cluster.listing import own_door, own_name
+from penstock.cluster.machines import Machine
 from penstock.cluster.own_code import imported_from
 from penstock.cluster.troubles import Troubles
 from penstock.saved_runs.launches import first_launch

@@ -8,10 +8,12 @@ import contextlib
 from dataclasses import replace
 
 from penstock.cluster.claims import Claims
+from penstock.cluster.connection import joined
 from penstock.cluster.cut import host_program, movable, same_bits, with_relay
 from penstock.cluster.head import HeadWatch
 from penstock.cluster.joining import Members, takes_part
-from penstock.cluster.machines import Machine, cluster_address, end_all, is_here, joined, machines, offers, own_address
+from penstock.cluster.listing import cluster_address, is_here, offers, own_address
+from penstock.cluster.machines import Machine, end_all, machines
 from penstock.cluster.places import rooms
 from penstock.cluster.relay import Relay
 from penstock.cluster.room import learners_apart

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import ray.tune
 
-from penstock.cluster.machines import cluster_address, joined
+from penstock.cluster.connection import joined
+from penstock.cluster.listing import cluster_address
 from penstock.config.commands import TuneOptions
 from penstock.config.sources import shown
 from penstock.config.whole import Config

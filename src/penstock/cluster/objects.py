@@ -1,0 +1,20 @@
+"""Objects of Ray: what home puts once, and each machine fetches by itself."""
+
+from typing import Any
+
+import ray
+
+from penstock.cluster.messages import Publication
+from penstock.types import Array
+
+__all__ = ["as_object", "put_again"]
+
+
+def as_object(content: Publication | dict[int, Array]) -> Any:  # noqa: ANN401 - Ray's own type
+    """A publication, or the rollouts of a batch by their slots, as an object of Ray."""
+    return ray.put(content)
+
+
+def put_again(held: Any) -> Any:  # noqa: ANN401 - Ray's own type
+    """The content of an object of this machine as another one, which no other machine has a copy of."""
+    return ray.put(ray.get(held))

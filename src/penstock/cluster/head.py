@@ -3,13 +3,11 @@
 Ray itself ends every process that is joined to it a minute after its head is lost, without a word to the run.
 """
 
-import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self
 
 from penstock.cluster.door import Door
+from penstock.cluster.launcher_thread import LauncherThread
 
 __all__ = ["HeadWatch"]
 
@@ -23,8 +21,8 @@ LATE_S = 5.0
 """If the watch looks so much later than the last time, its own process stood still meanwhile."""
 
 
-class HeadWatch:
-    """The thread, for a ``with`` block.
+class HeadWatch(LauncherThread):
+    """The thread.
 
     Args:
         address: of the head, as ``host:port``.
@@ -36,22 +34,11 @@ class HeadWatch:
     def __init__(
         self, address: str, want_checkpoint: Callable[[], None], lost: Callable[[str], None], advice: str
     ) -> None:
+        super().__init__("head watch")
         self._address = address
         self._want_checkpoint = want_checkpoint
         self._lost = lost
         self._advice = advice
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="head watch", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._over.set()
-        self._thread.join()
 
     def _run(self) -> None:
         head, heard, alarmed = Door.at(self._address), time.monotonic(), False

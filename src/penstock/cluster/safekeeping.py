@@ -9,8 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -18,6 +17,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from penstock.cluster.copies import Original
 from penstock.cluster.deputy import NAMESPACE, SILENCE_S, Charge, Deputy, kept_on
 from penstock.cluster.door import Door
+from penstock.cluster.launcher_thread import LauncherThread
 from penstock.cluster.listing import own_door, own_name
 from penstock.cluster.machines import Machine
 from penstock.cluster.own_code import imported_from
@@ -50,8 +50,8 @@ def first_choice(machines: Sequence[Machine]) -> Machine | None:
     return max(machines, key=strength, default=None)
 
 
-class Safekeeping:
-    """The thread, for a ``with`` block. At its end, the run has ended: the deputy ends, and its copy is removed.
+class Safekeeping(LauncherThread):
+    """The thread. At the end of its block, the run has ended: the deputy ends, and its copy is removed.
 
     If the run has ended because this machine was cut off, the deputy is told to go on with it. It hears that only if
     the link is back by then; otherwise it finds out by itself.
@@ -73,6 +73,8 @@ class Safekeeping:
         cut_off: Callable[[str], None],
         claims: str,
     ) -> None:
+        # Where Ray's head is lost, the thread may wait for it.
+        super().__init__("safekeeping", END_S)
         self._folder = folder
         self._machines = machines
         self._want_checkpoint = want_checkpoint
@@ -85,19 +87,8 @@ class Safekeeping:
         self._deputy: _Appointed | None = None
         self._heir: _Appointed | None = None
         """The deputy that takes over, because this machine is cut off."""
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="safekeeping", daemon=True)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._over.set()
-        # Where Ray's head is lost, the thread may wait for it.
-        self._thread.join(END_S)
+    def _ended(self, error: BaseException | None) -> None:
         if self._deputy is not None:
             self._deputy.end()
         if self._heir is not None and error is not None:

@@ -18,12 +18,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import numpy as np
 
 from penstock.cluster.cut import RELAY
+from penstock.cluster.launcher_thread import LauncherThread
 from penstock.cluster.machines import Machine
 from penstock.cluster.relay import Relay
 from penstock.cluster.rings import News
@@ -61,8 +61,8 @@ def with_shard_boards(program: Program) -> Program:
     return program
 
 
-class ShardKeeping:
-    """The thread, for a ``with`` block. At its end, the run has ended: hosts that still write are not waited for.
+class ShardKeeping(LauncherThread):
+    """The thread. At the end of its block, the run has ended: hosts that still write are not waited for.
 
     Args:
         files: of the run's table, after what was found of them.
@@ -83,6 +83,7 @@ class ShardKeeping:
         *,
         stall_limit_s: float,
     ) -> None:
+        super().__init__("shard keeping")
         self._files = files
         self._wiring = wiring
         self._place = place
@@ -99,22 +100,15 @@ class ShardKeeping:
         """What could not be written the last time. It is told of once."""
         self._next = 0.0
         """When a large table may be written again."""
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="shard keeping")
         self._writer: threading.Thread | None = None
         """Has a large table written."""
         self._troubles = Troubles(deaths, "writing the shards of the replay table")
 
     def __enter__(self) -> Self:
         self._answer()
-        self._thread.start()
-        return self
+        return super().__enter__()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._over.set()
-        self._thread.join()
+    def _ended(self, error: BaseException | None) -> None:  # noqa: ARG002 - as `LauncherThread`
         if self._writer is not None:
             self._writer.join()
 

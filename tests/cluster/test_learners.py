@@ -2,14 +2,20 @@
 
 import contextlib
 import mmap
+import pickle
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import gymnasium
+import numpy as np
 import pytest
 
 import penstock
 from penstock.cluster import relay
+from penstock.cluster.machines import Machine
 from penstock.errors import CheckpointError
 from penstock.memory import table_pages
 from penstock.saved_runs.best import find_checkpoint
@@ -19,6 +25,7 @@ from tests.children import of_group
 from tests.cluster.conftest import HOST
 from tests.cluster.test_hosts import APEX, Launcher, train
 from tests.end_to_end.test_same_answer import fingerprint
+from tests.gated import GatedCartPole
 from tests.runtime.nodes import wait_until
 
 EAGER = {"epochs": 2, "backend": "eager", "sync_mode": "blocking"}
@@ -76,6 +83,48 @@ def test_a_run_that_ended_in_order_finds_all_rows_again(cluster, tmp_path: Path,
     assert (tmp_path / "spread" / ".shards").exists() == (table_on == "learners")
 
 
+WIDE = 500
+"""An observation takes 8,000 bytes. A rollout of eight steps takes more than `observation_fields.LEAST_BYTES`."""
+
+
+def make_wide(gate: str) -> gymnasium.Env:
+    """Gated CartPole with its observation many times over."""
+    space = gymnasium.spaces.Box(-np.inf, np.inf, (4 * WIDE,), np.float32)
+    return gymnasium.wrappers.TransformObservation(GatedCartPole(gate), lambda obs: np.tile(obs, WIDE), space)
+
+
+@pytest.mark.nightly  # Twenty seconds. Shorter: ``test_resident_turns.py`` and ``test_fetches.py``, without a cluster.
+@pytest.mark.usefixtures("eager_relay")
+def test_observations_go_straight_to_the_machine_of_their_learner_and_change_no_bit(
+    cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    methods, received = set(), list[int]()
+    call = Machine.call
+
+    def noting(self: Machine, name: str, replied: Callable[[Any, Any], None], *arguments: Any) -> None:
+        def told(result: Any, error: Any) -> None:
+            received.append(len(pickle.dumps(result)))
+            replied(result, error)
+
+        methods.add(name)
+        call(self, name, told, *arguments)
+
+    monkeypatch.setattr(Machine, "call", noting)
+    (tmp_path / "gate").touch()
+    # Twelve turns of 32 rows: each ring goes round twice. One environment node runs beside the second learner, and one
+    # on a third machine.
+    wide = {"env": f"{__name__}:make_wide", "env_args": {"gate": str(tmp_path / "gate")}, "num_workers": 4}
+    settings = {**SHARDED, **wide, "capacity": 128, "timesteps": 384}
+    alone = train(tmp_path / "alone", **settings, runtime="local")
+    there = {"runtime": "ray", "address": cluster.address, "table_on": "learners"}
+    spread = train(tmp_path / "spread", **settings, **there)
+    assert fingerprint(spread) == fingerprint(alone)
+    assert "fetch" in methods
+    assert "observations" not in methods
+    # All that has come home from other machines is less than the observations of four rollouts. They made 24.
+    assert sum(received) < 4 * 8 * 16 * WIDE
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("table_on", ["launcher", "learners"])
 @pytest.mark.usefixtures("eager_relay")
@@ -110,17 +159,21 @@ STREAM = {**EAGER, "learners": 2, "mini_batch_size": 128}
 TABLE = {**APEX, "learners": 2, "num_steps": 32, "num_envs": 8}
 
 
+WIDE_TABLE = {**TABLE, "env": f"{__name__}:make_wide", "capacity": 1024}
+
+
 # Shorter: ``test_resident.py``, and ``tests/nodes/test_replay_learner.py``.
 @pytest.mark.nightly
 @pytest.mark.timeout(600)
-def test_a_run_goes_on_without_the_rows_that_a_host_took_with_it(cluster, tmp_path: Path) -> None:
-    apart = {**TABLE, "sync_mode": "non_blocking", "table_on": "learners"}
+@pytest.mark.parametrize("settings", [TABLE, WIDE_TABLE], ids=["rows by way of home", "observations straight"])
+def test_a_run_goes_on_without_the_rows_that_a_host_took_with_it(cluster, tmp_path: Path, settings) -> None:
+    apart = {**settings, "sync_mode": "non_blocking", "table_on": "learners"}
     launcher = Launcher(tmp_path, cluster.address, updates=40, **apart)
     try:
         assert launcher.next_checkpoint()
         # Home looks once a second at what it may let go of.
         time.sleep(3)
-        cluster.remove_node(host_of_learner(cluster), allow_graceful=False)
+        cluster.remove_node(host_of(cluster, "learner.1"), allow_graceful=False)
         assert wait_until(lambda: launcher.has(1, '"rows/lost"'), 150)
         assert launcher.next_checkpoint()
     finally:
@@ -132,6 +185,27 @@ def test_a_run_goes_on_without_the_rows_that_a_host_took_with_it(cluster, tmp_pa
     due = (int(arrays["steps"]) - APEX["min_rows"]) // 4
     assert 0 <= due - int(arrays["gradient_steps"]) <= 64
     # The hosts that are left are as many as before, for the tests behind this one.
+    cluster.add_node(**HOST)
+
+
+# Shorter: ``test_relay.py``, without a cluster.
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+def test_a_host_that_is_lost_while_others_fetch_its_observations_changes_no_bit(cluster, tmp_path: Path) -> None:
+    launcher = Launcher(tmp_path, cluster.address, updates=12, **WIDE_TABLE, table_on="learners")
+    try:
+        assert launcher.next_checkpoint()
+        host = host_of(cluster, "env.3")
+        assert host is not host_of(cluster, "learner.1")
+        cluster.remove_node(host, allow_graceful=False)
+        assert wait_until(lambda: launcher.has(1, "env.3 was lost with its machine"), 150)
+        assert launcher.next_checkpoint()
+    finally:
+        (tmp_path / "gate").touch()
+    assert launcher.process.wait() == 0
+    assert not launcher.has(1, '"rows/lost"')
+    alone = train(tmp_path / "alone", **{**launcher.settings, "table_on": "launcher"}, runtime="local")
+    assert fingerprint(SimpleNamespace(run_folder=launcher.run_folder())) == fingerprint(alone)
     cluster.add_node(**HOST)
 
 
@@ -186,7 +260,7 @@ def test_hosts_that_are_lost_with_a_learner_change_no_bit(cluster, tmp_path: Pat
     launcher = Launcher(tmp_path, cluster.address, updates=12, **settings)
     try:
         assert launcher.next_checkpoint()
-        host = host_of_learner(cluster)
+        host = host_of(cluster, "learner.1")
         for lost in list(cluster.worker_nodes) if everywhere else [host]:
             cluster.remove_node(lost, allow_graceful=False)
         assert wait_until(lambda: launcher.has(1, "learner.1 was lost with its machine"), 150)
@@ -198,11 +272,11 @@ def test_hosts_that_are_lost_with_a_learner_change_no_bit(cluster, tmp_path: Pat
     assert fingerprint(SimpleNamespace(run_folder=launcher.run_folder())) == fingerprint(alone)
 
 
-def host_of_learner(cluster):
-    """The host that runs ``learner.1``: its process descends from that machine's raylet."""
-    learner = of_group("learner.1")
-    assert learner is not None
-    above = {parent.pid for parent in learner.parents()}
+def host_of(cluster, group: str):
+    """The host that runs a group: its process descends from that machine's raylet."""
+    process = of_group(group)
+    assert process is not None
+    above = {parent.pid for parent in process.parents()}
     (host,) = [node for node in cluster.worker_nodes if above & set(raylets(node))]
     return host
 

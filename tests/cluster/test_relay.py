@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 from penstock.cluster import host as hosts
-from penstock.cluster import publications
+from penstock.cluster import observation_fields, publications
 from penstock.cluster import relay as relays
 from penstock.cluster.cut import RELAY, host_program, with_relay
 from penstock.cluster.followers import Followers
-from penstock.cluster.messages import Batch, Task, Vitals
+from penstock.cluster.messages import Batch, FilledSlot, Task, Vitals
+from penstock.cluster.parcels import packed
 from penstock.cluster.relay import Relay
 from penstock.cluster.spread_processes import SpreadProcesses
 from penstock.cluster.stand_in import stand_in
@@ -32,7 +33,7 @@ from penstock.supervision.outcome import SharedSigns
 from penstock.types import Cause
 from penstock.wiring.edges import placement
 from penstock.wiring.ports import NodePorts
-from tests.cluster.handing import asking_program, kept, spread_program, wired
+from tests.cluster.handing import asking_program, kept, sharded_program, spread_program, wired
 from tests.runtime.nodes import wait_until
 
 GROUP = "learner.1"
@@ -420,6 +421,132 @@ def test_the_policy_nodes_of_machines_are_told_apart_although_each_has_the_name_
     assert home.relay.machine_of("policy.0.1") is None
     home.relay.kill("policy.0.2")
     assert second.called[-1] == ("stop", "policy.0")
+
+
+class FarMachine(Machine):
+    """It also answers for observations only when it is told to."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name, self.actor = name, f"the host on {name}"
+        self.asked: list[tuple[str, tuple[Any, ...], Callable[[Any, Any], None]]] = []
+        self.tasks: list[Task] = []
+
+    def call(self, name: str, replied: Callable[[Any, None], None], *arguments: Any) -> None:
+        if name in {"fetch", "observations"}:
+            self.asked.append((name, arguments, replied))
+            return
+        if name == "start":
+            self.tasks.append(arguments[1])
+        super().call(name, replied, *arguments)
+
+
+class Far(Home):
+    """A run whose second learner is on one machine, and an environment node of its shard on another one."""
+
+    def __init__(self) -> None:
+        super().__init__(sharded_program(num_workers=4, table_on="learners"))
+        self.table = self.wiring.table_memory("rollouts")
+        self.source, self.target = FarMachine("source"), FarMachine("target")
+        self.slot = {name: np.zeros_like(array[0]) for name, array in self.table.arrays.items()}
+        self.slot["lane_position"][:, 2] = self.slot["lane_collected"][...] = 8
+        self.slot["reward"][...], self.slot["obs"][...] = 3, 5
+
+    def collect(self) -> None:
+        """The host has a rollout in its slot 1. Its observations stay there."""
+        fields = observation_fields.observation_fields(self.program)
+        parcel = packed(observation_fields.without(self.slot, fields))
+        filled = FilledSlot("env.2", 1, 1, 6, parcel, {}, {}, apart=True)
+        self.source.answers.pop()(Batch([filled], [], {}, ()), None)
+        self.pass_time(0.0)
+
+    def pushed(self) -> list[int]:
+        return [self.table.written(writer) for writer in range(4)]
+
+
+@pytest.fixture
+def far(monkeypatch: pytest.MonkeyPatch) -> Iterator[Far]:
+    monkeypatch.setattr(observation_fields, "LEAST_BYTES", 0)
+    made = Far()
+    monkeypatch.setattr(relays, "time", SimpleNamespace(monotonic=lambda: made.now))
+    made.start(made.source, 1, "env.2")
+    made.start(made.target, 1)
+    yield made
+    made.relay.close()
+
+
+def test_a_rollout_counts_once_its_observations_are_with_its_learner(far: Far) -> None:
+    assert [(task.node.name, task.apart) for task in far.source.tasks + far.target.tasks] == [
+        ("env.2", True),
+        ("learner.1", False),
+    ]
+    far.collect()
+    ((name, (host, (wanted,)), replied),) = far.target.asked
+    assert (name, host) == ("fetch", far.source.actor)
+    assert (wanted.group, wanted.slot, wanted.writer, wanted.name) == ("env.2", 1, 2, (1, 6))
+    assert far.pushed() == [0, 0, 0, 0]
+    # The slot on the host is not free: what it holds may be asked for again.
+    assert far.source.called[-1] == ("collect", [])
+    replied([True], None)
+    far.pass_time(0.0)
+    assert far.pushed() == [0, 0, 1, 0]
+    assert not far.source.asked
+    index = far.table.index(2, 0)
+    assert (far.table.arrays["reward"][index] == 3).all()
+    assert not far.table.arrays["obs"][index].any()
+    far.source.answer()
+    far.pass_time(0.0)
+    assert far.source.called[-1] == ("collect", [("env.2", 1, 1)])
+    # What the learner's machine alone has is lost with it: a rollout of eight steps of one lane.
+    far.pass_time(relays.SILENCE_S - 1.0)
+    far.source.answer()
+    far.pass_time(2.0)
+    assert far.relay.lost() == {far.target}
+    assert far.wiring.counters.get(RELAY, "lost") == 8
+
+
+@pytest.mark.parametrize("fetched", [False, True], ids=["before its answer", "after its answer"])
+def test_a_rollout_that_was_on_its_way_to_a_lost_machine_is_not_lost(far: Far, fetched: bool) -> None:
+    if fetched:
+        # The rate limiter makes the rollout wait: enough rows were collected.
+        far.wiring.counters.set("env.3", "collected", 10**9)
+    far.collect()
+    ((_, _, replied),) = far.target.asked
+    if fetched:
+        replied([True], None)
+        far.pass_time(0.0)
+        assert far.pushed() == [0, 0, 0, 0]
+        with far.relay._lock:
+            far.relay._lose(far.target, "its link is cut")
+            far.wiring.counters.set("env.3", "collected", 0)
+    else:
+        far.pass_time(relays.SILENCE_S - 1.0)
+        far.source.answer()
+        far.pass_time(2.0)
+    assert far.relay.lost() == {far.target}
+    far.pass_time(0.0)
+    # No machine runs the learner now, so home has it all.
+    ((name, ((wanted,),), replied),) = far.source.asked
+    assert (name, wanted.name) == ("observations", (1, 6))
+    replied([packed(observation_fields.only(far.slot, observation_fields.observation_fields(far.program)))], None)
+    far.pass_time(0.0)
+    assert far.pushed() == [0, 0, 1, 0]
+    assert (far.table.arrays["obs"][far.table.index(2, 0)] == 5).all()
+    assert far.wiring.counters.get(RELAY, "lost") == 0
+
+
+def test_a_rollout_whose_machine_is_lost_before_it_was_fetched_counts_nowhere(far: Far) -> None:
+    far.collect()
+    ((_, _, replied),) = far.target.asked
+    far.pass_time(relays.SILENCE_S - 1.0)
+    far.target.answer()
+    far.pass_time(2.0)
+    assert far.relay.lost() == {far.source}
+    # The learner's machine had it all the same, or has not heard of the loss.
+    replied([True], None)
+    far.pass_time(0.0)
+    assert far.pushed() == [0, 0, 0, 0]
+    assert [ended.group for ended in far.relay.exits()] == ["env.2"]
 
 
 class Asking:

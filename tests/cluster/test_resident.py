@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 
 from penstock.cluster import rings
+from penstock.cluster.fetched import Fetched, RolloutName, WantedRollout
+from penstock.cluster.observation_fields import only
+from penstock.cluster.parcels import packed
 from penstock.cluster.resident import ResidentShards
 from penstock.cluster.rings import take_news
+from penstock.errors import PenstockError
 from penstock.memory import table_pages
 from penstock.memory.segment import Segment
 from penstock.memory.table import Table
@@ -27,7 +31,7 @@ class Home(Side):
         self.hosted = self.new_host()
 
     def new_host(self) -> ResidentShards:
-        return ResidentShards(self.table, self.trees, SHARDS, self.give_back)
+        return ResidentShards(self.table, self.trees, SHARDS, self.give_back, ())
 
     def give_back(self, part: Array) -> None:
         """As the system does it."""
@@ -96,7 +100,7 @@ def test_after_a_meeting_priorities_come_anew_and_slots_do_not(home: Home, monke
     whole_news = False
     while not whole_news:
         news = home.hosted.news([1], [12] * WRITERS, 1)
-        take_news(host.table, host.trees, news)
+        take_news(host.table, host.trees, news, Fetched(()))
         parts, slots, whole_news = parts + 1, slots + len(news.slots), news.whole
         ranked |= {(part.writer, part.sequence + at) for part in news.ranks for at in range(len(part.priorities))}
     same(whole, host, 12)
@@ -110,7 +114,7 @@ def test_after_a_meeting_priorities_come_anew_and_slots_do_not(home: Home, monke
     whole.write(12)
     news = home.hosted.news([1], [13] * WRITERS, 1)
     assert (len(news.slots), news.ranks) == (2, ())
-    take_news(host.table, host.trees, news)
+    take_news(host.table, host.trees, news, Fetched(()))
     same(whole, host, 13)
 
 
@@ -132,9 +136,106 @@ def test_a_host_that_is_lost_takes_the_rows_with_it_that_home_let_go_of(home: Ho
     home.write(12)
     news = other.news([1], [13] * WRITERS, 2)
     assert news.begins == {2: 10, 3: 10}
-    take_news(host.table, host.trees, news)
+    take_news(host.table, host.trees, news, Fetched(()))
     same(home, host, 13)
     assert host.trees.shard(1).total() == home.trees.shard(1).total()
+
+
+OBSERVATIONS = ("obs", "final.obs")
+
+
+class Apart(Home):
+    """A home that never has the observations of shard 1: its host has fetched them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(monkeypatch)
+        self.host = Side(SLOTS)
+        self.held = Fetched(OBSERVATIONS)
+
+    def new_host(self) -> ResidentShards:
+        return ResidentShards(self.table, self.trees, SHARDS, self.give_back, OBSERVATIONS)
+
+    def write(self, sequence: int) -> None:
+        super().write(sequence)
+        for writer in (2, 3):
+            slot, name = self.table.slot(self.table.index(writer, sequence)), RolloutName(7, 10 + sequence)
+            self.held.put(WantedRollout(f"env.{writer}", 0, writer, name), packed(only(slot, OBSERVATIONS)))
+            for field in OBSERVATIONS:
+                slot[field][...] = -1
+            self.hosted.fetched(writer, name)
+
+    def bring(self, taken: int) -> int:
+        """Bring the host up to a goal. Returns the number of parts."""
+        for part in range(1, 100):
+            news = self.hosted.news([1], [taken] * WRITERS, 0)
+            take_news(self.host.table, self.host.trees, news, self.held)
+            if news.whole:
+                return part
+        raise AssertionError("it does not end")
+
+
+@pytest.mark.parametrize("limit", [1, rings.PART_BYTES], ids=["slot by slot", "at once"])
+def test_a_slot_is_whole_where_its_observations_were_fetched(monkeypatch, limit: int) -> None:
+    monkeypatch.setattr(rings, "PART_BYTES", limit)
+    home, whole = Apart(monkeypatch), Side(SLOTS)
+    for sequence in range(0, 20, 2):
+        for each in (sequence, sequence + 1):
+            home.write(each)
+            whole.write(each)
+        assert home.bring(sequence + 2) == (4 if limit == 1 else 1)
+        for writer in (2, 3):
+            for each in range(max(0, sequence - 5), sequence + 2):
+                index = whole.table.index(writer, each)
+                expected, found = whole.table.slot(index), home.host.table.slot(index)
+                assert all(np.array_equal(found[name], expected[name]) for name in ("obs", "reward", "final_count"))
+                count = int(expected["final_count"])
+                assert np.array_equal(found["final.obs"][:count], expected["final.obs"][:count])
+        home.hosted.arrived()
+        home.hosted.let_go([sequence + 2] * WRITERS)
+    # Nothing is kept of what was named.
+    assert not any(home.held._parcels.values())
+    assert not any(home.hosted._fetched.values())
+
+
+def test_what_was_fetched_and_never_named_is_dropped_with_the_next_rollout(monkeypatch) -> None:
+    home = Apart(monkeypatch)
+    home.fill(0, 3)
+    # Of a life that died before home had delivered it.
+    home.held.put(WantedRollout("env.2", 0, 2, RolloutName(6, 99)), np.zeros(1, np.uint8))
+    home.bring(2)
+    assert {writer: set(left) for writer, left in home.held._parcels.items()} == {
+        writer: {RolloutName(7, 12)} for writer in (2, 3)
+    }
+
+
+def test_a_slot_whose_observations_are_nowhere_ends_the_run_with_its_name(monkeypatch) -> None:
+    home = Apart(monkeypatch)
+    home.write(0)
+    home.held = Fetched(OBSERVATIONS)
+    with pytest.raises(PenstockError, match=r"writer 2 whose observations are not here: .*life=7, sequence=10"):
+        home.bring(1)
+
+
+def test_a_host_that_is_lost_takes_all_slots_with_it_whose_observations_home_never_had(monkeypatch) -> None:
+    home = Apart(monkeypatch)
+    home.fill(0, 6)
+    home.bring(4)
+    home.hosted.arrived()
+    # Two slots of each writer were let go of, two more are on the host, and of two it has the observations only.
+    home.hosted.let_go([2] * WRITERS)
+    assert home.hosted.lose() == 2 * 6 * STEPS
+    assert [home.table.held(writer, 6) for writer in range(WRITERS)] == [6, 6, 0, 0]
+    assert home.trees.shard(1).total() == 0.0
+    # The next host gets nothing of them, also if the learner had taken note of a part only.
+    other, host = home.new_host(), Side(SLOTS)
+    for taken in (5, 6):
+        news = other.news([1], [taken] * WRITERS, 1)
+        assert (news.slots, news.begins) == ([], {2: taken, 3: taken})
+        take_news(host.table, host.trees, news, Fetched(OBSERVATIONS))
+    # What comes from now on is there.
+    Side.write(home, 6)
+    news = other.news([1], [7] * WRITERS, 1)
+    assert [(slot.writer, slot.sequence, slot.fetched) for slot in news.slots] == [(2, 6, None), (3, 6, None)]
 
 
 def test_what_was_lost_counts_once(home: Home) -> None:
@@ -148,9 +249,9 @@ def test_what_was_lost_counts_once(home: Home) -> None:
 
 
 def test_a_shard_without_priorities_is_lost_as_well(home: Home) -> None:
-    hosted, host = ResidentShards(home.table, None, SHARDS, home.give_back), Side(SLOTS)
+    hosted, host = ResidentShards(home.table, None, SHARDS, home.give_back, ()), Side(SLOTS)
     home.fill(0, 3)
-    take_news(host.table, None, hosted.news([1], [3] * WRITERS, 0))
+    take_news(host.table, None, hosted.news([1], [3] * WRITERS, 0), Fetched(()))
     hosted.arrived()
     # After a meeting there is nothing to bring.
     news = hosted.news([1], [3] * WRITERS, 1)
@@ -165,7 +266,7 @@ def test_memory_of_home_does_not_grow_with_the_table(monkeypatch) -> None:
     specs, slots = world_specs(STEPS, 64, same_step=True), 256
     segment = Segment.create(Table.required(specs, 2, slots), "test")
     table = Table(segment.bytes, specs, 2, slots)
-    hosted = ResidentShards(table, None, 2, segment.give_back)
+    hosted = ResidentShards(table, None, 2, segment.give_back, ())
 
     def touched() -> int:
         """Pages of the segment that hold something."""

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from penstock.cluster import rings
+from penstock.cluster.fetched import Fetched
 from penstock.cluster.rings import HostedShards, take_news
 from penstock.memory.table import Table
 from penstock.replay.sum_tree import SumTrees
@@ -39,7 +40,7 @@ def carry(home: Side, host: Side, hosted: HostedShards, taken: int, meeting: int
     """Bring shard 1 up to a goal. Returns the number of parts."""
     for part in range(1, 100):
         news = hosted.news([1], [taken] * WRITERS, meeting)
-        take_news(host.table, host.trees, news)
+        take_news(host.table, host.trees, news, Fetched(()))
         if news.whole:
             return part
     raise AssertionError("it does not end")
@@ -77,7 +78,7 @@ def test_a_host_that_fell_behind_keeps_what_it_has_until_newer_slots_come(monkey
     hosted = HostedShards(home.table, home.trees, SHARDS)
     home.write(0)
     home.write(1)
-    take_news(host.table, host.trees, hosted.news([1], [2] * WRITERS, 0))
+    take_news(host.table, host.trees, hosted.news([1], [2] * WRITERS, 0), Fetched(()))
     # All slots that the host has are overwritten at home before it hears of home again. The link is slow.
     for sequence in range(2, 6):
         home.write(sequence)
@@ -85,7 +86,7 @@ def test_a_host_that_fell_behind_keeps_what_it_has_until_newer_slots_come(monkey
     held = []
     for _ in range(4):
         news = hosted.news([1], [6] * WRITERS, 0)
-        take_news(host.table, host.trees, news)
+        take_news(host.table, host.trees, news, Fetched(()))
         held.append([host.table.held(writer, host.table.written(writer)) for writer in (2, 3)])
         assert news.whole == (len(held) == 4)
     # Writer 3 has its two old slots until its first new one comes.
@@ -126,5 +127,5 @@ def test_a_slot_that_is_overwritten_on_its_way_is_left_out(monkeypatch) -> None:
     news = hosted.news([1], [2] * WRITERS, 0)
     assert news.begins == {2: 1, 3: 1}
     assert [(slot.writer, slot.sequence) for slot in news.slots] == [(2, 1), (3, 1)]
-    take_news(host.table, host.trees, news)
+    take_news(host.table, host.trees, news, Fetched(()))
     assert [host.table.held(writer, 2) for writer in (2, 3)] == [1, 1]

@@ -11,6 +11,7 @@ import pytest
 from penstock.cluster import hosted_table
 from penstock.cluster import shard_files as files
 from penstock.cluster.cut import host_program, with_relay
+from penstock.cluster.fetched import Fetched
 from penstock.cluster.host import Host
 from penstock.cluster.publications import Publications
 from penstock.cluster.rings import News, take_news
@@ -86,7 +87,7 @@ class Run:
                 self.table.push(writer, sequence)
             if sequence == 1:
                 for news in self.rest(self.machine, [1], [2] * len(self.writers)):
-                    take_news(self.hosted_table(), self.hosted_trees(), news)
+                    take_news(self.hosted_table(), self.hosted_trees(), news, Fetched(()))
                 self.publications._hosted[self.machine].arrived()
                 self.publications._hosted[self.machine].let_go([2] * len(self.writers))
 
@@ -111,7 +112,7 @@ class Run:
     def get_slots(self) -> None:
         """The host gets the slots of its shard that it lacks."""
         for news in self.rest(self.machine, [1], [TAKEN] * len(self.writers)):
-            take_news(self.hosted_table(), self.hosted_trees(), news)
+            take_news(self.hosted_table(), self.hosted_trees(), news, Fetched(()))
 
     def held(self) -> list[Any]:
         """What is in the slots of each shard where its rows lie: a column for each writer."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from penstock.cluster.fetched import Fetched
 from penstock.cluster.rings import HostedShards, take_news
 from penstock.nodes.learner import FollowerNode, follower
 from penstock.nodes.learner.steps import Goal
@@ -59,7 +60,7 @@ def test_rows_that_are_replaced_between_two_steps_of_a_goal_end_nothing(monkeypa
         """Slots are written at home, and come here at once."""
         for sequence in range(begin, end):
             write(home, 0, sequence, [lane_steps(0, 80, sequence, same_step=True)], np.zeros(1, bool), same_step=True)
-        take_news(steps.table, None, hosted.news([0], [end], 0))
+        take_news(steps.table, None, hosted.news([0], [end], 0), Fetched(()))
 
     def run(rounds: int) -> None:
         for _ in range(rounds):

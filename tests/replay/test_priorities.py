@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from penstock.replay.priorities import FIRST, Ranking, enter
+from penstock.replay.priorities import FIRST, Ranking, enter, known_priorities
 from penstock.replay.sum_tree import SumTree
 from tests.replay.world import aligned_bytes
 
@@ -35,3 +35,17 @@ def test_a_row_of_which_nothing_is_known_gets_the_largest_priority_so_far(
     slot = {"valid": np.ones((3, 1), bool)}
     enter(tree, Ranking(0.5, initial, None), slot, 1, 2)
     assert tree.read(np.arange(3, 6)).tolist() == expected
+
+
+def test_what_is_known_may_be_found_where_the_whole_slot_is() -> None:
+    """On another machine, which does not know the largest priority so far. The root of 9 is 3."""
+    ranking = Ranking(0.5, f"{__name__}:half_known", None)
+    known = known_priorities(ranking, {})
+    assert known.dtype == np.float32
+    assert known.tolist()[0] == [3.0]
+    tree = SumTree(aligned_bytes(SumTree.required(ROWS)), ROWS)
+    tree.set(0, 1, np.array([5.0]))
+    elsewhere = Ranking(0.5, "no_such_module:function", None)
+    enter(tree, elsewhere, {"valid": np.ones((3, 1), bool)}, 1, 2, known=known)
+    assert tree.read(np.arange(3, 6)).tolist() == [3.0, 5.0, 0.0]
+    assert np.isnan(known_priorities(Ranking(0.5, None, None), {}))

@@ -13,14 +13,18 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from penstock.cluster.cut import RELAY, carried, viewed
+from penstock.cluster.fetched import WantedRollout
 from penstock.cluster.followers import Followers
+from penstock.cluster.host_calls import observations_from
 from penstock.cluster.hosted_table import HostedTable
 from penstock.cluster.lane_pasts import LanePasts
 from penstock.cluster.messages import Batch, Facts, FilledSlot, Publication, SlotCopy, Task, Vitals, facts
+from penstock.cluster.observation_fields import observation_fields, only, without
 from penstock.cluster.open_questions import OpenQuestions
 from penstock.cluster.parcels import packed, unpack
 from penstock.cluster.rings import PART_BYTES, FoundShard, News
@@ -79,6 +83,7 @@ class Host:
         if (stream := viewed(program)) is not None:
             self._viewed = self._wiring.stream(stream.name)
         self._shards = HostedTable(program, self._wiring)
+        self._observations = observation_fields(program)
         self._followers = Followers(program, self._wiring, OWNER)
         self._questions = OpenQuestions(program, self._wiring)
         self._processes = Processes()
@@ -161,6 +166,29 @@ class Host:
         self._asked = time.monotonic()
         if self._shards.take_unranked(news):
             self._wiring.bells.ring_all()
+
+    async def observations(self, wanted: Sequence[WantedRollout]) -> list[Array | None]:
+        """The observations of rollouts of this host, each as `packed` makes it. ``None``: its life is over."""
+        return [self._packed_observations(one) for one in wanted]
+
+    async def fetch(self, host: Any, wanted: Sequence[WantedRollout]) -> list[bool] | None:  # noqa: ANN401 - an actor
+        """Fetch the observations of rollouts for the learner of their shard.
+
+        Args:
+            host: that of their environment nodes; ``None``: this one.
+            wanted: the rollouts.
+
+        Returns:
+            For each rollout whether its observations are here now; ``None``: the other host does not answer.
+        """
+        self._asked = time.monotonic()
+        found = await (self.observations(wanted) if host is None else observations_from(host, wanted))
+        if found is None:
+            return None
+        for one, parcel in zip(wanted, found, strict=True):
+            if parcel is not None:
+                self._shards.fetched.put(one, parcel)
+        return [parcel is not None for parcel in found]
 
     async def publish(self, board: str, publication: Publication, rollouts: dict[int, Array] | None) -> None:
         """Publish what home has published, and before that the rollouts that it names.
@@ -261,9 +289,22 @@ class Host:
             while left > 0 and stream is not None and (slot := stream.take(OWNER)) is not None:
                 arrays = stream.slot(slot)
                 pasts, bases = self._pasts.unknown(group, task.node, arrays) if task.positions else ({}, {})
-                found.append(FilledSlot(group, task.life, slot, stream.sequence(slot), packed(arrays), pasts, bases))
-                left -= found[-1].parcel.nbytes
+                parcel = packed(without(arrays, self._observations) if task.apart else arrays)
+                known = self._shards.known_priorities(arrays) if task.apart else None
+                sequence = stream.sequence(slot)
+                found.append(FilledSlot(group, task.life, slot, sequence, parcel, pasts, bases, task.apart, known))
+                left -= parcel.nbytes
         return found, left > 0
+
+    def _packed_observations(self, wanted: WantedRollout) -> Array | None:
+        """The observations in a slot, which stays as it is until home has said that it has the rollout."""
+        task = self._tasks.get(wanted.group)
+        if task is None or task.life != wanted.name.life:
+            return None
+        stream = self._streams[task.node.name]
+        if stream.sequence(wanted.slot) != wanted.name.sequence:
+            return None
+        return packed(only(stream.slot(wanted.slot), self._observations))
 
     def _exits(self) -> list[tuple[int, Exit]]:
         untold, self._untold = self._untold, []

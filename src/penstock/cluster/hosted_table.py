@@ -6,13 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.cluster.cut import sampled
+from penstock.cluster.fetched import Fetched
+from penstock.cluster.observation_fields import observation_fields
 from penstock.cluster.rings import FoundShard, News, ring_ranks, take_news
 from penstock.errors import PenstockError
 from penstock.memory.table import Table as TableMemory
 from penstock.program.graph import Program, Table
+from penstock.replay.priorities import known_priorities
 from penstock.replay.shard_file import ShardMark, find_file, keep_shard
 from penstock.replay.sum_tree import SumTrees
 from penstock.saved_runs.shard_marks import ShardName
+from penstock.types import Array, Arrays
 from penstock.wiring.edges import Wiring
 
 __all__ = ["HostedTable"]
@@ -28,11 +32,15 @@ class HostedTable:
     Args:
         program: of the host. It may have no table.
         wiring: of the host.
+
+    Attributes:
+        fetched: the observations that this host has fetched, until goals name their slots.
     """
 
     def __init__(self, program: Program, wiring: Wiring) -> None:
         self._sampled = sampled(program)
         self._wiring = wiring
+        self.fetched = Fetched(observation_fields(program))
         self._writing = asyncio.Lock()
         self._asked: dict[int, int] = {}
         """Shard -> how many of its files were asked for."""
@@ -42,15 +50,20 @@ class HostedTable:
         if self._sampled is None:
             return False
         name = self._sampled.name
-        take_news(self._wiring.table_memory(name), self._wiring.trees(name), news)
+        take_news(self._wiring.table_memory(name), self._wiring.trees(name), news, self.fetched)
         return True
 
     def take_unranked(self, news: News) -> bool:
         """Take new slots whose rows are not ranked. False if this host has no table."""
         if self._sampled is None:
             return False
-        take_news(self._wiring.table_memory(self._sampled.name), None, news)
+        take_news(self._wiring.table_memory(self._sampled.name), None, news, self.fetched)
         return True
+
+    def known_priorities(self, slot: Arrays) -> Array | None:
+        """What a rollout of this host says of the priorities of its rows; ``None``: rows are not ranked."""
+        ranking = None if self._sampled is None else self._sampled.ranking
+        return None if ranking is None else known_priorities(ranking, slot)
 
     def find(self, shard: int, folder: str, names: Sequence[ShardName]) -> FoundShard | None:
         """Fill an empty shard of the table with the rows of the first of these files that fits; ``None``: none does.
@@ -95,7 +108,7 @@ class HostedTable:
         try:
             async with self._writing:
                 for news in rest:
-                    take_news(table, trees, news)
+                    take_news(table, trees, news, self.fetched)
                 until = time.monotonic() + ARRIVAL_S
                 while _lacks(own, mark) and time.monotonic() < until and not over():
                     await asyncio.sleep(LOOK_S)

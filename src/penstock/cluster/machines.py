@@ -22,7 +22,11 @@ ANSWERS_LOOK_S = 0.5
 
 
 class Machine(Listed):
-    """A machine of the cluster with a host of this run."""
+    """A machine of the cluster with a host of this run.
+
+    Attributes:
+        actor: the host, for calls of other hosts.
+    """
 
     def __init__(self, node: dict[str, Any], program: Program) -> None:
         super().__init__(node)
@@ -30,7 +34,7 @@ class Machine(Listed):
         # 1. No cores are asked for: Ray would let the host wait where another program has reserved them.
         # 2. No events: Ray's head would keep an entry for each call of a host, 100,000 of them.
         options = {"num_cpus": 0, "enable_task_events": False, "scheduling_strategy": where}
-        self._actor = ray.remote(Host).options(**options).remote(program, list(sys.path))
+        self.actor = ray.remote(Host).options(**options).remote(program, list(sys.path))
 
     def call(self, name: str, replied: Callable[[Any, BaseException | None], None], *arguments: Any) -> None:  # noqa: ANN401
         """Call a method of the host. ``replied`` is called with its result or its error, in another thread."""
@@ -39,7 +43,7 @@ class Machine(Listed):
             error = future.exception()
             replied(None if error is not None else future.result(), error)
 
-        getattr(self._actor, name).remote(*arguments).future().add_done_callback(done)
+        getattr(self.actor, name).remote(*arguments).future().add_done_callback(done)
 
     def facts(self) -> Facts:
         """Facts of the machine. Waits for its host to start.
@@ -47,24 +51,24 @@ class Machine(Listed):
         Raises:
             ConfigError: the host does not start.
         """
-        return self.told(self._actor.facts.remote())
+        return self.told(self.actor.facts.remote())
 
     def stacks(self, groups: Sequence[str]) -> ray.ObjectRef:
         """Ask for the stacks of processes there."""
-        return self._actor.stacks.remote(groups)
+        return self.actor.stacks.remote(groups)
 
     def ask(self, name: str, *arguments: Any) -> ray.ObjectRef:  # noqa: ANN401
         """Ask for the result of a method of the host. `answers` waits for several of them."""
-        return getattr(self._actor, name).remote(*arguments)
+        return getattr(self.actor, name).remote(*arguments)
 
     def closing(self) -> ray.ObjectRef:
         """Let the processes of the host end, each after it has closed its environments. Ready once all have ended."""
-        return self._actor.end.remote()
+        return self.actor.end.remote()
 
     def end(self) -> None:
         """End the host with all its processes at once."""
         with contextlib.suppress(ray.exceptions.RayError):
-            ray.kill(self._actor)
+            ray.kill(self.actor)
 
 
 def machines(program: Program, known: set[str]) -> list[Machine]:

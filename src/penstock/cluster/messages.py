@@ -54,6 +54,8 @@ class Task(NamedTuple):
     publication: int = 0
     """The number of the publication of the parameters that settles all gradients and rollouts that are not handed over
     here. 0: there are none."""
+    apart: bool = False
+    """The observations of an environment node's rollouts do not go home: the machine of their learner fetches them."""
 
 
 class Publication(NamedTuple):
@@ -75,11 +77,18 @@ class FilledSlot(NamedTuple):
     slot: int
     sequence: int
     parcel: Array
+    """The whole slot; ``apart``: without the observations."""
     pasts: dict[int, Past]
     """Lane -> what restores it to the end of the rollout, where a rollout before this one was dropped: home lacks the
     actions of that one."""
     bases: dict[int, Snapshot]
     """Lane -> a snapshot that home has not got yet."""
+    apart: bool = False
+    """The observations are still in the slot of the host."""
+    known: Array | None = None
+    """``apart``: the `penstock.replay.priorities.known_priorities` of its rows; ``None`` if rows are not ranked."""
+    observations: Array | None = None
+    """``apart``: the observations, if home has fetched them itself."""
 
 
 class Vitals(NamedTuple):

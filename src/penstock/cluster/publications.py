@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.cluster.cut import GOALS, carried, sampled, viewed
+from penstock.cluster.fetched import RolloutName
 from penstock.cluster.machines import Machine
 from penstock.cluster.messages import Publication
 from penstock.cluster.objects import as_object, put_again
+from penstock.cluster.observation_fields import observation_fields
 from penstock.cluster.parcels import packed
 from penstock.cluster.resident import ResidentShards
 from penstock.cluster.rings import FoundShard, HostedShards, News
@@ -58,6 +60,7 @@ class Publications:
         if stream is not None:
             self._rollouts = wiring.stream(stream.name)
         self._table, self._wiring, self._give_back = sampled(program), wiring, give_back
+        self._observations = observation_fields(program)
         self._record = _record_of(program, wiring) if self._table is not None and self._table.resident else None
         """What the learners have committed; ``None`` if all rows stay at home."""
         self._committed, self._taken = -1, list[int]()
@@ -122,7 +125,15 @@ class Publications:
 
     def _resident(self, table: Table) -> ResidentShards:
         memory, trees = self._wiring.table_memory(table.name), self._wiring.trees(table.name)
-        return ResidentShards(memory, trees, table.shards, self._give_back)
+        return ResidentShards(memory, trees, table.shards, self._give_back, self._observations)
+
+    def fetched(self, host: Machine, node: str, name: RolloutName) -> None:
+        """Note that a host has fetched the observations of the rollout that an environment node has just pushed."""
+        table = self._table
+        hosted = None if table is None else self._hosted_on(host, table)
+        if table is None or not isinstance(hosted, ResidentShards):
+            raise PenstockError(f"the rows of {node} stay on no host")
+        hosted.fetched(table.writers.index(node), name)
 
     def remember(self, host: Machine, found: Mapping[int, FoundShard]) -> None:
         """Note which rows a resumed run has found on a host. Call this once for each host, before anything is due.

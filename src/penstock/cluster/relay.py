@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from penstock.cluster.cut import RELAY
+from penstock.cluster.fetched import RolloutName
+from penstock.cluster.fetches import Fetches
 from penstock.cluster.machines import Machine
 from penstock.cluster.messages import Batch, FilledSlot
 from penstock.cluster.publications import Publications
@@ -65,7 +67,7 @@ class _Reply(NamedTuple):
     machine: Machine
     call: str
     about: str
-    """The group or the board."""
+    """The group, the board, or the number of the call."""
     result: Any
     error: BaseException | None
 
@@ -83,6 +85,7 @@ class Relay:
         self._program = program
         self._wiring = wiring
         self._publications = Publications(program, wiring, give_back)
+        self._fetches = Fetches(program)
         self._bell = wiring.bell_of(RELAY)
         self._lock = threading.RLock()
         self._placed: dict[str, _Placed] = {}
@@ -128,8 +131,8 @@ class Relay:
                 self._wiring.bells.ring(0)
                 return
             placed = stand_in(self._program, self._wiring, node, spec.incarnations[node.name], spec.former[node.name])
-            task = placed.task(threads, tuple(imports))
             group = spec.placement.group
+            task = placed.task(threads, tuple(imports))._replace(apart=self._fetches.apart(group))
             self._placed[group] = _Placed(machine, placed)
             self._call(machine, "start", group, placed.there, task)
             if machine not in self._collecting:
@@ -231,6 +234,7 @@ class Relay:
             self._hear(self._replies.popleft())
         self._publish()
         self._deliver()
+        self._fetch()
         self._show()
         for machine in {placed.machine for placed in self._placed.values()} - self._collecting:
             self._collect(machine)
@@ -244,11 +248,19 @@ class Relay:
             if now - heard > SILENCE_S and machine in self._collecting:
                 self._lose(machine, f"{machine.name} told nothing for {SILENCE_S:.0f} s")
 
+    def _machines(self) -> dict[str, Machine]:
+        """Node -> the host that runs it."""
+        return {one.node.name: one.machine for one in self._placed.values() if one.machine not in self._lost}
+
     def _publish(self) -> None:
         """Hand the latest version of each board to the hosts whose nodes read it."""
-        placed = {one.node.name: one.machine for one in self._placed.values() if one.machine not in self._lost}
-        for machine, board, publication, rollouts in self._publications.due(placed):
+        for machine, board, publication, rollouts in self._publications.due(self._machines()):
             self._call(machine, "publish", board, board, publication, rollouts)
+
+    def _fetch(self) -> None:
+        """Have the observations of rollouts that wait brought to where their learner runs."""
+        for number, machine, method, arguments in self._fetches.due(self._waiting, self._machines()):
+            self._call(machine, method, str(number), *arguments)
 
     def _show(self) -> None:
         """Hand new rollouts to the learners that look for them by themselves, in a stream or in a table."""
@@ -298,6 +310,8 @@ class Relay:
                 placed.node.started = True
         elif reply.call == "feed":
             self._publications.fed(reply.machine)
+        elif reply.call in {"fetch", "observations"}:
+            self._fetches.answered(int(reply.about), reply.result)
         elif reply.call == "show":
             self._showing.discard(reply.about)
         elif reply.call == "collect":
@@ -336,10 +350,14 @@ class Relay:
             if placed is None or placed.node.life != filled.life:
                 # Of an earlier life: the next one collects these rows again, so nothing counts them.
                 continue
-            if filled.group in held or not placed.node.deliver(filled):
+            complete = self._fetches.complete(filled)
+            if filled.group in held or complete is None or not placed.node.deliver(complete):
                 held.add(filled.group)
                 kept.append((machine, filled))
-            elif placed.node.freed_on_delivery:
+                continue
+            if (host := self._fetches.host_of(filled)) is not None:
+                self._publications.fetched(host, placed.node.name, RolloutName(filled.life, filled.sequence))
+            if placed.node.freed_on_delivery:
                 self._delivered.setdefault(machine, []).append((filled.group, filled.life, filled.slot))
         self._waiting = kept
 
@@ -347,6 +365,7 @@ class Relay:
         """Give a machine up. Its nodes count as killed from outside."""
         self._lost.add(machine)
         self._collecting.discard(machine)
+        self._fetches.lose(machine)
         if rows := self._publications.lose(machine):
             self._wiring.counters.add(RELAY, "lost", rows)
             why += f"; {rows:,} rows of the replay table are lost with it (--table_on learners)"

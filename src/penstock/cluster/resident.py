@@ -1,7 +1,8 @@
 """The shards of a table whose rows lie on one host alone: home gives their memory back once the host has them.
 
 Home keeps what identifies a slot, and the priorities of its rows. So it counts, ranks and limits as with a whole table.
-It needs the content of a slot until three things have come true:
+Observations that the host has fetched itself are never at home (`penstock.cluster.fetches`). Home needs the rest of a
+slot until three things have come true:
 
 1. The host has the slot.
 2. A commit accounts for it. A learner that takes over notes slots behind the last commit once more.
@@ -15,11 +16,14 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from penstock.cluster import rings
+from penstock.cluster.fetched import RolloutName
+from penstock.cluster.observation_fields import without
+from penstock.cluster.parcels import packed
 from penstock.cluster.rings import FoundShard, HostedShards, News, RingRanks, put_ranks, ring_ranks
 from penstock.memory.table import Table
 from penstock.memory.table_pages import TablePages
 from penstock.replay.sum_tree import SumTrees
-from penstock.types import Array
+from penstock.types import Array, Arrays
 
 __all__ = ["ResidentShards"]
 
@@ -32,10 +36,21 @@ class ResidentShards(HostedShards):
         trees: the priorities of its rows; ``None``: rows are not ranked.
         shards: number of shards.
         give_back: takes a part of the table's memory, as `penstock.memory.table_pages.TablePages` does.
+        observations: the fields of a slot that are observations.
     """
 
-    def __init__(self, table: Table, trees: SumTrees | None, shards: int, give_back: Callable[[Array], object]) -> None:
+    def __init__(
+        self,
+        table: Table,
+        trees: SumTrees | None,
+        shards: int,
+        give_back: Callable[[Array], object],
+        observations: Sequence[str],
+    ) -> None:
         super().__init__(table, trees, shards)
+        self._observations = observations
+        self._fetched: dict[int, dict[int, RolloutName]] = {}
+        """Writer -> sequence -> the rollout in this slot: the host has fetched its observations, and lacks the rest."""
         self._pages = TablePages(table, give_back)
         self._there: dict[int, int] = {}
         """Writer -> the sequence below which the host has said that it has the slots."""
@@ -43,6 +58,8 @@ class ResidentShards(HostedShards):
         """Writer -> the sequence below which only the host has the slots."""
         self._begun: dict[int, int] = {}
         """Writer -> the sequence at which its ring on the host began."""
+        self._apart: dict[int, int] = {}
+        """Writer -> the sequence below which home lacks observations."""
         self._unranked: dict[int, tuple[int, int]] = {}
         """Writer -> the slots on the host, from one sequence to below another, whose priorities have to come anew."""
 
@@ -58,6 +75,12 @@ class ResidentShards(HostedShards):
         if self._trees is not None:
             put_ranks(table, self._trees, found.ranks)
             self._trees.shard(shard).put_largest(found.largest)
+
+    def fetched(self, writer: int, name: RolloutName) -> None:
+        """Note that the host has the observations of the rollout in the last slot of a writer. Home lacks them."""
+        sequence = self._table.written(writer) - 1
+        self._fetched.setdefault(writer, {})[sequence] = name
+        self._apart[writer] = sequence + 1
 
     def arrived(self) -> None:
         """As `HostedShards.arrived`."""
@@ -75,8 +98,8 @@ class ResidentShards(HostedShards):
     def lose(self) -> int:
         """As `HostedShards.lose`. Nobody samples the lost slots any more; the next host gets what home still has."""
         table, slots = self._table, 0
-        for writer, below in self._gone.items():
-            first = table.first(writer)
+        for writer in self._gone.keys() | self._apart.keys():
+            first, below = table.first(writer), max(self._gone.get(writer, 0), self._apart.get(writer, 0))
             if first >= below:
                 continue
             slots += below - first
@@ -100,10 +123,18 @@ class ResidentShards(HostedShards):
         """As `HostedShards.news`. After a meeting the host gets the priorities of its slots, and not the slots."""
         found = super().news(shards, taken, meeting)
         self._begun |= found.begins
+        for writer, names in self._fetched.items():
+            sent = self._sent.get(writer, 0)
+            self._fetched[writer] = {sequence: name for sequence, name in names.items() if sequence >= sent}
         if self._trees is None or not found.whole or not self._unranked:
             return found
         ranks = tuple(self._ranks(self._trees))
         return found._replace(ranks=ranks, largest=self._trees.largest(), whole=not self._unranked)
+
+    def _packed(self, writer: int, sequence: int, slot: Arrays) -> tuple[Array, RolloutName | None]:
+        """As `HostedShards._packed`. What the host has fetched is not read here: its memory was never touched."""
+        name = self._fetched.get(writer, {}).get(sequence)
+        return packed(slot if name is None else without(slot, self._observations)), name
 
     def _meet(self) -> None:
         self._unranked = {writer: (self._begun[writer], sent) for writer, sent in self._sent.items()}

@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from penstock.cluster.fetched import Fetched, RolloutName
 from penstock.cluster.parcels import packed, unpack
 from penstock.memory.table import Table
 from penstock.replay.sum_tree import SumTrees
 from penstock.saved_runs.shard_marks import ShardName
-from penstock.types import Array
+from penstock.types import Array, Arrays
 
 __all__ = [
     "PART_BYTES",
@@ -40,6 +41,8 @@ class RingSlot(NamedTuple):
     parcel: Array
     priorities: Array
     """Of its rows, as home has them; empty if rows are not ranked."""
+    fetched: RolloutName | None = None
+    """The rollout in it, if the host has fetched its observations. They are not in the parcel then."""
 
 
 class RingRanks(NamedTuple):
@@ -174,11 +177,23 @@ class HostedShards:
             index = self._table.index(writer, sequence)
             rows = np.arange(index * size, (index + 1) * size)
             priorities = np.zeros(0) if self._trees is None else self._trees.read(rows)
-            yield RingSlot(writer, sequence, packed(self._table.slot(index)), priorities)
+            parcel, fetched = self._packed(writer, sequence, self._table.slot(index))
+            yield RingSlot(writer, sequence, parcel, priorities, fetched)
+
+    def _packed(self, writer: int, sequence: int, slot: Arrays) -> tuple[Array, RolloutName | None]:  # noqa: ARG002
+        """The parcel of a slot, and the rollout in it if the host has fetched its observations."""
+        return packed(slot), None
 
 
-def take_news(table: Table, trees: SumTrees | None, news: News) -> None:
-    """Write the news of home into the rings of a host."""
+def take_news(table: Table, trees: SumTrees | None, news: News, held: Fetched) -> None:
+    """Write the news of home into the rings of a host.
+
+    Args:
+        table: of the host.
+        trees: the priorities of its rows; ``None``: rows are not ranked.
+        news: of home.
+        held: the observations that the host has fetched.
+    """
     for writer, sequence in news.begins.items():
         table.begin(writer, sequence, sequence)
     size = table.arrays["valid"][0].size
@@ -187,9 +202,12 @@ def take_news(table: Table, trees: SumTrees | None, news: News) -> None:
         for writer, sequence in news.begins.items():
             # Nothing that was there before is sampled by its priority.
             trees.set(writer * share, sequence, np.zeros(share))
-    for writer, sequence, parcel, priorities in news.slots:
+    for writer, sequence, parcel, priorities, fetched in news.slots:
         index = table.claim(writer, sequence)
-        unpack(parcel, table.slot(index))
+        if fetched is None:
+            unpack(parcel, table.slot(index))
+        else:
+            held.fill(writer, fetched, parcel, table.slot(index))
         if trees is not None:
             trees.set(index * size, sequence, priorities)
         table.push(writer, sequence)

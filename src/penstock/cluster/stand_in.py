@@ -6,13 +6,14 @@ rollouts in the node's name and keeps its action log; that of a learner delivers
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from penstock.cluster.cut import RELAY, handing_on, names_on_hosts, watched
 from penstock.cluster.messages import FilledSlot, SlotCopy, Task, Vitals
+from penstock.cluster.observation_fields import observation_fields, only, without
 from penstock.cluster.parcels import packed, unpack
 from penstock.errors import PenstockError
 from penstock.memory.action_log import ActionLog, Past, Position, RolloutLog
@@ -23,6 +24,7 @@ from penstock.nodes.ports import StreamReader, StreamWriter
 from penstock.program.graph import ActionLog as ActionLogEdge
 from penstock.program.graph import NodeSpec, Program, Stream
 from penstock.wiring.edges import Wiring
+from penstock.wiring.ends import TableEnd
 from penstock.wiring.ports import NodePorts
 
 __all__ = ["AnswererStandIn", "EnvStandIn", "FollowerStandIn", "StandIn", "stand_in"]
@@ -31,7 +33,7 @@ __all__ = ["AnswererStandIn", "EnvStandIn", "FollowerStandIn", "StandIn", "stand
 def stand_in(program: Program, wiring: Wiring, node: NodeSpec, life: int, former: tuple[int, ...]) -> "StandIn":
     """The stand-in of a movable node of a program of home. The other arguments are those of `EnvStandIn`."""
     if node.kind == "env":
-        return EnvStandIn(wiring, node, life, former)
+        return EnvStandIn(wiring, node, life, former, observation_fields(program))
     if node.name in handing_on(program):
         return FollowerStandIn(wiring, node, life, former, watched(program))
     there = names_on_hosts(program).get(node.name)
@@ -118,12 +120,16 @@ class EnvStandIn(StandIn):
         node: the environment node.
         life: the number of this life.
         former: the numbers of its earlier lives, wherever they ran.
+        observations: the fields of a slot that are observations.
     """
 
     counts_at_home = True
 
-    def __init__(self, wiring: Wiring, node: NodeSpec, life: int, former: tuple[int, ...]) -> None:
+    def __init__(
+        self, wiring: Wiring, node: NodeSpec, life: int, former: tuple[int, ...], observations: Sequence[str]
+    ) -> None:
         super().__init__(wiring, node, life)
+        self._observations = observations
         settings: EnvSettings = node.settings
         self._settings = settings
         self._ports = NodePorts(wiring, node.name, node.group, life, former, edges=node.edges)
@@ -161,12 +167,17 @@ class EnvStandIn(StandIn):
         self._log.rewind(lane, start.position)
 
     def deliver(self, filled: FilledSlot) -> bool:
-        """Hand a rollout to the learner. False while the stream has no free slot."""
+        """Hand a rollout to the learner. False while the stream has no free slot.
+
+        Of observations that went straight to the learner's machine, the memory here is not touched.
+        """
         index = self._stream.claim(filled.sequence)
         if index is None:
             return False
         slot, steps = self._stream.slot(index), self._settings.num_steps
-        unpack(filled.parcel, slot)
+        unpack(filled.parcel, without(slot, self._observations) if filled.apart else slot)
+        if filled.observations is not None:
+            unpack(filled.observations, only(slot, self._observations))
         ends = [Position(*map(int, row)) for row in slot["lane_position"]]
         for lane, end in enumerate(ends):
             # Each vector step adds one action to each lane. So the rollout's actions are the last ones of the lane.
@@ -182,7 +193,10 @@ class EnvStandIn(StandIn):
                 self._log.add_snapshot(lane, filled.bases[lane])
             self._log.rewind(lane, end)
         self._ports.note("collected", int((slot["lane_collected"] - slot["lane_spoilt"]).sum()))
-        self._stream.push(index)
+        if isinstance(self._stream, TableEnd):
+            self._stream.push(index, filled.known)
+        else:
+            self._stream.push(index)
         return True
 
     def _enter(self, lane: int, past: Past, end: Position) -> None:

@@ -7,9 +7,9 @@ import numpy as np
 
 from penstock.registry import load
 from penstock.replay.sum_tree import SumTree
-from penstock.types import Arrays
+from penstock.types import Array, Arrays
 
-__all__ = ["Ranking", "enter"]
+__all__ = ["Ranking", "enter", "known_priorities"]
 
 FIRST = 1.0
 """The priority of rows that are written before any other priority is known."""
@@ -28,7 +28,15 @@ class Ranking:
     """Only row 0 of each lane has a priority, which is that of the sequence that begins there."""
 
 
-def enter(tree: SumTree, ranking: Ranking, slot: Arrays, index: int, sequence: int) -> None:
+def known_priorities(ranking: Ranking, slot: Arrays) -> Array:
+    """What a newly filled slot says of the first priorities of its rows: ``[T, lanes]``, or one NaN. NaN: not known."""
+    initial = np.nan if ranking.initial is None else load(ranking.initial)(slot, ranking.config)
+    return np.asarray(np.power(initial, ranking.alpha))
+
+
+def enter(
+    tree: SumTree, ranking: Ranking, slot: Arrays, index: int, sequence: int, *, known: Array | None = None
+) -> None:
     """Give the rows of a newly filled slot their first priorities. Rows that cannot be sampled get 0.
 
     A row without a known priority gets the largest priority so far.
@@ -39,6 +47,7 @@ def enter(tree: SumTree, ranking: Ranking, slot: Arrays, index: int, sequence: i
         slot: the arrays of the slot.
         index: of the slot among those of the shard.
         sequence: of the slot.
+        known: its `known_priorities`, where the slot does not have all its fields; ``None``: it has.
     """
     valid = slot["valid"].copy()
     valid[-1] = False
@@ -46,8 +55,7 @@ def enter(tree: SumTree, ranking: Ranking, slot: Arrays, index: int, sequence: i
         # A sequence may begin with a row that is not valid: the rows behind it are.
         valid[0], valid[1:] = True, False
     first = np.zeros(valid.shape)
-    initial = np.nan if ranking.initial is None else load(ranking.initial)(slot, ranking.config)
-    first[:-1] = np.power(initial, ranking.alpha)
+    first[:-1] = known_priorities(ranking, slot) if known is None else known
     unknown = np.isnan(first)
     if unknown.any():
         first[unknown] = tree.max_priority() or FIRST

@@ -119,8 +119,12 @@ class TableEnd:
             return None
         return self._memory.claim(self._writer, self._memory.written(self._writer))
 
-    def push(self, index: int) -> None:
+    def push(self, index: int, known: Array | None = None) -> None:
         """Hand the slot to the readers, with priorities for its rows and a checksum, where the table has these.
+
+        Args:
+            index: of the slot.
+            known: as for `penstock.replay.priorities.enter`.
 
         Raises:
             FencedError: the slot is not the one that was claimed last.
@@ -130,7 +134,8 @@ class TableEnd:
             raise FencedError(f"slot {index} is not the one that this writer fills")
         if self._tree is not None and self._ranking is not None:
             # Before the push. If the writer dies in between, the priorities belong to rows that nobody can read yet.
-            enter(self._tree, self._ranking, self._memory.slot(index), index - self._first_slot, sequence)
+            slot = self._memory.slot(index)
+            enter(self._tree, self._ranking, slot, index - self._first_slot, sequence, known=known)
         if self._memory.checksums is not None:
             self._memory.sign(index, sequence, sampled_parts(self._memory, index))
         self._memory.push(self._writer, sequence)

@@ -7,8 +7,9 @@
 
 `broad.toml` lists tasks, algorithms and steps, `broad_plan.py` the runs in their order. All of them take several
 nights of two cores, so each is a result of its own, `results/broad/<task>/<algorithm>-<side>-<seed>.json`, and one
-that is there is not repeated. Seeds are the outer loop: every task is seen once before any is seen twice. After each
-run the page is written anew: `results/broad/README.md` and `curves.png` (`broad_page.py`).
+that is there is not repeated, unless a default or the steps have changed since. Seeds are the outer loop: every task is
+seen once before any is seen twice. After each run the page is written anew: `results/broad/README.md` and `curves.png`
+(`broad_page.py`).
 
 Needs `penstock[box2d,learn,mujoco]`. The peer's environment is made by itself.
 """
@@ -60,7 +61,7 @@ def main() -> int:
         parser.error(f"broad.toml has no task {', '.join(sorted(unknown))}")
     wanted = runs({task: listed[task] for task in args.tasks or listed})
     sides = (OURS, PEER) if args.side is None else (args.side,)
-    still_open = [run for run in wanted if run.algo in args.algo and run.side in sides and not run.path().exists()]
+    still_open = [run for run in wanted if run.algo in args.algo and run.side in sides and run.result() is None]
     for number, run in enumerate([] if args.page else still_open[: args.runs], 1):
         print(f"{number} of {len(still_open)}: {run.task} {run.algo}, {run.side}, seed {run.seed}", flush=True)
         train(run)

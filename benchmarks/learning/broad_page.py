@@ -1,9 +1,8 @@
 """The page of `benchmarks.learning.broad`: a table and curves of the runs that are there, and what is still open.
 
-Trains nothing. An interval is a percentile bootstrap of the mean over seeds; with one seed there is none.
+Trains nothing. An interval is a percentile bootstrap of the mean over seeds; with one or two seeds there is none.
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,14 +18,17 @@ from penstock.saved_runs.comparison.bootstrap import Estimate, estimate
 __all__ = ["Row", "rows", "text", "write_page"]
 
 RESAMPLES = 10_000
+FEWEST = 3
+"""Seeds from which an interval says more than the values themselves."""
 COLUMNS = 4
 COLOR = {OURS: COLORS["penstock"], PEER: COLORS["peer"]}
 HEAD = """# Every algorithm at its defaults, on tasks that nobody tuned for
 
 `make learn-broad` trains and writes this page.
 
-- A figure is the mean over seeds of the return of 100 greedy episodes at the end. In brackets: its 95 % interval, by
-  bootstrap over the seeds, which are few.
+- A figure is the mean over seeds of the return of 100 greedy episodes at the end. Behind it: the values of two seeds,
+  or the 95 % interval of three, by bootstrap over the seeds, which are few.
+- **behind**: ours plays worse by the means over the seeds that both sides have. These are named.
 - Both sides play the same number of steps, each at its own defaults, on one torch thread.
 
 """
@@ -42,27 +44,34 @@ class Row(NamedTuple):
     """Side -> its results, by seed."""
     planned: int
     """How many runs it has in all."""
+    outdated: tuple[str, ...]
+    """What is said of each result of other settings than today's. Such a run is open."""
 
     def done(self) -> int:
         """How many of them are there."""
         return sum(map(len, self.found.values()))
 
-    def behind(self) -> bool:
-        """Whether ours plays worse than the peer's, by the means of what is there."""
-        means = {side: np.mean(_returns(results)) for side, results in self.found.items() if results}
-        return len(means) == 2 and bool(means[OURS] < means[PEER])
+    def behind(self) -> list[int]:
+        """The seeds that both sides have, if ours plays worse than the peer's by the means over them. Else none."""
+        ours, theirs = (
+            {each["seed"]: each["mean_return"] for each in self.found.get(side, [])} for side in (OURS, PEER)
+        )
+        shared = sorted(ours.keys() & theirs.keys())
+        return shared if sum(ours[seed] for seed in shared) < sum(theirs[seed] for seed in shared) else []
 
 
 def rows(planned: Sequence[Run]) -> list[Row]:
     """One row for each algorithm on each task, in the order of the first runs."""
     found: dict[tuple[str, str], Row] = {}
     for run in planned:
-        new = Row(run.task, run.algo, run.timesteps, {}, 0)
+        new = Row(run.task, run.algo, run.timesteps, {}, 0, ())
         row = found.get((run.task, run.algo), new)
         results = row.found.setdefault(run.side, [])
-        if run.path().exists():
-            results.append(json.loads(run.path().read_text("utf-8")))
-        found[run.task, run.algo] = row._replace(planned=row.planned + 1)
+        if result := run.result():
+            results.append(result)
+        changed = ", ".join(f"{name} was {before} and is {now}" for name, (before, now) in run.outdated().items())
+        outdated = (f"{run.algo} on {run.task}, {run.side}, seed {run.seed}: {changed}",) if changed else ()
+        found[run.task, run.algo] = row._replace(planned=row.planned + 1, outdated=row.outdated + outdated)
     return list(found.values())
 
 
@@ -76,8 +85,8 @@ def text(listed: Sequence[Row]) -> str:
         if not row.done():
             continue
         sides = [_cell(row.found[side]) if side in row.found else "has none" for side in (OURS, PEER)]
-        if row.behind():
-            sides[0] += " **behind**"
+        if seeds := row.behind():
+            sides[0] += f" **behind** on seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
         results = [result for side in row.found.values() for result in side]
         commits = ", ".join(f"`{commit[:7]}`" for commit in sorted({result["commit"] for result in results}))
         last = max(result["date"] for result in results)
@@ -88,6 +97,8 @@ def text(listed: Sequence[Row]) -> str:
     lines += ["", f"{done} of {planned} runs are there."]
     if unseen:
         lines += ["", f"Not begun: {', '.join(unseen)}."]
+    if outdated := [line for row in listed for line in row.outdated]:
+        lines += ["", "Open again, because a setting has changed since:", "", *(f"- {line}" for line in outdated)]
     return HEAD + "\n".join(lines) + "\n\n![Return over steps](curves.png)\n"
 
 
@@ -104,14 +115,14 @@ def write_page(folder: Path, planned: Sequence[Run]) -> None:
 def _cell(results: Sequence[dict[str, Any]]) -> str:
     if not results:
         return "open"
-    sample = np.array(_returns(results))
-    found: Estimate = estimate(float(sample.mean()), sample, RESAMPLES, np.random.default_rng(0))
-    interval = "" if found.low is None else f" [{found.low:.1f}, {found.high:.1f}]"
-    return f"{found.value:.1f}{interval}"
-
-
-def _returns(results: Sequence[dict[str, Any]]) -> list[float]:
-    return [result["mean_return"] for result in results]
+    sample = np.array([result["mean_return"] for result in results])
+    mean = float(sample.mean())
+    if len(sample) == 1:
+        return f"{mean:.1f}"
+    if len(sample) < FEWEST:
+        return f"{mean:.1f} ({', '.join(f'{value:.1f}' for value in sample)})"
+    found: Estimate = estimate(mean, sample, RESAMPLES, np.random.default_rng(0))
+    return f"{mean:.1f} [{found.low:.1f}, {found.high:.1f}]"
 
 
 def _draw(path: Path, begun: Sequence[Row]) -> None:

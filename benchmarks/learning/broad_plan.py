@@ -3,10 +3,11 @@
 Trains nothing, and draws nothing.
 """
 
+import json
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from benchmarks.learning.pairs import OURS, PEER, Pair, at_defaults
 from benchmarks.learning.run import HERE
@@ -41,6 +42,30 @@ class Run(NamedTuple):
     def pair(self) -> Pair:
         """The settings of both sides."""
         return at_defaults(self.algo, self.task, self.timesteps, environment="sb3-broad")
+
+    def result(self) -> dict[str, Any] | None:
+        """What its file holds; ``None`` if there is no file, or one of other settings than today's."""
+        stored = self._stored()
+        return None if self._differences(stored) else stored
+
+    def outdated(self) -> dict[str, tuple[Any, Any]]:
+        """Setting -> its value in the file and today's, where they differ. Empty if there is no file."""
+        return self._differences(self._stored())
+
+    def _stored(self) -> dict[str, Any] | None:
+        path = self.path()
+        return json.loads(path.read_text("utf-8")) if path.exists() else None
+
+    def _differences(self, stored: Mapping[str, Any] | None) -> dict[str, tuple[Any, Any]]:
+        """As :meth:`outdated`. A setting that only one of both names is younger than the file, or gone: not compared.
+
+        A new setting does by default what was done before it.
+        """
+        if stored is None:
+            return {}
+        today = self.pair().settings()[self.side]
+        both = {name: (value, today[name]) for name, value in stored["settings"].items() if name in today}
+        return {name: values for name, values in both.items() if values[0] != values[1]}
 
 
 def tasks() -> Tasks:

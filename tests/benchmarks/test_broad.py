@@ -3,6 +3,7 @@
 import json
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import pytest
@@ -41,10 +42,11 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def done(run: Run, mean_return: float) -> None:
+def done(run: Run, mean_return: float, **settings: Any) -> None:
     run.path().parent.mkdir(parents=True, exist_ok=True)
     curve = {"steps": [500, 1000], "seconds": [1.0, 2.0], "returns": [0.0, mean_return]}
     result = {"commit": "0123456789ab", "date": "2026-01-02", "seed": run.seed, "mean_return": mean_return}
+    result["settings"] = run.pair().settings()[run.side] | settings
     run.path().write_text(json.dumps(result | {"curve": curve}))
 
 
@@ -56,7 +58,7 @@ def test_the_page_says_what_is_there_and_what_is_open(results: Path) -> None:
     page = text(rows(planned))
     (row,) = [line for line in page.splitlines() if line.startswith("| A-v0")]
     # Three seeds: their mean, and the interval of means of three drawn with replacement.
-    both = "11.0 [10.0, 12.0] **behind** | 21.0 [20.0, 22.0]"
+    both = "11.0 [10.0, 12.0] **behind** on seeds 0, 1, 2 | 21.0 [20.0, 22.0]"
     assert row == f"| A-v0 | ppo | 1,000 | {both} | 6 of 6 | 2026-01-02 | `0123456` |"
     assert "6 of 13 runs are there." in page
     assert "Not begun: impala on A-v0, sac on B-v0." in page
@@ -73,6 +75,57 @@ def test_one_seed_has_no_interval_and_an_algorithm_that_the_peer_has_not_stands_
     page = text(rows(planned))
     assert "| A-v0 | impala | 500 | 5.0 | has none | 1 of 1 |" in page
     assert "| B-v0 | sac | 2,000 | 5.0 | open | 1 of 6 |" in page
+
+
+def test_two_seeds_show_their_values_and_only_shared_seeds_are_compared(results: Path) -> None:
+    returns = {(OURS, 0): -83.1, (OURS, 1): -99.8, (PEER, 0): -84.2}
+    planned = list(runs(TASKS))
+    for run in planned:
+        if run.algo == "ppo" and (run.side, run.seed) in returns:
+            done(run, returns[run.side, run.seed])
+    # Ours is better on seed 0, which both have: not behind, although the mean of both seeds of ours is lower.
+    assert "| A-v0 | ppo | 1,000 | -91.4 (-83.1, -99.8) | -84.2 | 3 of 6 |" in text(rows(planned))
+    done(next(run for run in planned if run.side == PEER), -83.0)
+    assert "-91.4 (-83.1, -99.8) **behind** on seed 0 | -83.0 |" in text(rows(planned))
+
+
+def test_a_row_whose_sides_share_no_seed_is_not_behind(results: Path) -> None:
+    planned = list(runs(TASKS))
+    for run in planned:
+        if (run.algo, run.side, run.seed) in {("sac", OURS, 1), ("sac", PEER, 0)}:
+            done(run, float(-run.seed))
+    assert "behind**" not in text(rows(planned)).partition("|---")[2]
+
+
+def test_a_result_of_another_default_is_open_again_and_not_on_the_page(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = list(runs(TASKS))
+    ours = next(run for run in planned if (run.algo, run.side) == ("sac", OURS))
+    theirs = next(run for run in planned if (run.algo, run.side) == ("sac", PEER))
+    done(ours, 5.0, gamma=0.5)
+    done(theirs, 6.0, timesteps=1)
+    assert (ours.result(), ours.outdated()) == (None, {"gamma": (0.5, 0.99)})
+    assert (theirs.result(), theirs.outdated()) == (None, {"timesteps": (1, 2000)})
+    page = text(rows(planned))
+    assert "0 of 13 runs are there." in page
+    assert "- sac on B-v0, penstock, seed 0: gamma was 0.5 and is 0.99" in page
+    trained: list[Run] = []
+    monkeypatch.setattr(broad, "RESULTS", results)
+    monkeypatch.setattr(broad, "tasks", lambda: TASKS)
+    monkeypatch.setattr(broad, "train", trained.append)
+    monkeypatch.setattr("sys.argv", ["broad", "--algo", "sac", "--runs", "2"])
+    assert broad.main() == 0
+    assert trained == [ours, theirs]
+
+
+def test_a_setting_that_a_result_does_not_name_leaves_it_as_it_is(results: Path) -> None:
+    run = next(run for run in runs(TASKS) if run.algo == "sac")
+    done(run, 5.0, a_setting_of_the_past=1)
+    stored = json.loads(run.path().read_text())
+    del stored["settings"]["gamma"]
+    run.path().write_text(json.dumps(stored))
+    assert run.result() == stored
 
 
 def test_a_page_without_results_is_written(results: Path) -> None:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from penstock.metrics.jsonl import read_reports
+from penstock.metrics.jsonl import each_report, read_reports
 from penstock.metrics.report import IDLE, STEPS_PER_SECOND
 
 
@@ -102,9 +102,10 @@ def rate(log: Curve, skip: int) -> float:
 
 def curve(run: Path, metric: str) -> Curve:
     """One metric of a run, where it was reported."""
-    reports = [report for report in read_reports(run) if metric in report.values]
-    return Curve(
-        [report.steps for report in reports],
-        [report.time_s for report in reports],
-        [report.values[metric] for report in reports],
-    )
+    found = Curve([], [], [])
+    for report in each_report(run):
+        if metric in report.values:
+            found.steps.append(report.steps)
+            found.seconds.append(report.time_s)
+            found.values.append(report.values[metric])
+    return found

@@ -10,7 +10,8 @@
 - `--pinned` says that both sides were trained on one core each, by `taskset -c CORE` in front of the command.
 
 Curves are the mean return of the last 100 training episodes. After each run greedy episodes are played. Writes
-`results/<pair>.json` and `.png`. Ends with 1 if ours plays worse at the end, by the mean over the seeds.
+`results/<pair>.json` and `.png`. Ends with 1 if ours plays worse at the end, or is not as many times as fast as the
+pair asks for, both by the mean over the seeds. Seconds compare only if both sides had the same machine to themselves.
 HalfCheetah needs `penstock[mujoco]`, LunarLander `penstock[box2d]`.
 """
 
@@ -28,6 +29,7 @@ from typing import Any, NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from benchmarks.bars import Bar
 from benchmarks.learning.pairs import OURS, PAIRS, PEER, Pair
 from benchmarks.learning.run import HERE
 from benchmarks.peers.install import HERE as PEERS
@@ -146,6 +148,8 @@ def compared(pair: Pair, found: dict[str, Sequence[Trained]], *, pinned: bool) -
         raise ValueError(f"both need the same seeds: {seeds}")
     core = ["taskset -c CORE"] if pinned else []
     means = {name: [run.mean_return for run in runs] for name, runs in found.items()}
+    seconds = {name: statistics.mean(run.line.seconds[-1] for run in runs) for name, runs in found.items()}
+    speed = Bar("times as fast", seconds[PEER] / seconds[OURS], pair.times)
     return {
         "commands": [
             " ".join([*core, "penstock train", *pair.our_words(), "--seed SEED"]),
@@ -153,7 +157,8 @@ def compared(pair: Pair, found: dict[str, Sequence[Trained]], *, pinned: bool) -
         ],
         "settings": pair.settings(),
         "each_on": where(pinned=pinned),
-        "holds": statistics.mean(means[OURS]) >= statistics.mean(means[PEER]),
+        "holds": statistics.mean(means[OURS]) >= statistics.mean(means[PEER]) and speed.holds,
+        "speed": speed.entry(),
         "mean_return": {name: round(statistics.mean(values), 1) for name, values in means.items()},
         "range_over_seeds": {name: [round(min(values), 1), round(max(values), 1)] for name, values in means.items()},
         "std_over_seeds": {
@@ -214,6 +219,7 @@ def main() -> int:
     write(path, result)
     draw(path.with_suffix(".png"), pair, found, pinned=args.pinned)
     print("greedy return at the end:", ", ".join(f"{name} {mean:.0f}" for name, mean in result["mean_return"].items()))
+    print(f"times as fast: {result['speed']['value']:.2f} (at least {pair.times:g})")
     return 0 if result["holds"] else 1
 
 

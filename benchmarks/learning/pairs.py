@@ -27,6 +27,8 @@ class Pair(NamedTuple):
     """The peer's script, of `benchmarks/peers`."""
     theirs: dict[str, Any]
     """Settings of the peer that are not its defaults."""
+    times: float = 0.0
+    """The bar of the peer's seconds divided by ours."""
 
     def our_words(self) -> list[str]:
         """The words behind `penstock train`, without a seed."""
@@ -78,6 +80,35 @@ PAIRS = {
             "episodes": 10,
             "threads": 1,
         },
+    ),
+    "halfcheetah-sac-same-settings": Pair(
+        # Ours at its defaults but for what the peer does otherwise: one environment, and a gradient step after each of
+        # its steps. Networks, step sizes, minibatches, gamma and tau are the same by default.
+        title="SAC on HalfCheetah-v5, both at stable-baselines3's settings",
+        preset=None,
+        ours={
+            "algo": "sac",
+            "env": "HalfCheetah-v5",
+            "timesteps": 300_000,
+            "num_envs": 1,
+            "num_steps": 1,
+            "min_rows": 10_000,
+            # An update is one step here: a checkpoint each 10,000 steps.
+            "save_interval": 10_000,
+            "eval_episodes": 100,
+            "backend": "fused",
+        }
+        | ONE_THREAD,
+        environment="sb3-mujoco",
+        script="sb3_sac.py",
+        theirs={
+            "env": "HalfCheetah-v5",
+            "timesteps": 300_000,
+            "min_rows": 10_000,
+            "episodes": 100,
+            "threads": 1,
+        },
+        times=2.5,
     ),
     "lunarlander-ppo": at_defaults("ppo", "LunarLander-v3", 500_000, "sb3-box2d"),
     "lunarlander-dqn": at_defaults("dqn", "LunarLander-v3", 100_000, "sb3-box2d"),

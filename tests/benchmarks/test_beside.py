@@ -112,6 +112,18 @@ def test_both_sides_are_compared_with_their_spread() -> None:
     assert result["std_over_seeds"] == {OURS: 7.1, PEER: 2.8}
 
 
+def test_ours_must_be_as_many_times_as_fast_as_the_pair_asks_for() -> None:
+    found = {OURS: [lasting(0, 10.0), lasting(1, 30.0)], PEER: [lasting(0, 40.0), lasting(1, 60.0)]}
+    # 50 s against 20 s.
+    fast, slow = (compared(PAIR._replace(times=times), found, pinned=False) for times in (2.5, 2.6))
+    assert fast["speed"] == {"name": "times as fast", "value": 2.5, "at_least": 2.5, "holds": True}
+    assert (fast["holds"], slow["holds"]) == (True, False)
+
+
+def lasting(seed: int, seconds: float) -> Trained:
+    return Trained(seed, Curve([64], [seconds], [-300.0]), 1.0, None)
+
+
 def test_only_those_that_were_pinned_say_so() -> None:
     found = {OURS: [trained(0, 1.0)], PEER: [trained(0, 2.0)]}
     free, pinned = (compared(PAIR, found, pinned=pinned) for pinned in (False, True))
@@ -140,6 +152,33 @@ def test_both_sides_of_a_pair_learn_the_same_task_for_as_long(name: str) -> None
     assert ours["eval_episodes"] == theirs["episodes"]
     assert (PEERS / pair.script).exists()
     assert (PEERS / f"requirements-{pair.environment}.txt").exists()
+
+
+def test_ours_has_the_settings_of_the_peer_where_a_pair_says_so() -> None:
+    ours = PAIRS["halfcheetah-sac-same-settings"].settings()[OURS]
+    # The defaults of SAC in stable-baselines3 2.9.2, by our names.
+    assert {name: ours[name] for name in ("lr", "critic_lr", "temperature_lr")} == dict.fromkeys(
+        ("lr", "critic_lr", "temperature_lr"), 3e-4
+    )
+    theirs = {
+        "num_envs": 1,
+        "num_steps": 1,
+        "updates_per_step": 1,
+        "mini_batch_size": 256,
+        "capacity": 1_000_000,
+        "gamma": 0.99,
+        "tau": 0.005,
+        "hidden_sizes": [256, 256],
+        "activation": "relu",
+        "critics": 2,
+        "optimizer": "adam",
+        "adam_eps": 1e-8,
+        "temperature": "auto",
+        "target_entropy": "auto",
+        "policy_delay": 1,
+        "normalize_obs": False,
+    }
+    assert {name: ours[name] for name in theirs} == theirs
 
 
 def test_a_pair_at_the_defaults_sets_nothing_of_the_algorithm() -> None:

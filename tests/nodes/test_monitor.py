@@ -13,6 +13,7 @@ from penstock.errors import RunFolderError
 from penstock.metrics.histograms import Histograms
 from penstock.metrics.jsonl import METRICS
 from penstock.metrics.report import STEPS_PER_SECOND, Report, report_specs, write_report
+from penstock.metrics.return_range import ReturnRange
 from penstock.nodes.contract import Balance
 from penstock.nodes.monitor import MonitorNode, MonitorSettings
 from penstock.types import Arrays, Cause
@@ -392,6 +393,30 @@ def test_metrics_that_the_first_episodes_do_not_have_are_told_of_once(tmp_path, 
         reports.put(update, rollout_episodes=before + update)
         tell(again)
     assert [line for line in logged(tmp_path) if "last info" in line] == told
+
+
+def test_returns_outside_the_range_that_is_learned_are_told_of_once(tmp_path, monkeypatch) -> None:
+    reports, ports = Reports(), Ports()
+    monkeypatch.setattr(ports, "stream_reader", lambda edge: reports)
+    known = ReturnRange(0.0, 100.0, 1.0)
+    settings = MonitorSettings(tmp_path, "title", 100, 100, True, "steps", NEW, "it waits", "", return_range=known)
+    node = MonitorNode(settings)
+    node.open(ports)
+    # Two episodes are too few; 50 is inside; of the user's own rewards 60 is what is learned.
+    inside = [(2, {"return": -50.0}), (10, {"return": 50.0}), (11, {"return": -60.0, "shaped_return": 60.0})]
+    for update, (episodes, means) in enumerate([*inside, (12, {"return": -60.0}), (13, {"return": -70.0})], 1):
+        values = {f"rollout_{name}_mean": mean for name, mean in means.items()}
+        reports.put(update, rollout_episodes=float(episodes), rollout_length_mean=20.0, **values)
+        tell(node)
+    told = [line for line in logged(tmp_path) if "--value_min" in line]
+    assert [line.partition(":")[0] for line in told] == ["episodes return -60 in 20 steps, about -60 with --gamma 1"]
+    # Another life of the monitor does not tell of it again.
+    killed(ports)
+    again = MonitorNode(settings)
+    again.open(ports)
+    reports.put(21, rollout_episodes=31.0, rollout_return_mean=-60.0, rollout_length_mean=20.0)
+    tell(again)
+    assert [line for line in logged(tmp_path) if "--value_min" in line] == told
 
 
 def test_rows_that_a_table_has_lost_are_told_of_once_there_are_any(tmp_path, monkeypatch) -> None:

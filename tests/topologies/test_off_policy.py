@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import ConfigError
+from penstock.metrics.return_range import ReturnRange
 from penstock.planning import plan
 from penstock.processes.machine import shared_memory, table_memory
 from penstock.program.check import check
@@ -44,6 +45,15 @@ def test_priorities_count_as_bytes_of_their_table() -> None:
 def test_a_table_keeps_its_capacity_where_bytes_are_plenty() -> None:
     held = rollouts(program(off_policy, capacity=5_000, table_bytes=10**9))
     assert held.slots == rollouts(program(off_policy, capacity=5_000)).slots
+
+
+def test_the_monitor_knows_the_range_of_returns_that_are_learned_as_they_are() -> None:
+    def known(**settings: object) -> ReturnRange | None:
+        return program(off_policy, env="CartPole-v1", algo="dqn", **settings).node("monitor").settings.return_range
+
+    atoms = {"atoms": 51, "value_min": -10.0, "value_max": 20.0}
+    assert known(**atoms) == (-10.0, 20.0, 0.99)
+    assert known() is known(**atoms, clip_reward=True) is None
 
 
 def test_bytes_that_do_not_hold_what_collecting_may_be_ahead_are_refused() -> None:

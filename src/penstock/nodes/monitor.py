@@ -15,7 +15,20 @@ from penstock.metrics.episode_metrics import EPISODE, missing_metrics
 from penstock.metrics.histograms import Histograms
 from penstock.metrics.jsonl import JsonLines, each_report
 from penstock.metrics.progress import Lines, progress_sink
-from penstock.metrics.report import EPISODES, EVAL_RETURN, IDLE, RESTARTS, STEPS_PER_SECOND, Report, Sink, read_report
+from penstock.metrics.report import (
+    EPISODES,
+    EVAL_RETURN,
+    IDLE,
+    LENGTH,
+    RESTARTS,
+    RETURN,
+    SHAPED_RETURN,
+    STEPS_PER_SECOND,
+    Report,
+    Sink,
+    read_report,
+)
+from penstock.metrics.return_range import ReturnRange
 from penstock.metrics.run_log import RunLog
 from penstock.metrics.tensorboard import TensorBoard
 from penstock.nodes.contract import Ports
@@ -37,6 +50,8 @@ LEAST_COUNTED_NS = 100_000_000
 """Least time of a node over which its idle share is found anew."""
 STALE_S = 2.0
 """A node whose idle share was found longer ago has none. Other machines tell the counters of their nodes each 0.5 s."""
+TYPICAL_EPISODES = 10
+"""So many episodes must have ended before their mean return is compared with a range."""
 SILENT_S = 30.0
 """If there is no report for so long, the log and the display say what the run waits for, once."""
 
@@ -64,6 +79,8 @@ class MonitorSettings:
     episode_metrics: tuple[str, ...] = ()
     """Names of numbers in the last infos of episodes. The log and the display say which of them the first episodes do
     not have, once."""
+    return_range: ReturnRange | None = None
+    """What the learned returns are cut to, if they are. The log and the display say once if episodes lie outside."""
     least_s: float = 0.0
     """Least seconds of training between two lines of updates in the log and on a display that is no terminal."""
     histograms: bool = False
@@ -93,6 +110,8 @@ class MonitorNode:
         """Training episodes that had ended before a resume; ``None``: not known yet."""
         self._tells_missing = bool(settings.episode_metrics)
         """Whether it has yet to look for metrics that the first episodes do not have."""
+        self._tells_outside = settings.return_range is not None
+        """Whether it has yet to say that returns are outside the range."""
 
     def open(self, ports: Ports) -> None:
         """Open the sinks."""
@@ -120,8 +139,8 @@ class MonitorNode:
                 self._tell(settings.resumed._replace(note=line))
         self._silent_since = None if again else time.monotonic()
         if again:
-            # An earlier life may have told of them. The end of the run tells of them, too.
-            self._tells_missing = False
+            # An earlier life may have told of them. The end of the run tells of missing metrics, too.
+            self._tells_missing = self._tells_outside = False
         self._episodes_before = None if settings.resumed.update else 0.0
         self._deaths = RunFolder(settings.folder).deaths
         self._written = dict.fromkeys(_KINDS, settings.resumed.update)
@@ -153,6 +172,8 @@ class MonitorNode:
             self._written[kind] = report.update
         if self._tells_missing and EPISODES in report.values:
             self._tell_missing(report)
+        if self._tells_outside and report.values.get(EPISODES, 0.0) >= TYPICAL_EPISODES:
+            self._tell_outside(report)
         # Released only now, so that a report that cannot be written is not counted as progress.
         self._reports.release(index)
 
@@ -206,6 +227,14 @@ class MonitorNode:
         missing = [name for name in self._settings.episode_metrics if f"{EPISODE}{name}" not in report.values]
         if missing:
             self._tell(report._replace(values={}, note=missing_metrics(missing, int(ended - self._episodes_before))))
+
+    def _tell_outside(self, report: Report) -> None:
+        """Say once that the returns which are learned lie outside the range that is told apart."""
+        learned = report.values.get(SHAPED_RETURN, report.values[RETURN])
+        known = self._settings.return_range
+        if known is not None and (line := known.outside(learned, report.values[LENGTH])):
+            self._tells_outside = False
+            self._tell(report._replace(values={}, note=line))
 
     def _tell(self, report: Report) -> None:
         """Write a report with a note that is no metric."""

@@ -21,6 +21,7 @@ from penstock.kernels.actions import environment_array
 from penstock.memory.snapshots import SNAPSHOT_BYTES
 from penstock.metrics.histograms import Part
 from penstock.metrics.report import RETURN_WINDOW, Report, report_specs
+from penstock.metrics.return_range import ReturnRange
 from penstock.nodes.checkpointer import CheckpointerSettings
 from penstock.nodes.contract import OPEN_LIMIT_S, LaneStart
 from penstock.nodes.env import EnvSettings
@@ -31,6 +32,7 @@ from penstock.nodes.policy_node import PolicyNodeSettings
 from penstock.policies.acting import PolicySettings
 from penstock.policies.batching import BatchRule
 from penstock.policies.exploration import Exploration
+from penstock.policies.heads import EpsilonGreedy
 from penstock.program.graph import (
     ActionLog,
     Ask,
@@ -371,9 +373,21 @@ def _monitor(plan: Plan) -> NodeSpec:
         settings=plan.settings,
         told=plan.told,
         episode_metrics=plan.run.episode_metrics or (),
+        return_range=_return_range(plan.learning.spec),
         histograms=plan.run.tensorboard_histograms,
     )
     return NodeSpec("monitor", "monitor", settings, group="monitor")
+
+
+def _return_range(spec: AlgorithmSpec) -> ReturnRange | None:
+    """The range of the returns that the policy tells apart, if it learns their distribution.
+
+    ``None`` if rewards are cut before they are learned from: the returns that a run reports are not.
+    """
+    head, table = spec.policy.head, spec.table
+    if not isinstance(head, EpsilonGreedy) or head.atoms == 1 or table is None or table.reward_limit < math.inf:
+        return None
+    return ReturnRange(head.low, head.high, table.gamma)
 
 
 def _awaited(plan: Plan) -> str:

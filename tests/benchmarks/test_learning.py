@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.learning import alike
 from benchmarks.learning.alike import at_places, overlap
 from benchmarks.learning.run import HERE, bound, draw, in_both_modes, preset_of, verdict
 from benchmarks.runs import Curve
@@ -136,3 +137,27 @@ def test_ranges_that_are_apart_by_a_hundredth_of_the_curve_meet() -> None:
     # The curves of the first value span 0..10: ranges may be 0.1 apart.
     plain = np.array([[0.0, 9.9, 10.0], [1.0, 9.9, 10.0]])
     assert overlap(np.array([[1.05, 9.8, 9.85], [1.2, 9.85, 9.89]]), plain) == pytest.approx(2 / 3)
+
+
+def test_a_row_is_compared_by_the_checkpoint_and_the_curve_that_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, object]] = []
+    monkeypatch.setattr(alike, "train", lambda folder, words: Path(words[-1]))
+
+    def curve(run: Path, of: str) -> Curve:
+        asked.append(("curve", of))
+        return Curve([0, 10], [0.0, 1.0], [1.0, 2.0])
+
+    def evaluate(run: Path, episodes: int, checkpoint: str, seed: int) -> dict[str, float]:
+        asked.append((checkpoint, seed))
+        return {"mean_return": 480.0}
+
+    monkeypatch.setattr(alike, "curve", curve)
+    monkeypatch.setattr(alike, "evaluate", evaluate)
+    monkeypatch.setattr(alike, "draw", lambda *given: None)
+    monkeypatch.setattr(alike, "write", lambda path, result: asked.append((path.name, result["holds"])))
+    (setting, _) = alike.SETTINGS
+    table = tomllib.loads((HERE / "thresholds.toml").read_text("utf-8"))
+    assert alike.learn(setting, "dqn-cartpole", table["dqn-cartpole"], [0]) == []
+    of_one = [("curve", "eval/return_mean"), ("best", 1_000_000)]
+    assert asked == [*of_one * len(setting.values), ("backends-dqn-cartpole.json", True)]
+    assert set(setting.rows) <= set(table)

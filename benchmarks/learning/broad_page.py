@@ -29,7 +29,9 @@ HEAD = """# Every algorithm at its defaults, on tasks that nobody tuned for
 - A figure is the mean over seeds of the return of 100 greedy episodes at the end. Behind it: the values of two seeds,
   or the 95 % interval of three, by bootstrap over the seeds, which are few.
 - **behind**: ours plays worse by the means over the seeds that both sides have. These are named.
-- Both sides play the same number of steps, each at its own defaults, on one torch thread.
+- Both sides are asked for the same number of steps, each at its own defaults, on one torch thread. A last batch is
+  whole, so more steps are played: in brackets, those of ours. A batch of PPO and APPO has 16,384 rows, one of
+  stable-baselines3's PPO 2,048, so that ours plays up to 16,383 steps more, and the peer up to 2,047.
 
 """
 
@@ -90,7 +92,7 @@ def text(listed: Sequence[Row]) -> str:
         results = [result for side in row.found.values() for result in side]
         commits = ", ".join(f"`{commit[:7]}`" for commit in sorted({result["commit"] for result in results}))
         last = max(result["date"] for result in results)
-        cells = [row.task, row.algo, f"{row.timesteps:,}", *sides, f"{row.done()} of {row.planned}", last, commits]
+        cells = [row.task, row.algo, _steps(row), *sides, f"{row.done()} of {row.planned}", last, commits]
         lines.append(f"| {' | '.join(cells)} |")
     unseen = [f"{row.algo} on {row.task}" for row in listed if not row.done()]
     done, planned = sum(row.done() for row in listed), sum(row.planned for row in listed)
@@ -110,6 +112,12 @@ def write_page(folder: Path, planned: Sequence[Run]) -> None:
     begun = [row for row in listed if row.done()]
     if begun:
         _draw(folder / "curves.png", begun)
+
+
+def _steps(row: Row) -> str:
+    """The steps that were asked for, and those that ours has really played, if they are more."""
+    played = sorted({result["curve"]["steps"][-1] for result in row.found.get(OURS, [])} - {row.timesteps})
+    return f"{row.timesteps:,}" + (f" ({', '.join(f'{steps:,}' for steps in played)})" if played else "")
 
 
 def _cell(results: Sequence[dict[str, Any]]) -> str:

@@ -42,9 +42,13 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def done(run: Run, mean_return: float, **settings: Any) -> None:
+def done(run: Run, mean_return: float, beyond: int = 0, **settings: Any) -> None:
     run.path().parent.mkdir(parents=True, exist_ok=True)
-    curve = {"steps": [500, 1000], "seconds": [1.0, 2.0], "returns": [0.0, mean_return]}
+    curve = {
+        "steps": [run.timesteps // 2, run.timesteps + beyond],
+        "seconds": [1.0, 2.0],
+        "returns": [0.0, mean_return],
+    }
     result = {"commit": "0123456789ab", "date": "2026-01-02", "seed": run.seed, "mean_return": mean_return}
     result["settings"] = run.pair().settings()[run.side] | settings
     run.path().write_text(json.dumps(result | {"curve": curve}))
@@ -87,6 +91,16 @@ def test_two_seeds_show_their_values_and_only_shared_seeds_are_compared(results:
     assert "| A-v0 | ppo | 1,000 | -91.4 (-83.1, -99.8) | -84.2 | 3 of 6 |" in text(rows(planned))
     done(next(run for run in planned if run.side == PEER), -83.0)
     assert "-91.4 (-83.1, -99.8) **behind** on seed 0 | -83.0 |" in text(rows(planned))
+
+
+def test_the_steps_of_a_last_batch_that_is_whole_are_named(results: Path) -> None:
+    planned = list(runs(TASKS))
+    for run in planned:
+        if run.algo in {"ppo", "sac"} and run.seed == 0:
+            done(run, 1.0, beyond=24 if (run.algo, run.side) == ("ppo", OURS) else 0)
+    page = text(rows(planned))
+    assert "| A-v0 | ppo | 1,000 (1,024) | 1.0 | 1.0 |" in page
+    assert "| B-v0 | sac | 2,000 | 1.0 | 1.0 |" in page
 
 
 def test_a_row_whose_sides_share_no_seed_is_not_behind(results: Path) -> None:

@@ -13,12 +13,13 @@
 
 import argparse
 import statistics
+import sys
 import tempfile
 from bisect import bisect_left
 from pathlib import Path
 
 from benchmarks.arguments import positive_float, positive_int
-from benchmarks.bars import Bar
+from benchmarks.bars import Bar, exit_status
 from benchmarks.peers.run import result_of
 from benchmarks.record import command_of, destination, write
 from benchmarks.runs import curve, flags, throughput, train
@@ -77,7 +78,7 @@ def judged(rates: dict[str, list[float]], returns: dict[str, list[float]]) -> li
     return [*speeds, better]
 
 
-def main() -> None:
+def main() -> int:
     """Alternate, print, and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=positive_int, default=3)
@@ -108,7 +109,8 @@ def main() -> None:
             "returns": {side: [round(value, 1) for value in values] for side, values in returns.items()},
         }
         write(args.write, result)
+    return exit_status(bars)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,6 +1,7 @@
 """The bar of a benchmark: a value, the value that it must reach, and whether it does. Measures nothing."""
 
 import math
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 
@@ -33,3 +34,8 @@ class Bar(NamedTuple):
         """The entry of a committed result."""
         limit = "at_most" if self.at_most else "at_least"
         return {"name": self.name, "value": in_json(self.value), limit: self.bar, "holds": self.holds}
+
+
+def exit_status(bars: Iterable[Bar]) -> int:
+    """The exit status of a benchmark: 1 if a value falls short of its bar."""
+    return int(any(not bar.holds for bar in bars))

@@ -15,12 +15,13 @@ Steady state in 1 and 2: updates are included; start-up, compilation and the fir
 
 import argparse
 import statistics
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.arguments import positive_int
-from benchmarks.bars import Bar
+from benchmarks.bars import Bar, exit_status
 from benchmarks.end_to_end import SETTING as PUBLISHED
 from benchmarks.peers.run import result_of
 from benchmarks.record import command_of, destination, write
@@ -105,7 +106,7 @@ def judged(rates: dict[str, list[float]], table: list[dict[str, Any]]) -> list[B
     ]
 
 
-def main() -> None:
+def main() -> int:
     """Alternate, print, and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=positive_int, default=3)
@@ -138,7 +139,8 @@ def main() -> None:
             "table": table,
         }
         write(args.write, result)
+    return exit_status(bars)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.bars import Bar
+from benchmarks.bars import Bar, exit_status
 from benchmarks.far_link import Far
 from benchmarks.hosts import BIN, Hosts
 from benchmarks.record import command_of, destination, write
@@ -198,7 +198,7 @@ def main() -> int:
             "bars": [bar.entry() for bar in bars],
         }
         write(args.write, result)
-    return int(any(not bar.holds for bar in bars))
+    return exit_status(bars)
 
 
 if __name__ == "__main__":

@@ -11,10 +11,12 @@
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from benchmarks.bars import exit_status
 from benchmarks.cluster_check import TASKS, bars_of, checked, measure
 from benchmarks.record import ROOT, command_of, destination, write
 from benchmarks.simulated_cluster import Cluster, Costs, Setting
@@ -86,7 +88,7 @@ def table(setting: Setting, costs: Costs, machines: Sequence[int]) -> list[dict[
     return rows
 
 
-def main() -> None:
+def main() -> int:
     """Print the tables; with ``--measure``, measure what they stand on, and compare with real hosts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measure", action="store_true", help="measure the costs here, and check the model")
@@ -98,6 +100,7 @@ def main() -> None:
     parser.add_argument("--write", type=destination, help="with --measure: write the result here as JSON")
     args = parser.parse_args()
     result: dict[str, Any] = {"command": command_of("python -m benchmarks.cluster_model")}
+    bars = []
     if args.measure:
         costs, step_s = measure()
         print(costs, f"step {1000 * step_s:.3f} ms; a sleep is {1000 * FIXED_S:g} ms")
@@ -118,7 +121,8 @@ def main() -> None:
             )
     if args.write and args.measure:
         write(args.write, {**result, "costs": asdict(costs), "tables": tables})
+    return exit_status(bars)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

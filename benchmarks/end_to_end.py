@@ -4,13 +4,15 @@
     python -m benchmarks.end_to_end --backend eager  # another backend of the update
 
 Steady state, on both sides: updates are included; start-up, compilation and the first batch are not. Does not judge how
-well anything learns: `benchmarks/learning` does.
+well anything learns: `benchmarks/learning` does. Only the native update (`--backend fused`) has a bar.
 """
 
 import argparse
 import statistics
+import sys
 
 from benchmarks.arguments import positive_int
+from benchmarks.bars import Bar, exit_status
 from benchmarks.peers.run import result_of
 from benchmarks.record import command_of, destination, write
 from benchmarks.runs import flags, throughput
@@ -24,6 +26,8 @@ SETTING = {
     "lr": 3e-4,
 }
 BATCH = 8 * 2048
+TIMES = 22.0
+"""The bar: so many times as many steps a second as the peer."""
 
 
 def peer(threads: int, updates: int) -> float:
@@ -37,7 +41,7 @@ def ours(extra: list[str], updates: int) -> float:
     return throughput([*flags(SETTING), "--timesteps", str((updates + 2) * BATCH), *extra])
 
 
-def main() -> None:
+def main() -> int:
     """Alternate, print, and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=positive_int, default=3)
@@ -52,17 +56,20 @@ def main() -> None:
         own.append(ours(extra, args.updates))
         print(f"round {number}: stable-baselines3 {peers[-1]:,.0f}, penstock {own[-1]:,.0f} steps/s", flush=True)
     ratio = statistics.median(own) / statistics.median(peers)
-    print(f"ratio of medians {ratio:.2f}")
+    bars = [Bar("penstock / stable-baselines3", ratio, TIMES)] if "fused" in extra else []
+    print("\n".join([f"ratio of medians {ratio:.2f}", *(bar.line() for bar in bars)]))
     if args.write:
         result = {
             "command": command_of("python -m benchmarks.end_to_end"),
             "setting": SETTING,
             "ratio": round(ratio, 2),
+            "bars": [bar.entry() for bar in bars],
             "penstock_steps_per_s": [round(value) for value in own],
             "stable_baselines3_steps_per_s": [round(value) for value in peers],
         }
         write(args.write, result)
+    return exit_status(bars)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

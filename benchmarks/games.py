@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.arguments import positive_int
-from benchmarks.bars import Bar
+from benchmarks.bars import Bar, exit_status
 from benchmarks.record import ROOT, command_of, destination, write
 from benchmarks.runs import curve, flags, rate, train
 from penstock.metrics.report import STEPS_PER_SECOND
@@ -81,7 +81,7 @@ def _trained(words: list[str], batches: int) -> float:
         return rate(curve(run, STEPS_PER_SECOND), SKIP)
 
 
-def main() -> None:
+def main() -> int:
     """Measure both in turns, print, and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=positive_int, default=3)
@@ -118,7 +118,8 @@ def main() -> None:
             for what, rate in middle.items()
         ]
         write(args.write, {"command": command, "bars": [bar.entry() for bar in bars], "rows": rows})
+    return exit_status(bars)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -15,11 +15,12 @@ Does not judge how well anything learns.
 
 import argparse
 import statistics
+import sys
 import tempfile
 from pathlib import Path
 
 from benchmarks.arguments import positive_float, positive_int
-from benchmarks.bars import Bar
+from benchmarks.bars import Bar, exit_status
 from benchmarks.peers.run import result_of
 from benchmarks.record import destination, write
 from benchmarks.runs import curve, flags, idle, rate, train
@@ -55,7 +56,7 @@ def theirs(peer: str, seconds: float) -> float:
     return FRAMES * float(found["steps_per_s"])
 
 
-def main() -> None:
+def main() -> int:
     """Alternate, print, and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=positive_int, default=3)
@@ -88,7 +89,8 @@ def main() -> None:
                 "idle": {name: {node: round(share, 3) for node, share in each.items()} for name, each in waits.items()},
             },
         )
+    return exit_status(bars)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.arguments import positive_int
-from benchmarks.bars import Bar, in_json
+from benchmarks.bars import Bar, exit_status, in_json
 from benchmarks.hosts import BIN, Host, Hosts
 from benchmarks.record import command_of, destination, write
 from benchmarks.runs import begun, flags
@@ -167,7 +167,7 @@ def main() -> int:
     if args.write:
         result = {"command": command_of(parser.prog), "bars": [bar.entry() for bar in bars], **row_of(found)}
         write(args.write, result)
-    return int(any(not bar.holds for bar in bars))
+    return exit_status(bars)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ import gymnasium
 import psutil
 
 from benchmarks.arguments import positive_int
-from benchmarks.bars import Bar
+from benchmarks.bars import Bar, exit_status
 from benchmarks.record import command_of, destination, write
 from benchmarks.runs import begun
 
@@ -136,22 +136,24 @@ def bar_of(case: str, found: Sequence[Death]) -> Bar:
     return Bar(f"{case}, seconds that the others stood still", max(one.stood_still_s for one in found), LIMIT_S, True)
 
 
-def main() -> None:
+def main() -> int:
     """Measure, print, and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--deaths", type=positive_int, default=3, help="in each run")
     parser.add_argument("--write", type=destination, metavar="FILE")
     args = parser.parse_args()
-    cases = []
+    cases, bars = [], []
     for (pattern, words), group in itertools.product(WORDS.items(), GROUPS):
         found = deaths(words, group, args.deaths)
         bar = bar_of(f"{pattern}, {group} dies", found)
+        bars.append(bar)
         print(bar.line(), flush=True)
         seconds = [round(one.stood_still_s, 3) for one in found]
         cases.append({"pattern": pattern, "dies": group, "words": words, "seconds": seconds, "bar": bar.entry()})
     if args.write is not None:
         write(args.write, {"command": command_of("python -m benchmarks.leaving"), "cases": cases})
+    return exit_status(bars)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -18,13 +18,14 @@ policy. Those that are older than ``--max_policy_lag`` are dropped; the result h
 
 import argparse
 import statistics
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.arguments import positive_int
-from benchmarks.bars import Bar
+from benchmarks.bars import Bar, exit_status
 from benchmarks.end_to_end import BATCH, SETTING
 from benchmarks.processes import cpu_per_step
 from benchmarks.record import command_of, destination, write
@@ -138,7 +139,7 @@ def measure(parts: Sequence[str], rounds: int, updates: int) -> tuple[list[Bar],
     return reached, entries
 
 
-def main() -> None:
+def main() -> int:
     """Alternate, print, and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
@@ -153,7 +154,8 @@ def main() -> None:
     if args.write:
         command = command_of("python -m benchmarks.non_blocking")
         write(args.write, {"command": command, "bars": [bar.entry() for bar in reached], **entries})
+    return exit_status(reached)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

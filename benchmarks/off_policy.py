@@ -18,12 +18,13 @@ The result also has the idle share of each node. Does not judge how well anythin
 
 import argparse
 import statistics
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.arguments import positive_int
-from benchmarks.bars import Bar
+from benchmarks.bars import Bar, exit_status
 from benchmarks.peers.run import result_of
 from benchmarks.record import command_of, destination, write
 from benchmarks.runs import Curve, curve, flags, idle, rate, train
@@ -128,7 +129,7 @@ def entry(values: list[Ran]) -> dict[str, Any]:
     return {"updates_per_s": rates, **spread, **({"idle": idles} if idles else {})}
 
 
-def main() -> None:
+def main() -> int:
     """Alternate, print, and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=positive_int, default=3)
@@ -144,7 +145,8 @@ def main() -> None:
         orders = [in_turn(list(found), number) for number in range(args.rounds)]
         entries = {"bars": [bar.entry() for bar in bars], "setting": SETTING, "orders": orders, "ways": ways}
         write(args.write, {"command": command, **entries})
+    return exit_status(bars)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

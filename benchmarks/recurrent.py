@@ -16,9 +16,10 @@ states that were stored with every step. Does not judge how well anything learns
 import argparse
 import statistics
 import subprocess
+import sys
 
 from benchmarks.arguments import positive_int
-from benchmarks.bars import Bar
+from benchmarks.bars import Bar, exit_status
 from benchmarks.peers.install import python_of
 from benchmarks.peers.run import LIMIT_S, parse
 from benchmarks.record import ROOT, command_of, destination, write
@@ -84,7 +85,7 @@ def judged(found: dict[str, list[float]]) -> Bar:
     return Bar("recurrent PPO at its best / sb3-contrib at its best", best / theirs, 3.0)
 
 
-def main() -> None:
+def main() -> int:
     """Alternate, print, and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=positive_int, default=3)
@@ -100,7 +101,8 @@ def main() -> None:
         orders = [in_turn(list(found), number) for number in range(args.rounds)]
         entries = {"bars": [bar.entry()], "setting": SETTING, "orders": orders, "steps_per_s": rates}
         write(args.write, {"command": command_of("python -m benchmarks.recurrent"), **entries})
+    return exit_status([bar])
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

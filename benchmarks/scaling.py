@@ -14,6 +14,7 @@ The loss of a batch against a perfect one has three parts:
 
 import argparse
 import multiprocessing
+import sys
 import tempfile
 import time
 from multiprocessing.queues import Queue
@@ -25,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.arguments import positive_int
-from benchmarks.bars import Bar
+from benchmarks.bars import Bar, exit_status
 from benchmarks.record import command_of, destination, write
 from benchmarks.runs import curve, flags, idle, rate, train
 from benchmarks.sleeping import FIXED_S, fixed
@@ -100,7 +101,7 @@ def row(workers: int, ours: float, idle_share: float, bare: float) -> dict[str, 
     }
 
 
-def main() -> None:
+def main() -> int:
     """Measure every width, print, and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", nargs="+", type=positive_int, default=list(WORKERS))
@@ -119,7 +120,8 @@ def main() -> None:
     if args.write:
         command = command_of("python -m benchmarks.scaling")
         write(args.write, {"command": command, "sleep_s": FIXED_S, "bars": [bar.entry()], "widths": rows})
+    return exit_status([bar])
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

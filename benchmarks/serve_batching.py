@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.arguments import positive_float, positive_int
-from benchmarks.bars import Bar
+from benchmarks.bars import Bar, exit_status
 from benchmarks.record import command_of, destination, write
 from benchmarks.served import Served, serving, trained
 from penstock.serving.bench.gamecore import Load, measure
@@ -89,7 +89,7 @@ def main() -> int:
     print("\n".join(("", *(bar.line() for bar in bars))))
     if args.write is not None:
         write(args.write, _result(command_of(parser.prog), medians, bars))
-    return int(not all(bar.holds for bar in bars))
+    return exit_status(bars)
 
 
 def gains(medians: Mapping[Case, Figures]) -> dict[str, dict[int, float]]:

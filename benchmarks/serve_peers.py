@@ -38,7 +38,7 @@ import psutil
 
 import penstock
 from benchmarks.arguments import positive_float, positive_int
-from benchmarks.bars import Bar
+from benchmarks.bars import Bar, exit_status
 from benchmarks.peers.install import python_of, requirements_of
 from benchmarks.record import ROOT, command_of, destination, write
 from penstock.serving.bench.gamecore import Load, http_reply, measure
@@ -117,7 +117,7 @@ def main() -> int:
     print("\n".join(("", *(bar.line() for bar in bars))))
     if args.write is not None:
         write(args.write, _result(command_of(parser.prog), medians, bars))
-    return int(not all(bar.holds for bar in bars))
+    return exit_status(bars)
 
 
 def bars_of(medians: Mapping[tuple[str, str], Figures]) -> list[Bar]:

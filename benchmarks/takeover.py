@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.arguments import positive_int
-from benchmarks.bars import Bar, in_json
+from benchmarks.bars import Bar, exit_status, in_json
 from benchmarks.hosts import BIN, Host, Hosts, SeparateHost
 from benchmarks.record import command_of, destination, write
 from benchmarks.runs import begun, flags
@@ -317,7 +317,7 @@ def main() -> int:
     if args.write:
         result = {"command": command_of(parser.prog), "bars": [bar.entry() for bar in bars], "rows": rows}
         write(args.write, result)
-    return int(any(not bar.holds for bar in bars))
+    return exit_status(bars)
 
 
 if __name__ == "__main__":

@@ -15,9 +15,10 @@ judge how well anything learns.
 
 import argparse
 import statistics
+import sys
 
 from benchmarks.arguments import positive_float, positive_int
-from benchmarks.bars import Bar
+from benchmarks.bars import Bar, exit_status
 from benchmarks.peers.run import result_of
 from benchmarks.record import command_of, destination, write
 from benchmarks.runs import flags, throughput
@@ -64,7 +65,7 @@ def bars(medians: dict[str, float]) -> list[Bar]:
     ]
 
 
-def main() -> None:
+def main() -> int:
     """Alternate, print, and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=positive_int, default=3)
@@ -88,7 +89,8 @@ def main() -> None:
             "steps_per_s": {name: [round(one[name]) for one in rounds] for name in rounds[0]},
         }
         write(args.write, result)
+    return exit_status(reached)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -17,13 +17,14 @@ import contextlib
 import math
 import os
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.bars import Bar
+from benchmarks.bars import Bar, exit_status
 from benchmarks.record import command_of, destination, write
 from benchmarks.runs import curve, evaluate, train
 from penstock.metrics.report import RETURN
@@ -145,7 +146,7 @@ def measure(case: Case, seeds: Sequence[int], extra: Sequence[str]) -> tuple[lis
     }
 
 
-def main() -> None:
+def main() -> int:
     """Solve, print, and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [case.name for case in CASES]
@@ -162,7 +163,8 @@ def main() -> None:
             "cases": [entry for _, entry in measured],
         }
         write(args.write, result)
+    return exit_status(bar for reached, _ in measured for bar in reached)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -19,7 +19,7 @@ from typing import Any
 
 import penstock
 from benchmarks.arguments import positive_int
-from benchmarks.bars import Bar
+from benchmarks.bars import Bar, exit_status
 from benchmarks.hosts import BIN, Hosts
 from benchmarks.record import command_of, destination, write
 from benchmarks.runs import curve, flags
@@ -116,7 +116,7 @@ def main() -> int:
             "received_bytes": links,
         }
         write(args.write, result)
-    return int(any(not bar.holds for bar in bars))
+    return exit_status(bars)
 
 
 if __name__ == "__main__":

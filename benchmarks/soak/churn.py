@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.arguments import positive_int
-from benchmarks.bars import Bar
+from benchmarks.bars import Bar, exit_status
 from benchmarks.hosts import BIN, Hosts
 from benchmarks.record import ROOT, command_of, destination, write
 from benchmarks.runs import begun, evaluate, flags
@@ -192,7 +192,7 @@ def main() -> int:
         "updates": seen.reports[-1].update,
     }
     write(args.write, result)
-    return int(any(not bar.holds for bar in bars))
+    return exit_status(bars)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ import json
 import runpy
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -97,6 +99,26 @@ def test_one_that_fails_does_not_stop_the_others(tmp_path, monkeypatch):
     assert suite.run([failing, passing], quick=False) == ["failing"]
     assert (tmp_path / "passing.json").exists()
     assert not (tmp_path / "failing.json").exists()
+
+
+@pytest.mark.parametrize(("quick", "failed"), [(False, ["short", "broken"]), (True, ["broken"])])
+def test_one_that_misses_a_bar_does_not_stop_the_others_and_fails_in_the_long_form(
+    quick, failed, tmp_path, monkeypatch
+):
+    """The last argument of each command is the file of its result."""
+    ended = {"benchmarks.short": 1, "benchmarks.broken": 1, "benchmarks.good": 0}
+
+    def run(command, **settings):
+        if command[2] != "benchmarks.broken":
+            Path(command[-1]).write_text("{}")
+        return SimpleNamespace(returncode=ended[command[2]])
+
+    monkeypatch.setattr(suite, "RESULTS", tmp_path)
+    monkeypatch.setattr(suite, "QUICK_RESULTS", tmp_path)
+    monkeypatch.setattr(suite, "subprocess", SimpleNamespace(run=run))
+    (tmp_path / "broken.json").write_text("of an earlier sitting")
+    assert suite.run([suite.Entry(name, name, "") for name in ("short", "broken", "good")], quick=quick) == failed
+    assert (tmp_path / "good.json").exists()
 
 
 def test_what_is_short_is_only_shorter():

@@ -1,6 +1,7 @@
 """Programs of runs on several machines, and memory for them, without any process.
 
-Two learners that hand their gradients on, or have a shard each; environment nodes that ask policy nodes.
+Two learners that hand their gradients on, or have a shard each; three that share each batch; environment nodes that ask
+policy nodes.
 """
 
 import mmap
@@ -16,7 +17,7 @@ from penstock.types import Array
 from penstock.wiring.edges import Wiring
 from tests.planned import prepared
 
-__all__ = ["asking_program", "kept", "sharded_program", "spread_program", "wired"]
+__all__ = ["asking_program", "kept", "sharded_program", "sharing_program", "spread_program", "wired"]
 
 
 def spread_program() -> Program:
@@ -24,6 +25,12 @@ def spread_program() -> Program:
     settings = {"learners": 2, "num_workers": 2, "num_envs": 4, "exchange": "parameter_server"}
     found = prepared(**settings, sync_mode="non_blocking")
     return apart(async_on_policy.build(plan(found, Path("run"), quiet=True)), "10.0.0.1")
+
+
+def sharing_program() -> Program:
+    """The program of three learners that share each batch, before it is cut."""
+    settings = {"learners": 3, "num_workers": 3, "num_envs": 6, "mini_batch_size": 48, "runtime": "ray"}
+    return apart(on_policy.build(plan(prepared(**settings), Path("run"), quiet=True)), "10.0.0.1")
 
 
 def sharded_program(**settings: object) -> Program:

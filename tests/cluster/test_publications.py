@@ -4,16 +4,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+import ray
 
-from penstock.cluster import publications
+from penstock.cluster import machines, publications
 from penstock.cluster.cut import with_relay
 from penstock.cluster.messages import Publication
+from penstock.cluster.publications import Loss
 from penstock.memory import table_pages
 from penstock.memory.board import Board
 from penstock.types import Array, Arrays
-from tests.cluster.handing import kept, sharded_program, spread_program, wired
+from tests.cluster.handing import kept, sharded_program, sharing_program, spread_program, wired
 
 HOST: Any = object()
+OTHER: Any = object()
+MARK = 1000
 
 
 class Home(NamedTuple):
@@ -41,9 +45,9 @@ def test_what_is_settled_without_a_step_is_published_too(home: Home) -> None:
     publish(home.parameters, settled=2)
     # One publication at a time is on its way to a host.
     assert sent(home.publications) == []
-    home.publications.arrived(HOST, "parameters")
+    home.publications.arrived(HOST, "parameters", 1)
     assert sent(home.publications) == [(7, 2)]
-    home.publications.arrived(HOST, "parameters")
+    home.publications.arrived(HOST, "parameters", 2)
     assert sent(home.publications) == []
 
 
@@ -53,11 +57,86 @@ def test_once_a_host_is_lost_others_get_objects_that_it_has_no_copy_of(
     """Ray would ask the lost machine for its copy, and wait."""
     publish(home.parameters, settled=1)
     assert sent(home.publications) == [(7, 1)]
-    monkeypatch.setattr(publications, "put_again", lambda held: held._replace(number=100 + held.number))
+    monkeypatch.setattr(publications, "put_again", marked)
+    assert home.publications.lose(HOST) == Loss(rows=0, no_room=False)
+    ((host, _, publication, _),) = home.publications.due({"learner.1": OTHER})
+    assert (host, publication.version) == (OTHER, MARK)
+
+
+def test_what_is_under_way_to_others_when_a_host_is_lost_is_sent_anew(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray may be asking the lost machine for it already."""
+    both = {"learner.1": OTHER, "env.0": HOST}
+    publish(home.parameters, settled=1)
+    assert {(host, one.version) for host, _, one, _ in home.publications.due(both)} == {(OTHER, 7), (HOST, 7)}
+    monkeypatch.setattr(publications, "put_again", marked)
     home.publications.lose(HOST)
-    other: Any = object()
-    ((host, _, publication, _),) = home.publications.due({"learner.1": other})
-    assert (host, publication.number) == (other, 101)
+    ((host, _, publication, _),) = home.publications.due({"learner.1": OTHER})
+    assert (host, publication.version) == (OTHER, MARK)
+    # The host has answered to one of the two. A newer one is due, and the other answer does not count for it.
+    publish(home.parameters, settled=2)
+    home.publications.arrived(OTHER, "parameters", 1)
+    ((_, _, newer, _),) = home.publications.due({"learner.1": OTHER})
+    assert (newer.version, newer.number) == (7, 2)
+    publish(home.parameters, settled=3)
+    home.publications.arrived(OTHER, "parameters", 1)
+    assert list(home.publications.due({"learner.1": OTHER})) == []
+
+
+def test_rollouts_that_are_under_way_when_a_host_is_lost_are_sent_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publications, "as_object", lambda content: content)
+    program = with_relay(sharing_program())
+    wiring = wired(program)
+    of_home = publications.Publications(program, wiring, kept)
+    goals = wiring.board("goals")
+    arrays: Arrays = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in goals.specs}
+    goals.publish(arrays, 1)
+    both = {"learner.1": OTHER, "learner.2": HOST}
+    assert all(rollouts is not None for _, board, _, rollouts in of_home.due(both) if board == "goals")
+    anew = []
+
+    def put_again(held: object) -> object:
+        anew.append(held)
+        return held
+
+    monkeypatch.setattr(publications, "put_again", put_again)
+    of_home.lose(HOST)
+    # The goal, and its rollouts.
+    assert [type(held) for held in anew] == [Publication, dict]
+    assert [rollouts for _, board, _, rollouts in of_home.due({"learner.1": OTHER}) if board == "goals"] == anew[1:]
+
+
+def test_what_a_lost_host_was_not_sent_is_not_put_anew(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(home.parameters, settled=1)
+    assert sent(home.publications) == [(7, 1)]
+    monkeypatch.setattr(publications, "put_again", lambda held: pytest.fail("it had no copy"))
+    assert home.publications.lose(OTHER) == Loss(rows=0, no_room=False)
+    # Nor an earlier publication, of which nobody needs a copy any more.
+    publish(home.parameters, settled=2)
+    list(home.publications.due({"learner.1": OTHER}))
+    assert home.publications.lose(HOST) == Loss(rows=0, no_room=False)
+
+
+def test_a_full_object_store_does_not_end_a_run_that_loses_a_host(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(home.parameters, settled=1)
+    assert sent(home.publications) == [(7, 1)]
+
+    def full(content: object) -> None:
+        raise ray.exceptions.ObjectStoreFullError("no room for 10 MB")
+
+    monkeypatch.setattr(ray, "get", lambda held: held)
+    monkeypatch.setattr(ray, "put", full)
+    monkeypatch.setattr(publications, "put_again", machines.put_again)
+    assert home.publications.lose(HOST) == Loss(rows=0, no_room=True)
+    # The old object goes on being sent.
+    ((_, _, publication, _),) = home.publications.due({"learner.1": OTHER})
+    assert publication.version == 7
+
+
+def marked(held: Publication) -> Publication:
+    """Another object with the same content. Here it is known by its version."""
+    return held._replace(version=MARK)
 
 
 def publish(board: Board, settled: int) -> None:
@@ -96,11 +175,11 @@ def test_rows_that_a_host_alone_has_are_let_go_of_once_committed(monkeypatch, ta
     record.commit(1)
     of_home.let_go()
     assert given == []
-    of_home.arrived(HOST, board)
+    of_home.arrived(HOST, board, publication.number)
     # The record is read once for each commit.
     monkeypatch.setattr(record, "copy", lambda: pytest.fail("it was read already"))
     of_home.let_go()
     assert bool(given) == bool(lost)
     steps, lanes = 8, 2
-    assert of_home.lose(HOST) == lost * steps * lanes
+    assert of_home.lose(HOST).rows == lost * steps * lanes
     assert (table.first(0), table.first(1)) == (0, lost)

@@ -17,7 +17,7 @@ from penstock.cluster import observation_fields, publications
 from penstock.cluster import relay as relays
 from penstock.cluster.cut import RELAY, host_program, with_relay
 from penstock.cluster.followers import Followers
-from penstock.cluster.messages import Batch, FilledSlot, Task, Vitals
+from penstock.cluster.messages import Batch, FilledSlot, Publication, Task, Vitals
 from penstock.cluster.parcels import packed
 from penstock.cluster.relay import Relay
 from penstock.cluster.spread_processes import SpreadProcesses
@@ -30,10 +30,10 @@ from penstock.processes.worker import WorkerSpec
 from penstock.program.graph import Program
 from penstock.supervision.lives import Exit
 from penstock.supervision.outcome import SharedSigns
-from penstock.types import Cause
+from penstock.types import Array, Cause
 from penstock.wiring.edges import placement
 from penstock.wiring.ports import NodePorts
-from tests.cluster.handing import asking_program, kept, sharded_program, spread_program, wired
+from tests.cluster.handing import asking_program, kept, sharded_program, sharing_program, spread_program, wired
 from tests.runtime.nodes import wait_until
 
 GROUP = "learner.1"
@@ -56,7 +56,8 @@ class Machine:
         if name == "collect":
             self.answers.append(replied)
         else:
-            replied(arguments[1].life if name == "start" else None, None)
+            result = {"start": lambda: arguments[1].life, "publish": lambda: arguments[1].number}
+            replied(result.get(name, lambda: None)(), None)
 
     def answer(self, *exits: tuple[int, Exit], log_lines: Sequence[LogLine] = (), **vitals: Vitals) -> None:
         self.answers.pop()(Batch([], list(exits), vitals, log_lines), None)
@@ -128,6 +129,25 @@ def test_only_a_machine_that_was_asked_is_given_up_for_its_silence(home: Home) -
     assert home.relay.lost() == {silent}
     assert (silent.has_ended, idle.has_ended) == (True, False)
     assert [ended.group for ended in home.relay.exits()] == [GROUP]
+
+
+def test_a_machine_is_lost_also_if_there_is_no_room_for_what_others_need(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = home.wiring.board("parameters")
+    board.publish({spec.name: np.zeros(spec.shape, spec.dtype) for spec in board.specs}, 1)
+    lost = Machine()
+    home.start(lost, 1)
+    assert "publish" in [name for name, _ in lost.called]
+    monkeypatch.setattr(publications, "put_again", lambda held: None)
+    home.pass_time(relays.SILENCE_S + 1.0)
+    (ended,) = home.relay.exits()
+    assert (ended.group, ended.cause) == (GROUP, Cause.LOST)
+    assert "told nothing for 15 s; Ray's object store is full" in ended.detail
+    # The relay goes on.
+    other = Machine()
+    home.start(other, 2)
+    assert "publish" in [name for name, _ in other.called]
 
 
 def test_what_was_not_heard_while_the_launcher_stood_still_counts_for_nothing(home: Home) -> None:
@@ -278,6 +298,26 @@ def test_calls_that_overtake_each_other_start_no_life_that_is_over(monkeypatch: 
 
     asyncio.run(take())
     assert started == [5]
+
+
+def test_a_host_leaves_out_what_comes_after_a_newer_publication() -> None:
+    """After a loss home sends a publication twice, and Ray may bring the first one long after the second."""
+    host = hosts.Host(host_program(sharing_program()), [])
+    goals, slots = host._wiring.board("goals"), [host._viewed.slot(index) for index in range(3)]
+    assert not any(slot["reward"].any() for slot in slots)
+
+    def publication(number: int) -> tuple[str, Publication, dict[int, Array]]:
+        arrays = {spec.name: np.full(spec.shape, number, spec.dtype) for spec in goals.specs}
+        rollout = {name: np.full_like(array, number) for name, array in slots[number - 1].items()}
+        return "goals", Publication(number, 7, packed(arrays)), {number - 1: packed(rollout)}
+
+    for number in (1, 3, 2):
+        # Home compares the number with the one that it waits for.
+        assert asyncio.run(host.publish(*publication(number))) == number
+    found = {spec.name: np.empty(spec.shape, spec.dtype) for spec in goals.specs}
+    assert goals.read(found) == 7
+    assert (found["slots"] == 3).all()
+    assert [float(slot["reward"].max()) for slot in slots] == [1.0, 0.0, 3.0]
 
 
 def test_a_process_that_the_system_refuses_on_a_host_is_told_to_home(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,8 +59,7 @@ class Run:
             self.node.step()
         # The relay hands the goal on, and lets go of what was committed before.
         for _, board, publication, rollouts in self.publications.due({"learner.1": MACHINE}):
-            asyncio.run(self.host.publish(board, publication, rollouts))
-            self.publications.arrived(MACHINE, board)
+            self.publications.arrived(MACHINE, board, asyncio.run(self.host.publish(board, publication, rollouts)))
         self.publications.let_go()
 
     def collect(self, worker: int) -> None:

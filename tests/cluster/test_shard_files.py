@@ -172,7 +172,7 @@ def test_each_machine_keeps_its_shard_and_finds_it_again(new_run, tmp_path: Path
     hosted = resumed.publications._hosted[resumed.machine]
     assert hosted.news([1], [TAKEN, TAKEN], 1).slots == []
     # If the machine is lost, they are.
-    assert resumed.publications.lose(resumed.machine) == TAKEN * 8 * 2
+    assert resumed.publications.lose(resumed.machine).rows == TAKEN * 8 * 2
     assert (resumed.table.held(0, TAKEN), resumed.table.held(1, TAKEN)) == (TAKEN, 0)
 
 

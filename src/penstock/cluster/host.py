@@ -190,8 +190,11 @@ class Host:
                 self._shards.fetched.put(one, parcel)
         return [parcel is not None for parcel in found]
 
-    async def publish(self, board: str, publication: Publication, rollouts: dict[int, Array] | None) -> None:
-        """Publish what home has published, and before that the rollouts that it names.
+    async def publish(self, board: str, publication: Publication, rollouts: dict[int, Array] | None) -> int:
+        """Publish what home has published, and before that the rollouts that it names. Returns its number.
+
+        Home may send it twice, if a machine was lost meanwhile. Race: 1. Ray asks the lost machine for the first
+        object. 2. The second one comes, and newer ones behind it. 3. The first one comes, and is left out.
 
         Args:
             board: its name.
@@ -199,11 +202,13 @@ class Host:
             rollouts: slot -> the rollout in it, unless this machine has them.
         """
         self._asked = time.monotonic()
+        if publication.news is None and publication.number <= self._published.get(board, 0):
+            return publication.number
         if self._viewed is not None:
             for slot, rollout in (rollouts or {}).items():
                 unpack(rollout, self._viewed.slot(slot))
         if publication.news is not None and self._shards.take(publication.news) and not publication.news.whole:
-            return
+            return publication.number
         memory = self._boards[board]
         arrays = {spec.name: np.empty(spec.shape, spec.dtype) for spec in memory.specs}
         unpack(publication.parcel, arrays)
@@ -212,6 +217,7 @@ class Host:
         self._published[board] = publication.number
         self._publishes.set()
         self._wiring.bells.ring_all()
+        return publication.number
 
     async def collect(self, delivered: Sequence[tuple[str, int, int]]) -> Batch:
         """Wait for finished rollouts or gradients, for ended processes, or for half a second.

@@ -16,5 +16,11 @@ def as_object(content: Publication | dict[int, Array]) -> Any:  # noqa: ANN401 -
 
 
 def put_again(held: Any) -> Any:  # noqa: ANN401 - Ray's own type
-    """The content of an object of this machine as another one, which no other machine has a copy of."""
-    return ray.put(ray.get(held))
+    """The content of an object of this machine as another one, which no other machine has a copy of.
+
+    ``None`` if the object store has no room for it.
+    """
+    try:
+        return ray.put(ray.get(held))
+    except (ray.exceptions.ObjectStoreFullError, ray.exceptions.OutOfDiskError):
+        return None

@@ -28,7 +28,7 @@ from penstock.program.graph import Board, Program, Record, Table
 from penstock.types import Array, Arrays
 from penstock.wiring.edges import Wiring
 
-__all__ = ["Publications"]
+__all__ = ["Loss", "Publications"]
 
 NO_BATCH = -1
 
@@ -42,6 +42,23 @@ class _Latest(NamedTuple):
     arrays: Arrays
     batch: int
     """The number of the batch that it names, or ``NO_BATCH``."""
+
+
+class _Rollouts(NamedTuple):
+    """The rollouts of a batch, as an object of the cluster."""
+
+    batch: int
+    """The number of the batch."""
+    object: Any
+
+
+class Loss(NamedTuple):
+    """What a host that is given up takes with it."""
+
+    rows: int
+    """Rows of the table."""
+    no_room: bool
+    """Whether the object store had no room for new objects. Then Ray may ask the lost machine for its copies."""
 
 
 class Publications:
@@ -70,9 +87,10 @@ class Publications:
         """Hosts to which slots are under way that belong to no goal."""
         self._latest: dict[str, _Latest] = {}
         self._sent: dict[tuple[Machine, str], int] = {}
-        self._under_way: set[tuple[Machine, str]] = set()
-        self._batch: Any = None
-        """The rollouts of the latest batch that was named, as an object of the cluster."""
+        self._under_way: dict[tuple[Machine, str], int] = {}
+        """The number of the publication that a host has not got yet."""
+        self._batch: _Rollouts | None = None
+        """Those of the latest batch that was named."""
         self._batches: dict[Machine, int] = {}
         """Host -> the number of the batch whose rollouts it got last."""
 
@@ -93,7 +111,7 @@ class Publications:
                 key = host, name
                 if latest is None or key in self._under_way or self._sent.get(key) == latest.number:
                     continue
-                self._under_way.add(key)
+                self._under_way[key] = latest.number
                 news = None if self._table is None or name != GOALS else self._news(host, latest, placed, self._table)
                 if news is None or news.whole:
                     self._sent[key] = latest.number
@@ -108,7 +126,7 @@ class Publications:
         if self._batch is None or latest.batch in {NO_BATCH, self._batches.get(host)}:
             return None
         self._batches[host] = latest.batch
-        return self._batch
+        return self._batch.object
 
     def _news(self, host: Machine, latest: _Latest, placed: Mapping[str, Machine], table: Table) -> News:
         """What this host lacks of the shards whose learners it runs, before it may show this goal."""
@@ -177,9 +195,18 @@ class Publications:
         """A host has the slots that were sent."""
         self._fed.discard(host)
 
-    def arrived(self, host: Machine, board: str) -> None:
-        """A host has published what was sent."""
-        self._under_way.discard((host, board))
+    def arrived(self, host: Machine, board: str, number: int) -> None:
+        """A host has published what was sent, or a part of it.
+
+        Args:
+            host: the host.
+            board: its name.
+            number: of the publication.
+        """
+        if self._under_way.get((host, board)) != number:
+            # After a loss it was sent twice, and the host had it before.
+            return
+        del self._under_way[host, board]
         if board == GOALS and host in self._hosted:
             self._hosted[host].arrived()
 
@@ -198,17 +225,49 @@ class Publications:
             for hosted in self._hosted.values():
                 hosted.let_go(self._taken)
 
-    def lose(self, host: Machine) -> int:
-        """A host is given up. Returns the number of rows of the table that are lost with it."""
-        self._batches.pop(host, None)
+    def lose(self, host: Machine) -> Loss:
+        """A host is given up."""
         hosted = self._hosted.pop(host, None)
         self._fed.discard(host)
-        self._under_way = {key for key in self._under_way if key[0] is not host}
-        # The lost machine may have copies of these objects. Ray may ask it for them, and waits 10 s and more each time.
-        self._latest = {name: one._replace(object=put_again(one.object)) for name, one in self._latest.items()}
-        if self._batch is not None:
-            self._batch = put_again(self._batch)
-        return 0 if hosted is None else hosted.lose()
+        room = self._put_again(host)
+        self._send_again(host)
+        self._under_way = {key: number for key, number in self._under_way.items() if key[0] is not host}
+        self._sent = {key: number for key, number in self._sent.items() if key[0] is not host}
+        self._batches.pop(host, None)
+        return Loss(0 if hosted is None else hosted.lose(), no_room=not room)
+
+    def _put_again(self, host: Machine) -> bool:
+        """Put what others still need as new objects, if a lost host may have copies of it. False if there is no room.
+
+        Ray may ask the lost machine for its copies, and waits 10 s and more each time.
+        """
+        room = True
+        for name, latest in list(self._latest.items()):
+            if self._sent.get((host, name)) == latest.number and self._is_shared(name):
+                anew = put_again(latest.object)
+                room = room and anew is not None
+                self._latest[name] = latest if anew is None else latest._replace(object=anew)
+        if self._batch is not None and self._batches.get(host) == self._batch.batch:
+            anew = put_again(self._batch.object)
+            room = room and anew is not None
+            self._batch = self._batch if anew is None else self._batch._replace(object=anew)
+        return room
+
+    def _send_again(self, lost: Machine) -> None:
+        """Let what is under way to other hosts be due again: they may be asking a lost one for its copy of it.
+
+        A host leaves out what comes after a newer publication.
+        """
+        for key in [key for key in self._under_way if key[0] is not lost]:
+            host, name = key
+            if (lost, name) in self._sent and self._is_shared(name):
+                del self._under_way[key]
+                self._sent.pop(key, None)
+                self._batches.pop(host, None)
+
+    def _is_shared(self, name: str) -> bool:
+        """Whether all hosts get the same object of a board. Goals of a table come with the slots that a host lacks."""
+        return self._table is None or name != GOALS
 
     def _read(self, edge: Board, board: BoardMemory) -> _Latest | None:
         latest = self._latest.get(edge.name)
@@ -226,7 +285,8 @@ class Publications:
             if latest.batch not in {NO_BATCH, before} and self._rollouts is not None:
                 # They stay in their slots until all learners have learned from them.
                 rollouts = self._rollouts
-                self._batch = as_object({slot: packed(rollouts.slot(slot)) for slot in arrays["slots"].tolist()})
+                content = as_object({slot: packed(rollouts.slot(slot)) for slot in arrays["slots"].tolist()})
+                self._batch = _Rollouts(latest.batch, content)
         return latest
 
 

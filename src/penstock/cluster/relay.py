@@ -303,7 +303,7 @@ class Relay:
             return
         self._heard[reply.machine] = time.monotonic()
         if reply.call == "publish":
-            self._publications.arrived(reply.machine, reply.about)
+            self._publications.arrived(reply.machine, reply.about, reply.result)
         elif reply.call == "start":
             placed = self._placed.get(reply.about)
             if placed is not None and isinstance(placed.node, FollowerStandIn) and placed.node.life == reply.result:
@@ -366,9 +366,12 @@ class Relay:
         self._lost.add(machine)
         self._collecting.discard(machine)
         self._fetches.lose(machine)
-        if rows := self._publications.lose(machine):
-            self._wiring.counters.add(RELAY, "lost", rows)
-            why += f"; {rows:,} rows of the replay table are lost with it (--table_on learners)"
+        loss = self._publications.lose(machine)
+        if loss.rows:
+            self._wiring.counters.add(RELAY, "lost", loss.rows)
+            why += f"; {loss.rows:,} rows of the replay table are lost with it (--table_on learners)"
+        if loss.no_room:
+            why += "; Ray's object store is full, so what goes on elsewhere may wait for copies that it had"
         for group, placed in list(self._placed.items()):
             if placed.machine is machine:
                 del self._placed[group]

@@ -1,5 +1,6 @@
 """Trials on Ray Tune, each in a run folder of its own, best first."""
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -11,12 +12,14 @@ import gymnasium
 import numpy as np
 import optuna
 import pytest
+import ray.tune
 
 from penstock.config.sources import from_mapping
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, RunFolderError
 from penstock.metrics.jsonl import GrowingLog, final_evaluations
 from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint
 from penstock.saved_runs.run_folder import RunFolder, list_runs
+from penstock.tune import tuning
 from penstock.tune.search import Search
 from penstock.tune.table import as_table
 from penstock.tune.tuning import Trial, tune
@@ -42,6 +45,8 @@ def test_trials_are_ranked_and_each_has_its_run(tmp_path: Path):
     table = as_table(trials)
     assert table.splitlines()[-1] == f"best: {trials[0].run_folder}"
     assert len(table.splitlines()) == 4
+    # Nothing is left of what Ray keeps while trials go on.
+    assert {path.name for path in (tmp_path / "tune").iterdir()} == {trial.name for trial in trials}
 
 
 class LaterIsWorse(gymnasium.Env):
@@ -116,6 +121,7 @@ def test_a_weak_trial_goes_on_from_the_steps_of_a_strong_one(tmp_path: Path):
     )
     opening.join()
     assert [(trial.error, trial.steps >= 2560) for trial in trials] == [(None, True)] * 2
+    assert not list((tmp_path / "tune").glob(".*"))
     begun = {name: min((run.name for run in found), key=len) for name, found in runs().items()}
     copies = [run for found in runs().values() for run in found if run.name not in begun.values()]
     assert copies
@@ -124,6 +130,34 @@ def test_a_weak_trial_goes_on_from_the_steps_of_a_strong_one(tmp_path: Path):
     for run in copies:
         updates = [report.update for report in GrowingLog(run).new()[0]]
         assert updates == sorted(updates)
+
+
+def test_what_ray_keeps_of_trials_is_in_the_log_directory_while_they_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Machines share this directory. A folder of one of them would do for trials of that machine only."""
+    storage: list[Path] = []
+
+    class Tuner:
+        def __init__(self, trainable: type, *, run_config: ray.tune.RunConfig, **settings: object) -> None:
+            storage.append(Path(run_config.storage_path))
+
+        def fit(self) -> list[object]:
+            assert storage[0].is_dir()
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(ray.tune, "Tuner", Tuner)
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 2.0})
+    monkeypatch.setattr(tuning, "joined", lambda address, modules: contextlib.nullcontext())
+    config = from_mapping({**SMALL, "log_dir": str(tmp_path / "logs")})
+    search = (Search("lr", "choice", (1e-3, 1e-2)),)
+    with pytest.raises(KeyboardInterrupt):
+        tune(config, search, samples=2, scheduler="pbt", name="mine")
+    assert storage[0].parent == tmp_path / "logs" / "mine"
+    assert list(storage[0].parent.iterdir()) == []
+    (tmp_path / "logs" / "other").touch()
+    with pytest.raises(RunFolderError, match=r"other cannot be written: .*; give another --log_dir"):
+        tune(config, search, samples=2, name="other")
 
 
 @pytest.mark.nightly  # Ten seconds for Ray and three trials. Shorter: the one below needs neither.

@@ -1,10 +1,13 @@
 """Runs trials on Ray Tune: random search, ASHA, or population-based training."""
 
+import contextlib
 import logging
 import math
 import os
+import secrets
+import shutil
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,11 +20,10 @@ from penstock.config.commands import TuneOptions
 from penstock.config.sources import shown
 from penstock.config.whole import Config
 from penstock.envs.given import Given
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, RunFolderError
 from penstock.planning.own_modules import modules_of
 from penstock.processes.interrupts import Interrupts
 from penstock.saved_runs.run_folder import list_runs
-from penstock.saved_runs.scratch import scratch_folder
 from penstock.tune.resources import kept_for_trial, trials_that_fit
 from penstock.tune.schedulers import METRIC, Scheduler, Searcher, domain, saved_often, scheduler_of, searcher_of
 from penstock.tune.search import Search
@@ -90,6 +92,7 @@ def tune(
     Raises:
         ConfigError: nothing is searched, a searched setting cannot change while a run goes on (``pbt``), or the
             searcher is not installed or does not go with the scheduler.
+        RunFolderError: the log directory cannot be written.
     """
     if not search:
         raise ConfigError("nothing is searched; for example: --search lr=loguniform:1e-5:1e-2")
@@ -104,13 +107,15 @@ def tune(
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
     # `Interrupts` counts them in place of Ray's handler, which would not tell that there was one.
     os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"
+    # TensorBoard would show Ray's curves of each trial beside those of its run.
+    os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"
     with joined(address, modules_of(config, Given())):
         there = ray.cluster_resources()
         # The reason of a trial that fails stands in the table; Ray would show three tracebacks for each.
         logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
         # Its advice is for those who write trainables.
         warnings.filterwarnings("ignore", message="Consider boosting PBT performance")
-        with scratch_folder("penstock-tune-") as storage, Interrupts(patience=1) as interrupts:
+        with _kept_by_ray(folder) as storage, Interrupts(patience=1) as interrupts:
             tuner = ray.tune.Tuner(
                 ray.tune.with_resources(
                     trainable(_here(config), folder), kept_for_trial(config, search, at_once, there)
@@ -134,6 +139,28 @@ def tune(
                 ),
             )
             return Tuned(_ranked(tuner.fit(), search, folder), interrupts.count > 0)
+
+
+@contextlib.contextmanager
+def _kept_by_ray(folder: Path) -> Iterator[Path]:
+    """A hidden folder beside the trials for what Ray Tune keeps while they go on. It is removed at the end.
+
+    In population-based training each machine writes checkpoints there for the others, so all of them must share it, as
+    they share the log directory.
+
+    Raises:
+        RunFolderError: it cannot be made.
+    """
+    path = folder / f".tune-{secrets.token_hex(4)}"
+    try:
+        path.mkdir(parents=True)
+    except OSError as error:
+        why = error.strerror or error
+        raise RunFolderError(f"log directory {folder} cannot be written: {why}; give another --log_dir") from error
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _here(config: Config) -> Config:

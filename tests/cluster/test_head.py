@@ -87,7 +87,7 @@ def test_a_head_is_not_blamed_for_the_time_in_which_the_launcher_stood_still(mon
 
 @pytest.mark.nightly  # A minute, most of it the silence that is waited for. Shorter: the two above.
 @pytest.mark.timeout(400)
-def test_a_run_whose_head_is_lost_saves_what_it_has_learned_and_can_be_resumed(tmp_path: Path) -> None:
+def test_a_run_whose_head_is_lost_saves_what_it_has_learned_and_goes_on_elsewhere(tmp_path: Path) -> None:
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(initialize_head=True, head_node_args={**HOST, "include_dashboard": False})
@@ -111,8 +111,17 @@ def test_a_run_whose_head_is_lost_saves_what_it_has_learned_and_can_be_resumed(t
     (run,) = tmp_path.glob("[!.]*")
     assert [path.name for path in list_checkpoints(run)] == [newest_checkpoint(tmp_path)]
     update = int(newest_checkpoint(tmp_path).rpartition("-")[2])
-    longer = penstock.resume(run, settings={"runtime": "local"}, timesteps=2048 * 8 * (update + 2), quiet=True)
+    other = Cluster(initialize_head=True, head_node_args={**HOST, "include_dashboard": False})
+    try:
+        other.add_node(**HOST)
+        there = {"address": other.address}
+        longer = penstock.resume(run, settings=there, timesteps=2048 * 8 * (update + 2), quiet=True)
+    finally:
+        other.shutdown()
     assert longer.updates == update + 2
+    assert f"Ray cluster at {other.address}: 2 machines with 4 cores" in (run / "run.log").read_text()
+    longer = penstock.resume(run, settings={"runtime": "local"}, timesteps=2048 * 8 * (update + 4), quiet=True)
+    assert longer.updates == update + 4
 
 
 @pytest.mark.nightly  # A minute, most of it the silence that is waited for. Shorter: those above, and test_evaluations.

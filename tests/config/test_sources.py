@@ -45,6 +45,14 @@ def test_defaults_are_those_of_the_product():
     )
 
 
+@pytest.mark.parametrize(
+    ("workers", "envs"), [(1, 8), (2, 8), (3, 9), (4, 8), (5, 10), (7, 14), (8, 8), (9, 9), (16, 16)]
+)
+def test_environments_that_are_left_out_are_the_least_multiple_of_the_workers_from_eight_on(workers: int, envs: int):
+    assert from_mapping({"env": "X", "num_workers": workers}).run.num_envs == envs
+    assert from_mapping({"env": "X", "num_workers": workers, "num_envs": 2 * workers}).run.num_envs == 2 * workers
+
+
 def test_the_algorithm_decides_which_settings_there_are():
     assert not hasattr(from_mapping({"env": "X", "algo": "a2c"}).algorithm, "clip_param")
     with pytest.raises(

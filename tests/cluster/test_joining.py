@@ -1,5 +1,6 @@
 """Machines that join a run while it goes on, and those that were given up and are there all the same."""
 
+import os
 import re
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -14,7 +15,9 @@ from penstock.cluster import joining, spread
 from penstock.cluster.joining import RETURNS, Members, takes_part
 from penstock.cluster.messages import facts
 from penstock.errors import ConfigError
+from tests.cluster.conftest import HOST
 from tests.cluster.handing import spread_program
+from tests.cluster.test_hosts import PPO, Launcher, train
 from tests.runtime.nodes import wait_until
 
 PROGRAM = SimpleNamespace(deaths=None)
@@ -132,6 +135,58 @@ def test_a_machine_that_is_another_is_refused_with_the_reason(
     assert len(told) == 1
     assert re.match(f"^machine b {why}", told[0])
     assert members.machines == []
+
+
+FIRST = """
+import sys
+from importlib.machinery import PathFinder
+
+
+class Here:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        return PathFinder.find_spec(name, [{folder!r}]) if name == "penstock" else None
+
+
+# Where penstock is installed from its sources, its own finder comes before the module search path.
+sys.meta_path.insert(0, Here)
+"""
+"""Python reads it when it starts, as ``sitecustomize``."""
+
+
+def another_penstock(folder: Path) -> dict[str, str]:
+    """Environment variables of a machine that has version 0.0.1 of penstock: the modules of this one."""
+    ours, copy = Path(penstock.__file__), folder / "penstock"
+    copy.mkdir(parents=True)
+    for path in ours.parent.iterdir():
+        if path.name not in {ours.name, "__pycache__"}:
+            (copy / path.name).symlink_to(path)
+    text = ours.read_text().replace(f'__version__ = "{penstock.__version__}"', '__version__ = "0.0.1"')
+    (copy / ours.name).write_text(text)
+    (folder / "sitecustomize.py").write_text(FIRST.format(folder=str(folder)))
+    return {"PYTHONPATH": os.pathsep.join([str(folder), os.environ["PYTHONPATH"]])}
+
+
+@pytest.mark.nightly  # Half a minute. Shorter: the machines above, whose facts are made up.
+@pytest.mark.timeout(400)
+def test_a_machine_that_has_another_version_is_refused_and_ends_no_run(cluster, tmp_path: Path) -> None:
+    other, says = None, f"has penstock 0.0.1, and the launcher's machine has {penstock.__version__}; install the same"
+    launcher = Launcher(tmp_path, cluster.address, 1000, **PPO)
+    try:
+        assert launcher.next_checkpoint()
+        other = cluster.add_node(**HOST, env_vars=another_penstock(tmp_path / "other"))
+        deaths = launcher.run_folder() / "deaths.log"
+        assert wait_until(lambda: deaths.exists() and says in deaths.read_text(), 90)
+        assert launcher.next_checkpoint()
+        assert not launcher.has(1, "moved to a machine that has joined")
+        # A run that begins now is refused with the same reason.
+        with pytest.raises(ConfigError, match=f"^machine .* {re.escape(says)}"):
+            train(tmp_path / "second", **PPO, runtime="ray", address=cluster.address, num_workers=4)
+    finally:
+        launcher.process.terminate()
+        assert launcher.process.wait() == 130
+        if other is not None:
+            cluster.remove_node(other)
 
 
 def test_instruction_sets_may_differ_where_no_bits_must_be_the_same() -> None:

@@ -7,7 +7,7 @@ import pytest
 from ray.util.placement_group import placement_group_table
 
 from penstock.cluster.connection import joined
-from tests.cluster.conftest import HOST
+from tests.cluster.conftest import HOST, MACHINE
 from tests.cluster.test_hosts import PPO, Launcher
 from tests.runtime.nodes import wait_until
 
@@ -55,3 +55,38 @@ def test_a_run_waits_for_machines_until_the_minimum_has_room(cluster, tmp_path: 
             cluster.remove_node(joining)
     finally:
         launcher.process.kill()
+
+
+def with_gpus() -> dict[str, str]:
+    """Each learner -> the machine on which Ray keeps a GPU for it."""
+    found = {}
+    for claim in placement_group_table().values():
+        if claim["state"] == "CREATED" and claim["bundles"][0].get("GPU") == 1:
+            # ``penstock-RUN-learner.1-NUMBER``.
+            found[claim["name"].split("-")[2]] = claim["bundles_to_node_id"][0]
+    return found
+
+
+# Half a minute. Shorter: `test_room.py` waits, and `test_places.py` decides who has room.
+@pytest.mark.nightly
+@pytest.mark.timeout(400)
+def test_a_run_waits_for_a_machine_with_gpus_for_its_learners(cluster, tmp_path: Path) -> None:
+    # Ray believes what it is told of GPUs, and the learners are on the CPU.
+    made = [cluster.add_node(**HOST, num_gpus=1, node_ip_address=MACHINE)]
+    three = {"learners": 3, "num_workers": 3, "num_envs": 6, "mini_batch_size": 48, "sync_mode": "blocking"}
+    asked = {"resources": "env: {cpu: 0.5}, learner: {gpu: 1}", "min_workers": 2}
+    launcher = Launcher(tmp_path, cluster.address, 1000, MACHINE, **{**PPO, **three}, **asked)
+    try:
+        with joined(cluster.address):
+            # The first learner has the GPU of its machine, and all environments have room.
+            assert wait_until(lambda: claims() == {"CREATED": 4, "PENDING": 2}, 60)
+            assert not launcher.log_dir.exists()
+            made.append(cluster.add_node(**HOST, num_gpus=2))
+            assert launcher.next_checkpoint()
+            here, joined_later = (node.node_id for node in made)
+            assert with_gpus() == {"learner": here, "learner.1": joined_later, "learner.2": joined_later}
+    finally:
+        launcher.process.terminate()
+        assert launcher.process.wait() == 130
+        for node in made:
+            cluster.remove_node(node)

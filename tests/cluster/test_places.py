@@ -56,7 +56,7 @@ def test_nodes_go_where_they_have_room(resources: str | None, learners: list[int
     ("resources", "says"),
     [
         ("learner: {gpu: 1}", "the first learner runs on the launcher's machine, which has too little"),
-        ("learner: {big: 1}", "no room for learner.1"),
+        ("learner: {big: 1}", "no room for learner.1: add a machine first, or give --min_workers to wait for one; "),
         ("env: {cpus: 1}", r"4 processes ask for it, and 0 have room; .*; did you mean cpu\?$"),
         (
             "env: {cpu: 3}",
@@ -84,8 +84,22 @@ def test_fewer_than_the_minimum_are_refused() -> None:
 
 
 def test_on_one_machine_all_learners_ask_it() -> None:
-    with pytest.raises(ConfigError, match="2 learners run on the launcher's machine"):
+    says = "2 learners run on the launcher's machine, .* once other machines have joined"
+    with pytest.raises(ConfigError, match=says) as refusal:
         first_places(program("learner: {big: 1}"), [HOME])
+    # No machine that comes later changes that.
+    assert not isinstance(refusal.value, FewMachinesError)
+
+
+def test_a_learner_that_may_run_elsewhere_may_wait_for_machines() -> None:
+    asking = apart(program("env: {cpu: 1}, learner: {big: 1}", min_workers=1), "10.0.0.1")
+    with pytest.raises(FewMachinesError, match=r"there is no room for learner\.1; the cluster has"):
+        first_places(asking, [HOME, SMALL])
+    assert first_places(asking, [HOME, SMALL, BIG])["learner.1"] == 2
+    # The first learner stays at home.
+    with pytest.raises(ConfigError, match="the first learner runs on the launcher's machine") as refusal:
+        first_places(asking, [SMALL, BIG, BIG])
+    assert not isinstance(refusal.value, FewMachinesError)
 
 
 def test_a_machine_that_joins_gets_as_many_as_have_room() -> None:

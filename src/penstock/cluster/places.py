@@ -10,7 +10,18 @@ from penstock.config.fields import amounts_text
 from penstock.errors import ConfigError, nearest
 from penstock.program.graph import NodeSpec, Program
 
-__all__ = ["HOME", "FewMachinesError", "Gpus", "Offer", "asked_by", "env_shares", "first_places", "left_over", "rooms"]
+__all__ = [
+    "HOME",
+    "FewMachinesError",
+    "Gpus",
+    "Offer",
+    "asked_by",
+    "env_shares",
+    "first_places",
+    "left_over",
+    "rooms",
+    "staying_learners",
+]
 
 HOME = 0
 """Index of the launcher's machine among the offers."""
@@ -20,7 +31,7 @@ _NAMED = 4
 
 
 class FewMachinesError(ConfigError):
-    """Too few environment processes have room for what they ask for. More machines would change that."""
+    """Too few environment processes or learners have room for what they ask for. More machines would change that."""
 
 
 class Offer(NamedTuple):
@@ -57,6 +68,12 @@ def asked_by(program: Program, group: str) -> Mapping[str, float]:
     return next((program.demands[kind] for kind in kinds if kind in program.demands), {})
 
 
+def staying_learners(program: Program) -> tuple[str, ...]:
+    """The groups of learners that run on the launcher's machine, whatever other machines there are."""
+    moving = movable_learners(program)
+    return tuple(node.group for node in program.nodes if _kind(node) == "learner" and node.group not in moving)
+
+
 def rooms(free: Mapping[str, float], asked: Mapping[str, float]) -> float:
     """How many nodes that ask for these amounts have room; infinite if they ask for nothing."""
     counts = (math.floor(free.get(name, 0.0) / amount + _ROUNDING) for name, amount in asked.items())
@@ -80,16 +97,18 @@ def first_places(program: Program, offers: Sequence[Offer]) -> dict[str, int]:
         offers: the launcher's machine, then all others.
 
     Raises:
-        FewMachinesError: too few environment processes have room for what they ask for.
-        ConfigError: there is no room for what learners ask for.
+        FewMachinesError: too few environment processes, or learners that may run elsewhere, have room for what they ask
+            for.
+        ConfigError: the launcher's machine has no room for the learners that stay on it.
     """
     found: dict[str, int] = {}
-    moving = movable_learners(program)
-    here = [node.group for node in program.nodes if _kind(node) == "learner" and node.group not in moving]
+    moving, here = movable_learners(program), staying_learners(program)
     asked = program.demands.get("learner", {})
     if rooms(offers[HOME].resources, asked) < len(here):
         which = "the first learner runs" if len(here) == 1 else f"{len(here)} learners run"
         what_to_do = "begin the run on one that has it, or by `ray job submit`"
+        if len(here) > 1 and len(offers) == 1:
+            what_to_do += ", or once other machines have joined: learners go only to those that are there at the start"
         why = f"{which} on the launcher's machine, which has too little: {what_to_do}"
         raise _refusal(program, "learner", why, offers)
     found |= dict.fromkeys(here, HOME)
@@ -101,7 +120,9 @@ def first_places(program: Program, offers: Sequence[Offer]) -> dict[str, int]:
         order = [turns[(turn + step) % len(turns)] for step in range(len(turns))]
         place = next((index for index in order if rooms(_free(program, offers, found, index), asked) >= 1), None)
         if place is None:
-            raise _refusal(program, "learner", f"there is no room for {group}", offers)
+            what_to_do = "" if program.min_workers else ": add a machine first, or give --min_workers to wait for one"
+            why = f"there is no room for {group}{what_to_do}"
+            raise FewMachinesError(str(_refusal(program, "learner", why, offers)))
         found[group] = place
         turn = turns.index(place) + 1
     envs = movable(program)

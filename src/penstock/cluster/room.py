@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from penstock.cluster.claims import Claims
 from penstock.cluster.connection import joined
-from penstock.cluster.cut import apart, movable
+from penstock.cluster.cut import apart, movable, movable_learners
 from penstock.cluster.listing import alone, offers, own_address
-from penstock.cluster.places import FewMachinesError, asked_by, first_places
+from penstock.cluster.places import FewMachinesError, asked_by, first_places, staying_learners
 from penstock.cluster.relaunch import ask_deputies
 from penstock.processes.machine import check_machine
 from penstock.program.graph import Program, Table
@@ -52,25 +52,38 @@ def with_room(program: Program) -> Iterator[bool]:
 def _wait_for_room(program: Program) -> None:
     """Wait for machines that Ray's autoscaler starts, if the run may begin with room for some of its processes.
 
+    Such a run may have room for its learners only on machines that are still to come.
+
     Raises:
         ConfigError: there is no room for what nodes ask for.
     """
     until = time.monotonic() + MACHINES_S
+    waits = program.min_workers is not None
     with Claims() as claims:
         for look in itertools.count():
+            spread = apart(program, own_address()) if waits else learners_apart(program)
             try:
-                first_places(learners_apart(program), offers(program))
+                first_places(spread, offers(program))
             except FewMachinesError as error:
-                if program.min_workers is None or time.monotonic() > until:
+                if not waits or time.monotonic() > until:
                     raise
                 if look == 0:
-                    for group in movable(program):
-                        claims.ask(group, asked_by(program, group))
+                    _ask(claims, spread)
                     if not program.node("monitor").settings.quiet:
                         sys.stderr.write(f"waiting {MACHINES_S / 60:.0f} minutes for machines: {error}\n")
                 time.sleep(LOOK_S)
             else:
                 return
+
+
+def _ask(claims: Claims, program: Program) -> None:
+    """Ask Ray for room for all that asks for something, so that its autoscaler starts machines."""
+    # First the learners that stay here: what is asked for on any machine would take their room.
+    for group in staying_learners(program):
+        claims.take(group, None, asked_by(program, group))
+    for group in (*movable_learners(program), *movable(program)):
+        if asked := asked_by(program, group):
+            claims.ask(group, asked)
 
 
 def _check_whole_table(program: Program) -> None:

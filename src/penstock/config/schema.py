@@ -117,9 +117,9 @@ class RunConfig:
     )
     min_workers: int | None = _setting(
         None,
-        "environment processes that must have room for what they ask for (--resources) before the run begins; it waits "
-        "10 minutes for that, and asks Ray's autoscaler for room for all. Until machines come, the others share what "
-        "is there; left out: all must have room",
+        "environment processes that must have room for what they ask for (--resources) before the run begins, besides "
+        "all learners; it waits 10 minutes for that, and asks Ray's autoscaler for room for all. Until machines come, "
+        "the others share what is there; left out: all must have room",
         min=1,
     )
     device: str = _setting(

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 import penstock
+from penstock.algorithm_package import find_algorithm
 from penstock.cli import COMMANDS, main, output
 from penstock.config.sources import Setting, from_mapping
 from penstock.errors import ConfigError, NodeError, PenstockError
 from penstock.memory.spans import SpanRing
 from penstock.metrics.trace import ring_path
+from penstock.registry import ALGORITHMS
 from penstock.saved_runs.run_folder import RunFolder
 
 EVALUATION = SimpleNamespace(
@@ -77,9 +79,14 @@ def test_train_calls_train_with_the_config_and_says_where_everything_is(trains, 
         (["--env", "ALE/Pong-v5"], "atari"),
         (["--env", "BreakoutNoFrameskip-v4", "--algo", "dqn"], "atari-dqn"),
         (["--env", "ALE/Pong-v5", "--algo", "apex"], "atari-apex"),
-        (["--env", "ALE/Pong-v5", "--algo", "a2c"], None),
+        (["--env", "ALE/Pong-v5", "--algo", "impala"], "atari-impala"),
+        (["--env", "ALE/Pong-v5", "--algo", "appo"], "atari --algo appo"),
         (["--preset", "atari", "--env", "ALE/Breakout-v5", "--lr", "1e-4"], None),
+        (["--preset", "atari-impala"], None),
+        (["--preset", "atari", "--algo", "appo"], None),
         (["--env", "CartPole-v1"], None),
+        (["--env", "CartPole-v1", "--algo", "r2d2"], None),
+        (["--env", "Pendulum-v1", "--algo", "sac"], None),
     ],
 )
 def test_a_game_at_the_defaults_points_to_the_preset_for_games(trains, capsys, argv, preset):
@@ -87,6 +94,27 @@ def test_a_game_at_the_defaults_points_to_the_preset_for_games(trains, capsys, a
     said = capsys.readouterr().out
     assert said.count("Atari: these are not the usual settings") == (preset is not None)
     assert preset is None or f"penstock train --preset {preset} --env {argv[1]}\n" in said
+
+
+@pytest.mark.parametrize("algo", ["a2c", "a3c", "r2d2"])
+def test_a_game_whose_algorithm_has_no_preset_for_games_says_what_to_set(trains, capsys, algo):
+    words = ["train", "--env", "ALE/Pong-v5", "--algo", algo]
+    assert main(words) == 0
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "not the usual settings" in line)
+    told = line.partition(f"{algo} has no preset for them: give ")[2].split()
+    # They can be typed, and then nothing is missing.
+    assert main([*words, *told]) == 0
+    assert "not the usual settings" not in capsys.readouterr().out
+    (before, after) = (config.algorithm for config in trains)
+    assert len(told) == 2 * sum(value != getattr(after, name) for name, value in vars(before).items())
+
+
+def test_every_algorithm_whose_rewards_can_be_cut_says_what_games_need(trains, capsys):
+    cut = [algo for algo in ALGORITHMS.names() if hasattr(find_algorithm(algo).config, "clip_reward")]
+    assert {"ppo", "impala", "r2d2"} <= set(cut)
+    for algo in cut:
+        assert main(["train", "--env", "ALE/Pong-v5", "--algo", algo]) == 0
+        assert capsys.readouterr().out.count("Atari: these are not the usual settings") == 1, algo
 
 
 def test_a_module_of_ones_own_is_announced_before_it_is_exported(trains, run, tmp_path, monkeypatch, capsys):

@@ -23,8 +23,32 @@ from penstock.types import EnvFactory
 __all__ = ["NOTE", "is_name", "lanes_of", "make_lanes", "preset_hint", "serves"]
 
 NOTE = "Atari: 4 frames an action, maximum of the last 2, grey 84 x 84, 4 stacked, up to 30 no-ops; docs/atari.md"
-PRESETS = {"ppo": "atari", "dqn": "atari-dqn", "apex": "atari-apex"}
-"""Algorithm -> preset with its usual settings for games."""
+PRESETS = {
+    "ppo": "atari",
+    "appo": "atari --algo appo",
+    "impala": "atari-impala",
+    "dqn": "atari-dqn",
+    "apex": "atari-apex",
+}
+"""Algorithm -> what ``--preset`` takes for its usual settings for games."""
+SETTINGS: dict[str, dict[str, object]] = {
+    "a2c": {"clip_reward": True},
+    "a3c": {"clip_reward": True},
+    # Kapturowski et al. 2019, https://openreview.net/forum?id=r1lyTjAqYX. Values are rescaled, so no reward is cut.
+    "r2d2": {
+        "num_steps": 40,
+        "burn_in": 40,
+        "learned_steps": 80,
+        "mini_batch_size": 5120,
+        "n_step": 5,
+        "gamma": 0.997,
+        "lr": 1e-4,
+        "adam_eps": 1e-3,
+        "target_every": 2500,
+        "dueling": True,
+    },
+}
+"""Algorithm without a preset for games -> what is usual for them, and not its default here."""
 FRAMES = 4
 """Frames for each action."""
 STACKED = 4
@@ -37,12 +61,21 @@ def is_name(name: str) -> bool:
 
 
 def preset_hint(config: Config) -> str:
-    """One line that points to the preset for games, if a game is played without clipped rewards; else empty."""
-    run = config.run
-    if not is_name(run.env) or run.algo not in PRESETS or config.algorithm.clip_reward:
+    """One line on what is usual for games, if a game is played with none of that; else empty.
+
+    It names the algorithm's preset, or the settings to give where it has none.
+    """
+    run, learning = config.run, config.algorithm
+    usual = SETTINGS.get(run.algo, {"clip_reward": True} if run.algo in PRESETS else {})
+    given = any(getattr(learning, name) == value for name, value in usual.items())
+    if not is_name(run.env) or not usual or given:
         return ""
-    usual = f"--preset {PRESETS[run.algo]} --env {shlex.quote(run.env)}"
-    return f"Atari: these are not the usual settings for games; {run.algo} gets them by: penstock train {usual}"
+    told = "Atari: these are not the usual settings for games; "
+    if run.algo in PRESETS:
+        words = f"--preset {PRESETS[run.algo]} --env {shlex.quote(run.env)}"
+        return f"{told}{run.algo} gets them by: penstock train {words}"
+    words = " ".join(f"--{name} {value}" for name, value in usual.items())
+    return f"{told}{run.algo} has no preset for them: give {words}"
 
 
 def serves(spec: Any) -> bool:

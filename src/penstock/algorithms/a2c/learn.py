@@ -6,7 +6,7 @@ https://arxiv.org/abs/1602.01783).
     gradient of  E[ -A log pi(a | s) + c1 (R - V(s))^2 - c2 S[pi(. | s)] ]                    (equations 4 and 5)
     A = R - V(s),   R = sum_i gamma^i r_i + gamma^n V(s_n)
 
-It is PPO with one epoch, no clip and RMSprop. All other code is PPO's.
+It is PPO with one epoch, no clip and by default RMSprop. All other code is PPO's.
 
 Deviations:
 

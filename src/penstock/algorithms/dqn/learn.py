@@ -14,7 +14,7 @@ action is never learned and never used.
 
 Deviations:
 
-- Adam instead of RMSprop.
+- By default Adam instead of RMSprop; ``--optimizer`` chooses.
 - Gradients are clipped by their norm.
 - Rewards are cut only if ``clip_reward`` is on.
 - A time limit bootstraps from the last observation.

@@ -14,7 +14,7 @@ takes.
 
 Deviations:
 
-- Adam in place of RMSProp.
+- By default Adam in place of RMSProp; ``--optimizer`` chooses.
 - The losses are means over the rows of a minibatch, not sums.
 - Actor and critic share layers only if the observation is an image.
 - A time limit bootstraps from the value of the last observation, as the policy that acted judged it.

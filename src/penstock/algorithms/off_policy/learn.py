@@ -1,4 +1,4 @@
-"""Steps that all algorithms with a table share: acting, the critics' input, Adam, moving targets.
+"""Steps that all algorithms with a table share: acting, the critics' input, optimizer steps, moving targets.
 
 Pure functions on named tensors. Knows no loss.
 """

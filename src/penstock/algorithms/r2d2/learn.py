@@ -12,7 +12,7 @@ burn-in without gradient. Rows of the burn-in are not learned from.
 
 Deviations:
 
-- All deviations of DQN that concern single values: Adam, clipped gradients, a bootstrap at time limits.
+- All deviations of DQN that concern single values: Adam by default, clipped gradients, a bootstrap at time limits.
 - A sequence may cross the end of an episode: the memory is reset there, and no return goes across.
 - Sequences begin with a rollout, every ``num_steps`` steps. So they overlap by as much as the settings say.
 - Towards the end of a sequence fewer than n rewards are summed.

@@ -51,7 +51,7 @@ class Numbered(gymnasium.Env):
         return np.array([self.lane, self.episode, self.steps], np.float32)
 
 
-def noting(updater, obs: np.ndarray, unit: str = "row"):
+def noting(updater, obs: np.ndarray, unit: str):
     """Let an updater of a stream write down the ids of its rows, ``obs`` ``[slots, T + 1, lanes, 3]``.
 
     The ids are logged with the optimizer's step after the update.
@@ -84,7 +84,7 @@ def noting(updater, obs: np.ndarray, unit: str = "row"):
 def build_fused(settings: UpdaterSettings, arrays: Mapping[str, np.ndarray]):
     from penstock.updates import fused
 
-    return noting(fused.build(settings, arrays), arrays["obs"])
+    return noting(fused.build(settings, arrays), arrays["obs"], settings.spec.unit)
 
 
 UPDATES = {

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import penstock
 from penstock.metrics.report import EVAL_RETURN, STEPS_PER_SECOND
 from penstock.program.graph import Program
 from penstock.run import Result
@@ -242,6 +243,20 @@ def test_one_of_two_policy_nodes_dies(tmp_path, doom, undisturbed) -> None:
     doom("policy.0", "slots.release.before:9")
     placed = {"policy_placement": "node", "policy_nodes": 2}
     ends_right(train(tmp_path, 0, **SETTINGS, **placed), undisturbed, "policy.0")
+
+
+@pytest.mark.parametrize("fate", ["slots.take.after:10", "slots.release.before:9", "slots.release.after:10"])
+def test_without_lock_step_a_policy_node_dies_in_the_middle_of_a_batch(tmp_path, doom, log, fate: str) -> None:
+    """No transition is learned from twice, and none is missing that was not dropped for its age."""
+    doom("policy.0", fate)
+    numbered = {"algo": "impala", "env": "tests.chaos.oracle:Numbered", "backend": "fused", "seed": oracle.SEED}
+    lanes = {"num_envs": oracle.LANES, "num_workers": 2, "log_dir": str(tmp_path)}
+    waiting = {"policy_placement": "node", "max_batch": oracle.LANES, "max_wait": 0.05, "max_policy_lag": 3}
+    result = penstock.train({**SETTINGS, **numbered, **lanes, **waiting}, quiet=True)
+    oracle.judge(result, log)
+    (told,) = [line["note"] for line in lines(result) if "note" in line]
+    assert told.startswith("policy.0 was ended by SIGKILL")
+    assert all(line["policy/lag_max"] <= 3 for line in lines(result) if "policy/lag_max" in line)
 
 
 @pytest.mark.parametrize("wakes", [True, False])

@@ -22,15 +22,6 @@ UPDATES = {"fused": 200, "eager": 100}
 """By backend: eager takes five times as long for one."""
 
 
-@pytest.fixture
-def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the updater writes down what it learns from."""
-    monkeypatch.setattr("penstock.planning.plans.UPDATES", oracle.UPDATES)
-    path = tmp_path / "learned"
-    monkeypatch.setenv(oracle.LOG, str(path))
-    return path
-
-
 def killed_while(tmp_path: Path, groups: list[str], **settings: object):
     values = {**SETTINGS, "save_interval": 5, "eval_episodes": 2, **settings}
     values.setdefault("timesteps", UPDATES[str(values["backend"])] * BATCH)
@@ -80,6 +71,17 @@ def test_no_batch_is_older_than_its_bound_and_what_was_dropped_for_that_is_count
     last = oracle.judge(result, log)
     check_lags(result, lag)
     assert last["rows/stale"] > 0 or lag
+
+
+def test_a_policy_node_that_dies_without_lock_step_loses_no_transition_and_doubles_none(tmp_path, log) -> None:
+    """IMPALA as SEED has it: environment nodes hold no network, and a batch waits for its askers."""
+    settings = {"algo": "impala", "policy_placement": "node", "max_batch": oracle.LANES, "max_wait": 0.002}
+    groups = ["policy.0", "learner", "policy.0", "env.0", "policy.0"]
+    result = killed_while(tmp_path, groups, **settings, max_policy_lag=3, log_interval=1)
+    oracle.judge(result, log)
+    check_lags(result, 3)
+    told = [line["note"] for line in lines(result) if "note" in line]
+    assert sum(note.startswith("policy.0 was ended by SIGKILL") for note in told) >= 2
 
 
 class Spoilt(oracle.Numbered):

@@ -25,6 +25,8 @@ UPDATES = {
     name: UpdateBackend(f"{__name__}:build_{name}", f"{__name__}:build_{name}_replay", native=name == "fused")
     for name in ("fused", "eager")
 }
+MIXING = {"fused": UpdateBackend(f"{__name__}:build_mixing", native=True)}
+"""Learners that mix their states: each logs what it had and what it got."""
 
 
 def build_fused(settings: UpdaterSettings, arrays: Arrays, exchange: Exchange | None = None) -> Updater:
@@ -37,6 +39,12 @@ def build_eager(settings: UpdaterSettings, arrays: Arrays, exchange: Exchange | 
     from penstock.updates import eager
 
     return logging(eager.build(settings, arrays, exchange), settings)
+
+
+def build_mixing(settings: UpdaterSettings, arrays: Arrays, exchange: Exchange | None = None) -> Updater:
+    from penstock.updates import fused
+
+    return mixing(fused.build(settings, arrays, exchange), settings)
 
 
 def build_fused_replay(settings: UpdaterSettings, exchange: Exchange | None = None) -> ReplayUpdater:
@@ -62,6 +70,21 @@ def logging(updater, settings: UpdaterSettings) -> Updater:
                 write(settings.learner, int(state["adam_step"]), state)
 
     updater.__class__ = Logging
+    return updater
+
+
+def mixing(updater, settings: UpdaterSettings) -> Updater:
+    """Let an updater of a stream log its actor before and after each time that it is given one."""
+
+    class Mixing(type(updater)):
+        def load(self, state) -> None:
+            before = self.state()["actor"].tolist()
+            super().load(state)
+            if "actor" in state:
+                with Path(os.environ[LOG]).open("a") as log:
+                    log.write(json.dumps([settings.learner, before, self.state()["actor"].tolist()]) + "\n")
+
+    updater.__class__ = Mixing
     return updater
 
 
@@ -118,6 +141,15 @@ class Step(NamedTuple):
 def steps(log: Path) -> list[Step]:
     """All gradient steps, in the order in which they ended."""
     return [Step(*json.loads(line)) for line in log.read_text().splitlines()]
+
+
+def mixed(log: Path) -> dict[int, list[tuple[list[float], list[float]]]]:
+    """Each learner's actors before and after it was given one, in order."""
+    found: dict[int, list[tuple[list[float], list[float]]]] = {}
+    for line in log.read_text().splitlines():
+        learner, before, after = json.loads(line)
+        found.setdefault(learner, []).append((before, after))
+    return found
 
 
 def states(log: Path) -> dict[int, dict[int, str]]:

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 import penstock
+from penstock.metrics.jsonl import read_reports
 from penstock.run import Result
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import load_checkpoint, load_table
+from tests.chaos.oracle import balanced
 from tests.children import killing
 from tests.end_to_end.test_replay import fingerprint
 from tests.planned import prepared
@@ -38,6 +40,7 @@ SMALL = {
     "sync_mode": "blocking",
 }
 TURN = 4 * 6
+LAG = 8
 
 
 def train(log_dir: Path, turns: int = 20, **settings: object) -> Result:
@@ -99,12 +102,25 @@ def test_no_kill_changes_the_answer(tmp_path, groups: list[str], prioritised: bo
     assert fingerprint(result) == fingerprint(undisturbed)
 
 
-# Five seconds. Shorter: the one in lock step.
-@pytest.mark.parametrize("mode", ["blocking", pytest.param("non_blocking", marks=pytest.mark.nightly)])
+# Five seconds. Shorter: the one that does not wait.
+@pytest.mark.parametrize("mode", ["auto", pytest.param("blocking", marks=pytest.mark.nightly)])
 def test_two_learners(tmp_path, mode: str) -> None:
-    done = train(tmp_path, 40, learners=2, sync_mode=mode, num_workers=2)
-    assert done.steps >= 40 * TURN
-    assert int(load_checkpoint(find_checkpoint(done.run_folder)).arrays["gradient_steps"]) > 10
+    """From the 48th row on, ten rows make one gradient step due. All of these are taken, and none twice."""
+    settings = {"learners": 2, "num_workers": 2, "max_policy_lag": LAG, "log_interval": 1}
+    done = train(tmp_path, 40, **settings, sync_mode=mode)
+    found = load_checkpoint(find_checkpoint(done.run_folder)).arrays
+    assert done.steps == int(found["steps"]) >= 40 * TURN
+    assert int(found["gradient_steps"]) == (done.steps - 48) // 10
+    assert balanced(done)["rows/learned"] == done.steps
+    if mode == "auto":
+        # Neither waits for the other: one node applies the gradients that both hand on.
+        settled = found["settled"].tolist()
+        assert len(settled) == 2
+        assert min(settled) > 0
+        assert sum(settled) == int(found["applied"] + found["too_old"])
+        assert int(found["applied"]) == int(found["gradient_steps"])
+        lags = [report.values.get("gradients/lag_max", 0.0) for report in read_reports(done.run_folder)]
+        assert 0 < max(lags) <= LAG
 
 
 def test_collecting_goes_on_while_it_learns_unless_told_otherwise() -> None:
@@ -147,9 +163,16 @@ def test_compiled_learning_follows_eager_learning(tmp_path) -> None:
     np.testing.assert_allclose(kept[0]["actor"], kept[1]["actor"], atol=2e-5)
 
 
+ALONE = {"runtime": "inline", "sync_mode": "blocking"}
+
+
 @pytest.mark.nightly  # Ten seconds each. Shorter: ``test_lagging.py`` learns it, and R2D2 repeats itself above.
-@pytest.mark.parametrize("model", ["lstm", "gru"])
-def test_it_learns_what_only_memory_can(tmp_path, model: str) -> None:
+@pytest.mark.parametrize(
+    ("model", "learners"),
+    [("lstm", ALONE), ("gru", ALONE), ("gru", {"learners": 2, "num_workers": 2})],
+    ids=["lstm", "gru", "gru, two learners"],
+)
+def test_it_learns_what_only_memory_can(tmp_path, model: str, learners: dict[str, object]) -> None:
     values = {
         "algo": "r2d2",
         "env": BLINK,
@@ -165,11 +188,10 @@ def test_it_learns_what_only_memory_can(tmp_path, model: str) -> None:
         "lr": 3e-3,
         "updates_per_step": 0.05,
         "timesteps": 16_000,
-        "runtime": "inline",
         "eval_episodes": 40,
         "backend": "eager",
-        "sync_mode": "blocking",
         "log_dir": str(tmp_path),
+        **learners,
     }
     result = penstock.train(values, quiet=True)
     assert result.evaluation is not None

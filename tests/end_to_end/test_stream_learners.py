@@ -12,6 +12,7 @@ from penstock.run import Result
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import load_checkpoint
 from tests.children import killing
+from tests.end_to_end import step_log
 from tests.end_to_end.small_run import SMALL, TURN
 
 pytestmark = pytest.mark.usefixtures("shared_templates")
@@ -117,4 +118,40 @@ def test_other_ways_to_agree_go_through_and_count_what_they_send(tmp_path, agree
         assert sent == [encoded[agree["compress"]]] * 2
         assert sent[0] < 0.4 * whole
     else:
-        assert len(sent) == 2
+        # After each update the parameters and both of Adam's moments, 4 bytes a number.
+        assert sent == [3 * 4 * sum(sizes.values())] * 2
+
+
+def test_four_learners_that_gossip_stay_near_each_other(tmp_path, monkeypatch) -> None:
+    """A mean with two neighbours of four leaves a third of each difference from the mean of all four.
+
+    The differences from the mean are d0, d1, d2 and d3, with the sum 0. Learner 0 gets (d3 + d0 + d1) / 3 = -d2 / 3.
+    """
+    monkeypatch.setattr("penstock.planning.plans.UPDATES", step_log.MIXING)
+    monkeypatch.setenv(step_log.LOG, str(tmp_path / "mixed"))
+    four = {"num_envs": 8, "num_workers": 4, "learners": 4, "exchange": "gossip", "mini_batch_size": 32}
+    result = train(tmp_path / "logs", 8, **four, backend="fused", log_interval=1)
+    logged = step_log.mixed(tmp_path / "mixed")
+    assert sorted(logged) == [0, 1, 2, 3]
+    updates = int(arrays(result)["update"])
+    assert updates >= 6
+    (first,) = {tuple(of_learner[0][1]) for of_learner in logged.values()}
+    # Their first states apart, each was given one after each update.
+    before, after = (
+        np.array([[pair[which] for pair in logged[learner][1:]] for learner in range(4)]) for which in (0, 1)
+    )
+    assert before.shape[:2] == (4, updates)
+    mean = before.mean(0)
+    opposite = [2, 3, 0, 1]
+    np.testing.assert_allclose(after - mean, -(before - mean)[opposite] / 3, atol=1e-6)
+    # They learn from rows of their own, which drives them apart by up to s in an update. With a third of the difference
+    # left after each, that never adds up to more than s (1/3 + 1/9 + ...) = s / 2.
+    begun = np.concatenate([np.broadcast_to(first, (4, 1, len(first))), after[:, :-1]], axis=1)
+    driven = np.linalg.norm(before - begun - (before - begun).mean(0), axis=2)
+    apart = np.linalg.norm(after - mean, axis=2)
+    assert driven.min() > 1e-4
+    assert apart.max() <= 0.5 * driven.max()
+    np.testing.assert_array_equal(arrays(result)["actor"], after[0, -1].astype(np.float32))
+    lines = [json.loads(line) for line in (result.run_folder / "metrics.jsonl").read_text().splitlines()]
+    whole = 3 * 4 * sum(arrays(result)[name].size for name in ("actor", "critic"))
+    assert {line["exchange/bytes"] for line in lines if "exchange/bytes" in line} == {whole}

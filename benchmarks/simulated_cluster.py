@@ -32,12 +32,12 @@ class Costs:
     """The launcher's work for one rollout from another machine."""
     turn_s: float
     """From a host's last rollout of a batch to its first step with the next version, without all that is queued."""
-    batch_s: float
-    """A learner's time for a batch without its rows: commit and publication."""
     row_s: float
     """A learner's time for one row of a batch: all epochs of PPO at its defaults, two networks of 64, 64 units."""
     local_bytes_s: float
     """Bytes a second from one object store of Ray to another through the loopback device."""
+    batch_s: float = 0.0
+    """A learner's time for a batch without its rows: commit and publication. Older results have it in ``row_s``."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import torch
 
 from benchmarks.arguments import positive_int
 from benchmarks.measured import Kind, Measured, parser, report
-from benchmarks.peak import forward_operations, operations_per_second
+from benchmarks.product import forward_operations, operations_per_second
 from benchmarks.timing import Contestant, compare, per_call
 from penstock.algorithms.ppo import learn
 from penstock.algorithms.ppo.spec import PPOConfig, init_state, spec

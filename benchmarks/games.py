@@ -26,6 +26,7 @@ from pathlib import Path
 
 from benchmarks.arguments import positive_int
 from benchmarks.bars import Bar, exit_status
+from benchmarks.programs import built
 from benchmarks.record import ROOT, command_of, destination, write
 from benchmarks.runs import curve, flags, rate, train
 from penstock.metrics.report import STEPS_PER_SECOND
@@ -34,6 +35,7 @@ SESSIONS, NUM_STEPS, SKIP = 16, 64, 1
 AGENTS = 4
 """Of each game whose agents act together."""
 SHARE = 0.6
+HEADERS = [f"-I{ROOT / path}" for path in ("clients/cpp/include", "native/gamecore/include")]
 
 
 def in_process(batches: int, processes: int) -> float:
@@ -62,17 +64,6 @@ def through_games(game: Sequence[str | Path], agents: int, batches: int, process
             one.wait()
 
 
-def built() -> Path:
-    """The games in C++, built."""
-    program = ROOT / "build/benchmarks/busy"
-    program.parent.mkdir(parents=True, exist_ok=True)
-    headers = [f"-I{ROOT / path}" for path in ("clients/cpp/include", "native/gamecore/include")]
-    compiler = os.environ.get("CXX") or "c++"
-    command = [compiler, "-O2", "-std=c++17", "-pthread", *headers, ROOT / "benchmarks/busy.cpp", "-o", program]
-    subprocess.run(command, check=True)
-    return program
-
-
 def _trained(words: list[str], batches: int) -> float:
     sizes = {"algo": "appo", "num_envs": SESSIONS, "num_steps": NUM_STEPS, "eval_episodes": 0}
     steps = (batches + SKIP + 1) * SESSIONS * NUM_STEPS
@@ -90,7 +81,7 @@ def main() -> int:
     args = parser.parse_args()
     processes = min(SESSIONS, len(os.sched_getaffinity(0)))
     commands: dict[str, Sequence[str | Path]] = {
-        "games in C++": [built()],
+        "games in C++": [built("busy", ["-O2", "-std=c++17", "-pthread", *HEADERS])],
         "games in Python": [sys.executable, "-m", "benchmarks.busy"],
     }
     games: dict[str, tuple[Sequence[str | Path], int]] = {

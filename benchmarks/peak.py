@@ -1,55 +1,30 @@
-"""How fast this processor multiplies: operations per second of a large float32 product, by NumPy's own library.
+"""The most that this processor computes: float32 operations per second of fused multiply-adds in registers alone.
 
-python -m benchmarks.peak            # the library chooses the number of threads
-OPENBLAS_NUM_THREADS=1 python -m benchmarks.peak
+python -m benchmarks.peak            # on one core, and on all that this process may use
+
+It reads no memory, so no product of matrices is faster. `peak.cpp` is the loop; it needs a C++ compiler.
 """
 
 import os
+import platform
 import subprocess
-import sys
-import time
 
-import numpy as np
+from benchmarks.programs import built
 
-from benchmarks.record import ROOT
-from penstock.policies import Linear, Network, PolicyGraph
-
-SIZE = 1024
-REPEATS = 25
+__all__ = ["operations_per_second"]
 
 
 def operations_per_second(threads: int) -> float:
-    """Operations per second of ``threads`` cores, measured in a new process: the library reads its threads at start."""
-    names = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "OMP_NUM_THREADS")
-    environment = {**os.environ, **dict.fromkeys(names, str(threads))}
-    command = [sys.executable, "-m", "benchmarks.peak"]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True, env=environment, cwd=ROOT).stdout)
-
-
-def forward_operations(graph: PolicyGraph) -> int:
-    """Additions and multiplications of all linear layers for one row."""
-    return sum(sum(_operations(network)) for network in graph.networks)
-
-
-def update_operations(graph: PolicyGraph) -> int:
-    """The same for one row of an update: outputs, gradients of weights, gradients of inputs but the first layers'."""
-    return 3 * forward_operations(graph) - sum(_operations(network)[0] for network in graph.networks)
-
-
-def _operations(network: Network) -> list[int]:
-    """Of each linear layer, for one row."""
-    return [2 * layer.inputs * layer.outputs for layer in network.layers if isinstance(layer, Linear)]
+    """Additions and multiplications per second of so many threads together, in the best of some rounds."""
+    own = "-mcpu=native" if platform.machine() in {"aarch64", "arm64"} else "-march=native"
+    program = built("peak", ["-O3", "-std=c++17", own, "-ffp-contract=fast", "-pthread"])
+    return float(subprocess.run([program, str(threads)], check=True, capture_output=True, text=True).stdout)
 
 
 def main() -> None:
-    """Print the operations per second of the quickest of some products."""
-    a, b = (np.random.default_rng(seed).standard_normal((SIZE, SIZE), np.float32) for seed in range(2))
-    seconds = []
-    for _ in range(REPEATS):
-        begun = time.perf_counter()
-        a @ b
-        seconds.append(time.perf_counter() - begun)
-    print(2 * SIZE**3 / min(seconds))
+    """Print it in GFLOP/s."""
+    for threads in sorted({1, len(os.sched_getaffinity(0))}):
+        print(f"{threads} thread{'s' * (threads > 1)}: {operations_per_second(threads) / 1e9:.1f} GFLOP/s")
 
 
 if __name__ == "__main__":

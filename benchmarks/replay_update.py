@@ -1,20 +1,23 @@
-"""Gradient steps of SAC and DQN from a table: sampling, all phases, Adam, targets and priorities included.
+"""Gradient steps of SAC, TD3 and DQN from a table: sampling, all phases, Adam, targets and priorities included.
 
-    python -m benchmarks.replay_update                 # about a minute on 2 cores, and the first time two to compile
+    python -m benchmarks.replay_update                 # two minutes on 2 cores, and the first time two to compile
     python -m benchmarks.replay_update --backends fused
     python -m benchmarks.replay_update --write FILE
 
-Rows are like those of Pendulum-v1 (SAC) and CartPole-v1 (DQN, double, prioritised). The table holds 100,000.
+Rows are like those of Pendulum-v1 (SAC, TD3) and CartPole-v1 (DQN, double, prioritised). The table holds 100,000.
 
 - Ours: the native update, on one thread and on two; the compiled update, on one thread.
-- The peer: the same mathematics as plain torch calls.
-- The limit: the products' operations at the rate of a large product, on one core and on two.
+- Peers, on one thread: the same mathematics as plain torch calls, and stable-baselines3's own update with the same
+  networks and minibatches. Its DQN is neither double nor prioritised.
+- The limit: the operations of the products at the processor's peak (`benchmarks.peak`), on one core and on two.
 
-A time is that of one gradient step. A round of the native update is one call.
+A time is that of one gradient step. A round of the native update is one call. SAC with two layers of 256 has a bar: its
+products must run at 75 % of the peak of two cores, although the step is more than its products.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +25,7 @@ import numpy as np
 from benchmarks.arguments import positive_int
 from benchmarks.measured import Measured, parser, report
 from benchmarks.peak import operations_per_second
+from benchmarks.peers.rounds import peer
 from benchmarks.timing import Contestant, compare
 from penstock.algorithm_package import find_algorithm
 from penstock.algorithms.off_policy.critics import critic_network
@@ -40,7 +44,8 @@ from penstock.updates.settings import UpdaterSettings
 STEPS, LANES, SLOTS = 64, 8, 200
 PENDULUM = Spaces((("obs", Box((3,), "float32", (-8.0,) * 3, (8.0,) * 3)),), Box((1,), "float32", (-2.0,), (2.0,)))
 CARTPOLE = Spaces((("obs", Box((4,), "float32", (-5.0,) * 4, (5.0,) * 4)),), Discrete(2))
-BACKENDS = ("fused", "compiled", "eager")
+PEER = "stable-baselines3"
+BACKENDS = ("fused", "compiled", "eager", PEER)
 
 
 class Case(NamedTuple):
@@ -52,6 +57,8 @@ class Case(NamedTuple):
     settings: dict[str, Any]
     may_be_us: dict[int, float]
     """The bars in microseconds, by threads."""
+    of_peak: dict[int, float]
+    """The bars as shares of the peak at which the products must run, by threads."""
 
 
 CASES = (
@@ -61,14 +68,17 @@ CASES = (
         PENDULUM,
         {"hidden_sizes": (64, 64), "mini_batch_size": 100},
         {1: 1e6 / 3000, 2: 1e6 / 4500},
+        {},
     ),
-    Case("SAC, two layers of 256, 256 rows", "sac", PENDULUM, {}, {}),
+    Case("SAC, two layers of 256, 256 rows", "sac", PENDULUM, {}, {}, {2: 0.75}),
+    Case("TD3, two layers of 256, 256 rows", "td3", PENDULUM, {"hidden_sizes": (256, 256)}, {}, {}),
     Case(
         "DQN, two layers of 64, 64 rows",
         "dqn",
         CARTPOLE,
         {"hidden_sizes": (64, 64), "mini_batch_size": 64, "prioritised": True},
         {1: 1e6 / 15000},
+        {},
     ),
 )
 
@@ -76,9 +86,10 @@ CASES = (
 def operations(case: Case) -> int:
     """Additions and multiplications of the products of one gradient step.
 
-    SAC: the actor runs forward on two observations, all critics on three inputs; each network's weights and the inputs
-    of its layers behind the first get gradients once, and all layers of the critics once more. DQN: the network runs
-    forward on two observations and its target on one.
+    - Each network's weights get gradients, and so do the inputs of its layers behind the first.
+    - SAC and TD3: the critics' phase runs the actor forward once and all critics twice. The actor's phase runs the
+      actor, and forward and back through all layers of the critics that judge it: all of SAC's, the first of TD3's.
+    - DQN: the network runs forward on two observations and its target on one.
     """
     config = find_algorithm(case.algo).config(**case.settings)
     graph = load(find_algorithm(case.algo).spec)(case.spaces, config).policy
@@ -86,8 +97,10 @@ def operations(case: Case) -> int:
     if case.algo == "dqn":
         return int(config.mini_batch_size * (5 * actor - actor_first))
     critic, critic_first = _operations(critic_network(graph, config))
-    each_critic = 3 * critic + (2 * critic - critic_first) + critic
-    return int(config.mini_batch_size * (2 * actor + (2 * actor - actor_first) + config.critics * each_critic))
+    judges = config.critics if case.algo == "sac" else 1
+    of_critics = actor + config.critics * (4 * critic - critic_first)
+    of_actor = 3 * actor - actor_first + judges * 2 * critic
+    return int(config.mini_batch_size * (of_critics + of_actor / config.policy_delay))
 
 
 def _operations(network: Network) -> tuple[int, int]:
@@ -178,34 +191,54 @@ class Learning:
             raise RuntimeError("the update has diverged")
 
 
-def contestants(case: Case, backends: list[str], steps: int) -> list[Contestant]:
-    """The contestants of one case, the native update first."""
+@contextmanager
+def contestants(case: Case, backends: list[str], steps: int) -> Iterator[list[Contestant]]:
+    """The contestants of one case, the native update first, while the peer waits in its process."""
     table = filled(case.spaces)
     found = []
     if "fused" in backends:
         for threads in (1, 2):
             run = Learning(case, table, "fused", threads).native(steps, threads)
-            found.append(Contestant(f"fused, {threads} thread{'s' * (threads > 1)}", "penstock", run))
+            found.append(Contestant(_fused(threads), "penstock", run))
     if "compiled" in backends:
         few = max(1, steps // 4)
         found.append(Contestant("compiled", "penstock", Learning(case, table, "compiled", 1).one_by_one(few)))
+    few = max(1, steps // 10)
     if "eager" in backends:
-        few = max(1, steps // 10)
         found.append(Contestant("torch, eager", "peer", Learning(case, table, "eager", 1).one_by_one(few)))
-    return found
+    if PEER not in backends:
+        yield found
+        return
+    config = find_algorithm(case.algo).config(**case.settings)
+    words = ["--algo", case.algo, "--batch", str(config.mini_batch_size), "--hidden", *map(str, config.hidden_sizes)]
+    with peer("sb3", "update", words) as other:
+        each = other.each_call("update", few)
+        yield [*found, Contestant(PEER, "peer", lambda: np.asarray(each().mean()))]
 
 
-def measure(backends: list[str], rounds: int, steps: int) -> list[Measured]:
-    """Rows of each case: ours, the peer's, the limits."""
-    peaks = {threads: operations_per_second(threads) for threads in (1, 2)}
+def _fused(threads: int) -> str:
+    return f"fused, {threads} thread{'s' * (threads > 1)}"
+
+
+def measure(backends: list[str], peaks: Mapping[int, float], rounds: int, steps: int) -> list[Measured]:
+    """Rows of each case: ours, the peers', the limits.
+
+    Args:
+        backends: what is compared, of `BACKENDS`.
+        peaks: operations per second, by threads.
+        rounds: how often all take turns.
+        steps: gradient steps of a round of the native update.
+    """
     found: list[Measured] = []
     for case in CASES:
-        bars = {f"fused, {threads} thread{'s' * (threads > 1)}": bar for threads, bar in case.may_be_us.items()}
-        rows = compare(case.name, contestants(case, backends, steps), rounds)
+        limits = {threads: operations(case) / peak * 1e6 for threads, peak in peaks.items()}
+        of_peak = {threads: round(limits[threads] / share, 3) for threads, share in case.of_peak.items()}
+        bars = {_fused(threads): bar for threads, bar in (case.may_be_us | of_peak).items()}
+        with contestants(case, backends, steps) as those:
+            rows = compare(case.name, those, rounds)
         found += [row._replace(may_be_us=bars.get(row.what)) for row in rows]
         for threads, name in ((1, "one core"), (2, "two cores")):
-            limit = round(operations(case) / peaks[threads] * 1e6, 3)
-            found.append(Measured(case.name, f"its operations, {name}", "limit", limit))
+            found.append(Measured(case.name, f"its operations, {name}", "limit", round(limits[threads], 3)))
     return found
 
 
@@ -215,8 +248,10 @@ def main() -> None:
     arguments.add_argument("--backends", nargs="+", choices=BACKENDS, default=list(BACKENDS), help="what is compared")
     arguments.add_argument("--steps", type=positive_int, default=200, help="gradient steps of a round")
     args = arguments.parse_args()
-    rows = measure(args.backends, args.rounds, args.steps)
-    report(arguments, args, rows, {"lanes": LANES, "rows": SLOTS * STEPS * LANES})
+    peaks = {threads: operations_per_second(threads) for threads in (1, 2)}
+    rows = measure(args.backends, peaks, args.rounds, args.steps)
+    gflops = {str(threads): round(peak / 1e9, 1) for threads, peak in peaks.items()}
+    report(arguments, args, rows, {"lanes": LANES, "rows": SLOTS * STEPS * LANES, "peak_gflops": gflops})
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.arguments import positive_int
 from benchmarks.measured import Measured, parser, report
-from benchmarks.peak import operations_per_second, update_operations
+from benchmarks.product import operations_per_second, update_operations
 from benchmarks.timing import Contestant, compare
 from penstock.algorithms.ppo import fused, learn
 from penstock.algorithms.ppo.rollouts import targets

@@ -53,8 +53,10 @@ class Run(NamedTuple):
         return self._differences(self._stored())
 
     def _stored(self) -> dict[str, Any] | None:
-        path = self.path()
-        return json.loads(path.read_text("utf-8")) if path.exists() else None
+        if not (path := self.path()).exists():
+            return None
+        stored: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        return stored
 
     def _differences(self, stored: Mapping[str, Any] | None) -> dict[str, tuple[Any, Any]]:
         """As :meth:`outdated`. A setting that only one of both names is younger than the file, or gone: not compared.

@@ -62,6 +62,17 @@ def test_rows_of_all_shards_are_numbered_one_after_the_other(trees: SumTrees) ->
     assert trees.largest().tolist() == [7, 7]
 
 
+def test_rows_of_several_shards_get_new_priorities_at_once_unless_they_were_overwritten(trees: SumTrees) -> None:
+    # Writer 2, step 0: 8 becomes 7. Writer 1, step 2: 2 becomes 9. The row of writer 3 has stamp 0: it is another one.
+    rows, stamps = np.array([30, 17, 46]), np.array([0, 0, 3])
+    assert trees.update(rows, stamps, np.array([7.0, 9.0, 11.0])) == 2
+    assert trees.read(rows).tolist() == [7, 9, 5]
+    assert [trees.shard(number).total() for number in range(SHARDS)] == [20 - 2 + 9, 40 - 8 + 7]
+    for outside in (-1, WRITERS * SLOTS * HEIGHT):
+        with pytest.raises(IndexError):
+            trees.update(np.array([outside]), np.array([0]), np.array([1.0]))
+
+
 @pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])
 def test_the_mean_over_shards_is_that_of_one_table_with_all_rows(table: Table, trees: SumTrees, beta: float) -> None:
     # m is a multiple of both sums, so each row is sampled exactly m p_i / S_k times.

@@ -147,6 +147,16 @@ class SumTrees:
         number, row = divmod(first, self._rows)
         self._trees[number].set(row, stamp, priorities)
 
+    def update(self, rows: Array, stamps: Array, priorities: Array) -> int:
+        """As `SumTree.update`."""
+        count = 0
+        # A row that is out of range goes to the nearest shard, which refuses it.
+        shards = np.clip(rows // self._rows, 0, len(self._trees) - 1)
+        for number, tree in enumerate(self._trees):
+            own = shards == number
+            count += tree.update(rows[own] - number * self._rows, stamps[own], priorities[own])
+        return count
+
     def read(self, rows: Array) -> Array:
         """As `SumTree.read`."""
         found, shards = np.zeros(rows.shape), rows // self._rows

@@ -1,7 +1,7 @@
 """Programs of runs on several machines, and memory for them, without any process.
 
-Two learners that hand their gradients on, or have a shard each; three that share each batch; environment nodes that ask
-policy nodes.
+Two learners that hand their gradients on, of a stream or of a ranked table, or have a shard each; three that share each
+batch; environment nodes that ask policy nodes.
 """
 
 import mmap
@@ -12,12 +12,20 @@ import numpy as np
 from penstock.cluster.cut import apart
 from penstock.planning import plan
 from penstock.program.graph import Program
-from penstock.topologies import async_on_policy, off_policy, on_policy
+from penstock.topologies import async_off_policy, async_on_policy, off_policy, on_policy
 from penstock.types import Array
 from penstock.wiring.edges import Wiring
 from tests.planned import prepared
 
-__all__ = ["asking_program", "kept", "sharded_program", "sharing_program", "spread_program", "wired"]
+__all__ = [
+    "asking_program",
+    "kept",
+    "ranking_program",
+    "sharded_program",
+    "sharing_program",
+    "spread_program",
+    "wired",
+]
 
 
 def spread_program() -> Program:
@@ -31,6 +39,15 @@ def sharing_program() -> Program:
     """The program of three learners that share each batch, before it is cut."""
     settings = {"learners": 3, "num_workers": 3, "num_envs": 6, "mini_batch_size": 48, "runtime": "ray"}
     return apart(on_policy.build(plan(prepared(**settings), Path("run"), quiet=True)), "10.0.0.1")
+
+
+def ranking_program(**settings: object) -> Program:
+    """The program of learners that hand their gradients on and rank the rows of one table, before it is cut."""
+    small = {"algo": "dqn", "prioritised": True, "env": "CartPole-v1", "num_workers": 2, "num_envs": 4, "num_steps": 8}
+    small |= {"learners": 2, "runtime": "ray", "exchange": "parameter_server", "sync_mode": "non_blocking"}
+    small |= {"capacity": 64, "min_rows": 16, "mini_batch_size": 8, "hidden_sizes": (8,)}
+    found = prepared(**{**small, **settings})
+    return apart(async_off_policy.build(plan(found, Path("run"), quiet=True)), "10.0.0.1")
 
 
 def sharded_program(**settings: object) -> Program:

@@ -14,6 +14,7 @@ from penstock.cluster.cut import (
     movable,
     movable_learners,
     names_on_hosts,
+    ranking,
     same_bits,
     seats,
     watched,
@@ -77,19 +78,8 @@ def test_a_host_has_the_rings_of_the_table_that_its_learners_sample() -> None:
     assert isinstance(host.edge("rollouts.env.1"), Stream)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "settings"),
-    [
-        (
-            async_off_policy,
-            {**SAC, "algo": "apex", "env": "CartPole-v1", "sync_mode": "non_blocking", "exchange": "parameter_server"},
-        ),
-        (async_on_policy, {"sync_mode": "non_blocking", "exchange": "hogwild"}),
-    ],
-    ids=["with priorities of one table", "with one vector"],
-)
-def test_learners_that_share_memory_stay_at_home(pattern, settings: dict[str, object]) -> None:
-    whole = program(pattern, **settings)
+def test_learners_that_share_memory_stay_at_home() -> None:
+    whole = program(async_on_policy, sync_mode="non_blocking", exchange="hogwild")
     assert apart(whole, "10.0.0.1") == whole
     assert movable_learners(whole) == ()
     assert not any(isinstance(edge, Rounds | ProcessGroup) for edge in host_program(whole).edges)
@@ -131,6 +121,33 @@ def test_a_host_has_all_rings_of_the_table_whose_learners_hand_gradients_on() ->
     rollouts = host_program(cut).edge("rollouts")
     assert isinstance(rollouts, Table)
     assert (rollouts.readers, rollouts.shards, rollouts.file) == (("learner.1", "learner.2"), 1, None)
+
+
+def test_learners_that_rank_a_table_may_move_once_their_gradients_take_the_priorities_home() -> None:
+    whole = program(async_off_policy, **APEX, mini_batch_size=64)
+    assert movable_learners(whole) == ranking(whole) == ()
+    cut = apart(whole, "10.0.0.1")
+    assert movable_learners(cut) == ranking(cut) == ("learner.1", "learner.2")
+    assert ranking(with_relay(cut)) == ranking(cut)
+    host = host_program(cut)
+    for edge in (cut.edge("gradients"), host.edge("gradients.learner.2")):
+        assert isinstance(edge, Stream)
+        told = {spec.name: (spec.shape, spec.dtype) for spec in edge.arrays}
+        # Of the 64 rows of a minibatch.
+        assert [told[name] for name in ("row", "stamp", "priority")] == [
+            ((64,), "int64"),
+            ((64,), "int64"),
+            ((64,), "float64"),
+        ]
+    rollouts, at_home = host.edge("rollouts"), cut.edge("rollouts")
+    assert isinstance(rollouts, Table)
+    assert isinstance(at_home, Table)
+    assert rollouts.ranking == at_home.ranking is not None
+    assert (rollouts.shards, rollouts.slots, rollouts.writers) == (1, at_home.slots, at_home.writers)
+    # Of a table without priorities nothing is told.
+    sac = program(async_off_policy, **SAC, sync_mode="non_blocking", exchange="parameter_server")
+    assert apart(sac, "10.0.0.1").edge("gradients") == sac.edge("gradients")
+    assert ranking(apart(sac, "10.0.0.1")) == ()
 
 
 @pytest.mark.parametrize(

@@ -4,18 +4,21 @@ from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import penstock
 from penstock.errors import ConfigError
+from penstock.run import Result
 from penstock.saved_runs.best import find_checkpoint
-from penstock.saved_runs.checkpoints import load_checkpoint
-from tests.children import killing, newest_checkpoint, of_group
+from penstock.saved_runs.checkpoints import load_checkpoint, load_table
+from tests.children import killing, newest_checkpoint
+from tests.cluster.conftest import HOST
 from tests.cluster.test_hosts import Launcher
 from tests.cluster.test_hosts import train as train_on_cartpole
-from tests.cluster.test_learners import raylets
+from tests.cluster.test_learners import host_of_learner
 from tests.end_to_end.test_same_answer import fingerprint
-from tests.end_to_end.test_served_learners import LAG, ROLLOUT, check_gradients, check_rows, train
+from tests.end_to_end.test_served_learners import LAG, ROLLOUT, check_gradients, check_rows, lines, train
 from tests.end_to_end.test_served_learners import SERVED as SMALL
 from tests.runtime.nodes import wait_until
 
@@ -38,6 +41,8 @@ TABLE = {
     "eval_episodes": 1,
     "timesteps": 8_000,
 }
+RANKED = {**TABLE, "algo": "apex", "env": "CartPole-v1", "capacity": 20_000, "atoms": 11}
+"""With atoms each row begins with the largest priority so far. So only learners give rows different priorities."""
 OF_SMALL = ("num_envs", "num_workers", "num_steps", "mini_batch_size", "epochs", "learners", "exchange")
 APART = {name: SMALL[name] for name in OF_SMALL} | {"sync_mode": "non_blocking"}
 TWO = {**SERVED, "sync_mode": "blocking", "learners": 2, "mini_batch_size": 128}
@@ -95,18 +100,78 @@ def test_a_death_apart_loses_no_rollout_and_doubles_none(cluster, tmp_path: Path
     check_gradients(found)
 
 
-@pytest.mark.nightly  # A minute. Shorter: learners of one machine die in ``tests/nodes/test_learners.py``.
+# A minute. Shorter: learners of one machine die in ``tests/nodes/test_learners.py``, and ``test_ranked.py`` ranks rows.
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("killed", [1, 2, 0])
-def test_learners_of_a_table_take_all_steps_that_are_due(cluster, tmp_path: Path, killed: int) -> None:
-    settings = {**TABLE, "runtime": "ray", "address": cluster.address, "log_dir": str(tmp_path), "save_interval": 10}
+@pytest.mark.parametrize(
+    ("settings", "killed"),
+    [(TABLE, 1), (TABLE, 2), (TABLE, 0), (RANKED, 1), (RANKED, 0)],
+    ids=["killed once", "killed twice", "not killed", "ranked, killed once", "ranked, not killed"],
+)
+def test_learners_of_a_table_take_all_steps_that_are_due(cluster, tmp_path: Path, settings, killed: int) -> None:
+    there = {"runtime": "ray", "address": cluster.address, "log_dir": str(tmp_path), "save_interval": 10}
     with killing(["learner.1"] * killed, tmp_path) if killed else nullcontext():
-        result = penstock.train(settings, quiet=True)
-    found = load_checkpoint(find_checkpoint(result.run_folder)).arrays
-    assert int(found["owed"]) == 0
-    assert int(found["applied"]) == int(found["gradient_steps"]) == (result.steps - 100) // 4
+        result = penstock.train({**settings, **there}, quiet=True)
+    found = check_steps(result)
     # One that is killed twice may not have handed anything on before the end.
     assert killed or found["settled"].min() > 0
+    if settings is RANKED:
+        check_ranked(result)
+
+
+def check_steps(result: Result) -> dict[str, np.ndarray]:
+    """Each gradient step that is due was taken, once, and every row is accounted for."""
+    found = load_checkpoint(find_checkpoint(result.run_folder)).arrays
+    assert int(found["owed"]) == 0
+    assert int(found["applied"]) == int(found["gradient_steps"]) == (int(found["steps"]) - TABLE["min_rows"]) // 4
+    for line in lines(result):
+        if "rows/collected" in line:
+            assert line["rows/collected"] == sum(
+                line[f"rows/{name}"] for name in ("learned", "in_flight", "stale", "spoilt")
+            )
+    return found
+
+
+def check_ranked(result: Result) -> None:
+    """Most rows of the table have a priority that a learner has found: hardly two of these are equal."""
+    kept = load_table(find_checkpoint(result.run_folder))
+    assert kept is not None
+    priorities = kept["priority"][kept["priority"] > 0]
+    assert len(priorities) > 1000
+    assert len(np.unique(priorities)) > len(priorities) / 2
+
+
+# Half a minute. Shorter: ``tests/end_to_end/test_replay.py`` resumes ranked rows on one machine.
+@pytest.mark.nightly
+def test_a_run_whose_learners_rank_a_table_on_hosts_is_resumed(cluster, tmp_path: Path) -> None:
+    there = {"runtime": "ray", "address": cluster.address, "log_dir": str(tmp_path), "timesteps": 4000}
+    first = penstock.train({**RANKED, **there}, quiet=True)
+    check_steps(first)
+    second = penstock.resume(first.run_folder, timesteps=8000, quiet=True)
+    assert second.steps >= 8000
+    check_steps(second)
+    check_ranked(second)
+
+
+# Shorter: ``test_ranked.py`` moves learners, and gives a host that comes later the priorities.
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+def test_a_host_that_is_lost_with_a_learner_that_ranks_a_table_ends_nothing(cluster, tmp_path: Path) -> None:
+    settings = {name: value for name, value in RANKED.items() if name not in {"env", "hidden_sizes"}}
+    launcher = Launcher(tmp_path, cluster.address, updates=12, **settings)
+    try:
+        assert wait_until(lambda: all_have_settled(launcher), 150)
+        cluster.remove_node(host_of_learner(cluster), allow_graceful=False)
+        assert wait_until(lambda: launcher.has(1, "learner.1 was lost with its machine"), 150)
+        assert launcher.next_checkpoint()
+    finally:
+        (tmp_path / "gate").touch()
+    assert launcher.process.wait() == 0
+    result = SimpleNamespace(run_folder=launcher.run_folder())
+    check_steps(result)
+    check_ranked(result)
+    # The hosts that are left are as many as before, for the tests behind this one.
+    cluster.add_node(**HOST)
 
 
 # The last test of this module: it takes a host away. Shorter: the last one of ``test_learners.py`` does so, too.
@@ -116,11 +181,7 @@ def test_a_host_that_is_lost_with_a_learner_changes_no_bit(cluster, tmp_path: Pa
     launcher = Launcher(tmp_path, cluster.address, updates=12, **TWO)
     try:
         assert launcher.next_checkpoint()
-        learner = of_group("learner.1")
-        assert learner is not None
-        above = {parent.pid for parent in learner.parents()}
-        (host,) = [node for node in cluster.worker_nodes if above & set(raylets(node))]
-        cluster.remove_node(host, allow_graceful=False)
+        cluster.remove_node(host_of_learner(cluster), allow_graceful=False)
         assert wait_until(lambda: launcher.has(1, "learner.1 was lost with its machine"), 150)
         assert launcher.next_checkpoint()
     finally:
@@ -130,12 +191,8 @@ def test_a_host_that_is_lost_with_a_learner_changes_no_bit(cluster, tmp_path: Pa
     assert fingerprint(SimpleNamespace(run_folder=launcher.run_folder())) == fingerprint(alone)
 
 
-@pytest.mark.parametrize(
-    ("settings", "why"),
-    [({"exchange": "hogwild"}, "one vector in shared memory"), ({"algo": "apex"}, "one table in shared memory")],
-    ids=["hogwild", "with priorities"],
-)
-def test_learners_that_share_memory_are_refused(tmp_path: Path, settings: dict[str, str], why: str) -> None:
-    whole = {"env": "CartPole-v1", "learners": 2, "num_workers": 2, "exchange": "parameter_server", "runtime": "ray"}
-    with pytest.raises(ConfigError, match=why):
-        penstock.train({**whole, "sync_mode": "non_blocking", **settings, "log_dir": str(tmp_path)}, quiet=True)
+@pytest.mark.parametrize("algo", ["ppo", "apex"])
+def test_learners_that_share_memory_are_refused(tmp_path: Path, algo: str) -> None:
+    whole = {"env": "CartPole-v1", "algo": algo, "learners": 2, "num_workers": 2, "runtime": "ray"}
+    with pytest.raises(ConfigError, match=r"one vector in shared memory, .*; give --exchange parameter_server, or"):
+        penstock.train({**whole, "exchange": "hogwild", "log_dir": str(tmp_path)}, quiet=True)

@@ -33,7 +33,15 @@ from penstock.supervision.outcome import SharedSigns
 from penstock.types import Array, Cause
 from penstock.wiring.edges import placement
 from penstock.wiring.ports import NodePorts
-from tests.cluster.handing import asking_program, kept, sharded_program, sharing_program, spread_program, wired
+from tests.cluster.handing import (
+    asking_program,
+    kept,
+    ranking_program,
+    sharded_program,
+    sharing_program,
+    spread_program,
+    wired,
+)
 from tests.runtime.nodes import wait_until
 
 GROUP = "learner.1"
@@ -59,8 +67,19 @@ class Machine:
             result = {"start": lambda: arguments[1].life, "publish": lambda: arguments[1].number}
             replied(result.get(name, lambda: None)(), None)
 
-    def answer(self, *exits: tuple[int, Exit], log_lines: Sequence[LogLine] = (), **vitals: Vitals) -> None:
-        self.answers.pop()(Batch([], list(exits), vitals, log_lines), None)
+    def answer(
+        self,
+        *exits: tuple[int, Exit],
+        filled: Sequence[FilledSlot] = (),
+        log_lines: Sequence[LogLine] = (),
+        **vitals: Vitals,
+    ) -> None:
+        self.answers.pop()(Batch(list(filled), list(exits), vitals, log_lines), None)
+
+    def ranked(self) -> list[list[float]]:
+        """The priorities of each minibatch that it was told of."""
+        fed = [news for name, news in self.called if name == "feed"]
+        return [ranked.priorities.tolist() for news in fed for ranked in news.ranked]
 
     def end(self) -> None:
         self.has_ended = True
@@ -270,6 +289,39 @@ def test_a_host_has_slots_for_all_that_a_new_life_is_handed(home: Home) -> None:
     assert [copy.sequence for copy in task.handed_on] == [4, 6]
     program = host_program(spread_program())
     Followers(program, wired(program), 99).begin(task)
+
+
+@pytest.mark.parametrize("home", [ranking_program], indirect=True)
+def test_what_a_learner_on_one_machine_ranks_counts_at_home_and_is_told_to_all_machines(home: Home) -> None:
+    table, trees = home.wiring.table_memory("rollouts"), home.wiring.trees("rollouts")
+    assert trees is not None
+    table.claim(0, 0)
+    trees.set(0, 0, np.full(16, 2.0))
+    table.push(0, 0)
+    first, second = Machine(), Machine()
+    home.start(first, 1, "learner.1")
+    home.start(second, 1, "learner.2")
+
+    def filled(step: int, priority: float) -> FilledSlot:
+        """Gradients on the first eight rows."""
+        edge = home.program.edge("gradients")
+        slot = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in edge.arrays}
+        slot["row"][...], slot["priority"][...] = np.arange(8), priority
+        return FilledSlot("learner.1", 1, 0, 2 * step, packed(slot), {}, {})
+
+    def told() -> tuple[list[list[float]], ...]:
+        home.pass_time(0.0)
+        return first.ranked(), second.ranked()
+
+    assert told() == ([], [])
+    first.answer(filled=[filled(1, 5.0), filled(2, 3.0)])
+    assert told() == ([[5.0] * 8, [3.0] * 8],) * 2
+    assert trees.read(np.arange(16)).tolist() == [3.0] * 8 + [2.0] * 8
+    # Its life is over. What its machine still sends of it counts for nothing.
+    home.relay.kill("learner.1")
+    first.answer(filled=[filled(3, 7.0)])
+    assert told() == ([[5.0] * 8, [3.0] * 8],) * 2
+    assert trees.read(np.arange(16)).tolist() == [3.0] * 8 + [2.0] * 8
 
 
 def test_calls_that_overtake_each_other_start_no_life_that_is_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from penstock.cluster import rings
 from penstock.cluster.fetched import Fetched
-from penstock.cluster.rings import HostedShards, take_news
+from penstock.cluster.rings import HostedShards, RowRanks, take_news
 from penstock.memory.table import Table
 from penstock.replay.sum_tree import SumTrees
 from tests.replay.world import aligned_bytes, lane_steps, make_table, write
@@ -129,3 +129,20 @@ def test_a_slot_that_is_overwritten_on_its_way_is_left_out(monkeypatch) -> None:
     assert [(slot.writer, slot.sequence) for slot in news.slots] == [(2, 1), (3, 1)]
     take_news(host.table, host.trees, news, Fetched(()))
     assert [host.table.held(writer, 2) for writer in (2, 3)] == [1, 1]
+
+
+def test_what_learners_have_ranked_counts_for_the_slots_that_are_there_then() -> None:
+    home, host = Side(), Side()
+    hosted = HostedShards(home.table, home.trees, SHARDS)
+    home.fill(0, 2)
+    take_news(host.table, host.trees, hosted.news(range(SHARDS), [2] * WRITERS, 0), Fetched(()))
+    # Three slots a ring: sequence 3 lies where 0 was.
+    home.fill(2, 4)
+    places = [(2, 1, 1), (2, 0, 2), (3, 2, 0)]
+    rows = np.array([home.table.index(writer, sequence) * HEIGHT + step for writer, sequence, step in places])
+    stamps = np.array([sequence for _, sequence, _ in places])
+    ranked = [RowRanks(rows, stamps, np.array(priorities)) for priorities in ([40.0, 50.0, 60.0], [41.0, 51.0, 61.0])]
+    news = hosted.news(range(SHARDS), [4] * WRITERS, 0)
+    take_news(host.table, host.trees, news._replace(ranked=tuple(ranked)), Fetched(()))
+    # The last one counts, also for a slot that comes with it. Step 2 of writer 2 in sequence 3 has 2 + 2 + 3.
+    assert host.trees.read(rows).tolist() == [41, 7, 61]

@@ -63,8 +63,9 @@ def test_learners_are_apart_unless_they_wait_for_each_other() -> None:
         (
             replace(APART, runtime="ray", exchange="hogwild"),
             True,
-            "hogwild is for one machine: its learners add to one vector",
+            "hogwild is for one machine: .* no network can replace; give --exchange parameter_server, or --runtime",
         ),
+        (replace(TWO, runtime="ray", exchange="hogwild"), True, "hogwild .*; give --exchange allreduce, or --runtime"),
         (replace(TWO, exchange="parameter_server"), True, "needs --sync_mode non_blocking: "),
         (replace(TWO, exchange="parameter_server", pace="sync"), True, "non_blocking, and no --pace sync: "),
         (replace(TWO, exchange="parameter_server", pace="lag"), False, "lag .* blocking: .* try --sync_mode non_block"),
@@ -84,7 +85,7 @@ def test_learners_are_apart_unless_they_wait_for_each_other() -> None:
         (
             replace(APART, runtime="ray", pace="lag"),
             True,
-            r"allreduce: .* try --exchange parameter_server \(for a table without priorities\) or --pace sync$",
+            "allreduce: .* try --exchange parameter_server or --pace sync$",
         ),
         (
             replace(APART, pace="sync"),

@@ -11,7 +11,7 @@ from penstock.gradient_exchange.top_k import TopK
 from penstock.kernels.noise import generate
 from penstock.memory.board import Board
 from penstock.memory.stream import Stream
-from penstock.nodes.learner.gradient_slot import board_specs, gradients_in, slot_specs
+from penstock.nodes.learner.gradient_slot import board_specs, gradients_in, ranked_specs, slot_specs
 from penstock.seeding import phase_seed
 from penstock.updates.eager import build_applier, build_finder
 from tests.updates import tracking
@@ -327,3 +327,23 @@ def test_what_is_the_optimizers_own_is_neither_told_nor_overwritten(stream, boar
     assert part.begin(learner)
     assert np.array_equal(learner.state()["critic"], mine["critic"])
     assert np.array_equal(learner.state()["actor"], master.state()["actor"])
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_new_priorities_go_with_the_gradients_if_slots_have_room_for_them(segment, board, room: bool) -> None:
+    specs = (*slot_specs(STATE), *(ranked_specs(2) if room else ()))
+    stream = Stream(segment(Stream.required(specs, SLOTS)).bytes, specs, SLOTS)
+    publish(board, master_of())
+    part = team(stream, board, 0)
+    learner = learner_of(part)
+    given = {"row": np.array([7, 3]), "stamp": np.array([1, 0]), "priority": np.array([0.5, 2.0])}
+    with pytest.raises(PenstockError, match="no step has begun"):
+        part.ranked(*given.values())
+    assert part.begin(learner)
+    learner.learn(tracking.minibatch(ROWS), 0.0)
+    part.ranked(*given.values())
+    part.end()
+    slot = stream.slot(stream.take(1))
+    assert {name: slot[name].tolist() for name in given if name in slot} == (
+        {name: values.tolist() for name, values in given.items()} if room else {}
+    )

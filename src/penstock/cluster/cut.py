@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from penstock.errors import PenstockError
 from penstock.nodes.learner import LearnerSettings, ReplayLearnerSettings, ReplicaSettings, StepSettings
+from penstock.nodes.learner.gradient_slot import RANKED, ranked_specs
 from penstock.program.check import check
 from penstock.program.graph import (
     ActionLog,
@@ -42,6 +43,7 @@ __all__ = [
     "names_on_hosts",
     "own_stream",
     "parameters",
+    "ranking",
     "same_bits",
     "sampled",
     "seats",
@@ -118,17 +120,16 @@ def _meeting(program: Program) -> tuple[str, ...]:
 
 
 def handing_on(program: Program) -> tuple[str, ...]:
-    """The learners that hand gradients on and that another machine may run: they change nothing in shared memory.
+    """The learners that hand gradients on and that another machine may run: they change no memory that others share.
 
-    Those that rank the rows of a table change its priorities. Those that need demonstrations stay where these lie.
+    Those that rank the rows of a table may move if their gradients take the new priorities home (`apart`). Those that
+    need demonstrations stay where these lie.
     """
     sharing = {member for edge in program.edges if isinstance(edge, SharedArrays) for member in edge.members}
-    sharing |= {
-        reader
-        for edge in program.edges
-        if isinstance(edge, Table) and edge.ranking is not None
-        for reader in edge.readers
+    telling = {
+        writer for edge in program.edges if isinstance(edge, Stream) and _tells_ranks(edge) for writer in edge.writers
     }
+    sharing |= _ranking(program).keys() - telling
     return tuple(
         node.name
         for node in program.nodes
@@ -139,8 +140,37 @@ def handing_on(program: Program) -> tuple[str, ...]:
     )
 
 
+def _ranking(program: Program) -> dict[str, StepSettings]:
+    """The learners that hand gradients on and rank the rows of a table, and how they take their steps."""
+    readers = {
+        reader
+        for edge in program.edges
+        if isinstance(edge, Table) and edge.ranking is not None
+        for reader in edge.readers
+    }
+    return {
+        node.name: node.settings
+        for node in program.nodes
+        if node.name in readers and node.kind in _HANDING_ON and isinstance(node.settings, StepSettings)
+    }
+
+
+def _tells_ranks(edge: Stream) -> bool:
+    """Whether slots of a stream have room for the priorities that a learner has given to rows."""
+    return RANKED.keys() <= {spec.name for spec in edge.arrays}
+
+
+def ranking(program: Program) -> tuple[str, ...]:
+    """The groups of movable learners that rank the rows of a table: on hosts those of a copy, at home those of home."""
+    ranked = _ranking(program)
+    return tuple(program.node(name).group for name in handing_on(program) if name in ranked)
+
+
 def apart(program: Program, address: str) -> Program:
-    """The program with learners that may run on other machines: those that share each batch or minibatch in rounds.
+    """The program with learners that may run on other machines.
+
+    - Those that share each batch or minibatch in rounds meet in a process group.
+    - Those that hand gradients on and rank the rows of a table hand their new priorities on with the gradients.
 
     Demonstrations lie at home, so learners that need them stay there.
 
@@ -151,9 +181,13 @@ def apart(program: Program, address: str) -> Program:
     replicas = {
         node.name for node in program.nodes if node.kind in {"stream_replica", "replica"} and not _at_home(node)
     }
+    rankers = _ranking(program)
     edges: list[Edge] = []
     for edge in program.edges:
-        if isinstance(edge, Rounds) and replicas & set(edge.members):
+        if isinstance(edge, Stream) and (writers := _among(edge.writers, set(rankers))):
+            told = ranked_specs(rankers[writers[0]].sampled)
+            edges.append(replace(edge, arrays=(*edge.arrays, *told)))
+        elif isinstance(edge, Rounds) and replicas & set(edge.members):
             keeper, *others = edge.members
             edges += [
                 ProcessGroup(edge.name, edge.members, edge.state, address, _TEAM, _device(program.node(keeper))),

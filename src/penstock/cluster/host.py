@@ -162,9 +162,10 @@ class Host:
             self._wiring.bells.ring(self._wiring.bell_of(group))
 
     async def feed(self, news: News) -> None:
-        """Take new slots of the table, for learners that sample it and follow no goals."""
+        """Take new slots of the table, or priorities, for learners that sample it and follow no goals."""
         self._asked = time.monotonic()
-        if self._shards.take_unranked(news):
+        # Nobody waits for priorities.
+        if self._shards.take(news) and news.slots:
             self._wiring.bells.ring_all()
 
     async def observations(self, wanted: Sequence[WantedRollout]) -> list[Array | None]:

@@ -46,18 +46,11 @@ class HostedTable:
         """Shard -> how many of its files were asked for."""
 
     def take(self, news: News) -> bool:
-        """Take new slots, or priorities, that came with a goal. False if this host has no table."""
+        """Take new slots, or priorities. False if this host has no table."""
         if self._sampled is None:
             return False
         name = self._sampled.name
         take_news(self._wiring.table_memory(name), self._wiring.trees(name), news, self.fetched)
-        return True
-
-    def take_unranked(self, news: News) -> bool:
-        """Take new slots whose rows are not ranked. False if this host has no table."""
-        if self._sampled is None:
-            return False
-        take_news(self._wiring.table_memory(self._sampled.name), None, news, self.fetched)
         return True
 
     def known_priorities(self, slot: Arrays) -> Array | None:

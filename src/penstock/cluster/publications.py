@@ -18,7 +18,7 @@ from penstock.cluster.objects import as_object, put_again
 from penstock.cluster.observation_fields import observation_fields
 from penstock.cluster.parcels import packed
 from penstock.cluster.resident import ResidentShards
-from penstock.cluster.rings import FoundShard, HostedShards, News
+from penstock.cluster.rings import FoundShard, HostedShards, News, RowRanks
 from penstock.errors import PenstockError
 from penstock.memory.board import Board as BoardMemory
 from penstock.memory.record import Record as RecordMemory
@@ -85,6 +85,8 @@ class Publications:
         self._hosted: dict[Machine, HostedShards] = {}
         self._fed: set[Machine] = set()
         """Hosts to which slots are under way that belong to no goal."""
+        self._ranked: dict[Machine, list[RowRanks]] = {}
+        """Host -> priorities that learners have given to rows, and that it has not heard of."""
         self._latest: dict[str, _Latest] = {}
         self._sent: dict[tuple[Machine, str], int] = {}
         self._under_way: dict[tuple[Machine, str], int] = {}
@@ -175,7 +177,7 @@ class Publications:
     def feeds(self, placed: Mapping[str, Machine]) -> Iterator[tuple[Machine, News]]:
         """For each host with learners that follow no goals: the slots of the table that it lacks, or a part of them.
 
-        They count as sent from now on.
+        With them go the priorities that learners have given to rows. All count as sent from now on.
 
         Args:
             placed: these learners -> the host that runs them.
@@ -187,9 +189,20 @@ class Publications:
         for host in set(placed.values()) - self._fed:
             written = [memory.written(writer) for writer in range(memory.writers)]
             news = self._hosted_on(host, table).news(range(table.shards), written, 0)
-            if news.slots or news.begins:
+            # Behind the slots: a slot that was on its way has come by now, and one that comes later has them already.
+            news = news._replace(ranked=tuple(self._ranked.pop(host, ())))
+            if news.slots or news.begins or news.ranked:
                 self._fed.add(host)
                 yield host, news
+
+    def ranked(self, found: Sequence[RowRanks]) -> None:
+        """Learners on hosts have given rows these priorities, and home has them. All hosts are to hear of them.
+
+        Also the host of that learner: two learners may rank one row at the same time. Then the priority that home has
+        heard of last counts everywhere.
+        """
+        for host in self._hosted:
+            self._ranked.setdefault(host, []).extend(found)
 
     def fed(self, host: Machine) -> None:
         """A host has the slots that were sent."""
@@ -229,6 +242,7 @@ class Publications:
         """A host is given up."""
         hosted = self._hosted.pop(host, None)
         self._fed.discard(host)
+        self._ranked.pop(host, None)
         room = self._put_again(host)
         self._send_again(host)
         self._under_way = {key: number for key, number in self._under_way.items() if key[0] is not host}

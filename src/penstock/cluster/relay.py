@@ -359,6 +359,8 @@ class Relay:
                 self._publications.fetched(host, placed.node.name, RolloutName(filled.life, filled.sequence))
             if placed.node.freed_on_delivery:
                 self._delivered.setdefault(machine, []).append((filled.group, filled.life, filled.slot))
+            if isinstance(placed.node, FollowerStandIn):
+                self._publications.ranked(placed.node.ranked())
         self._waiting = kept
 
     def _lose(self, machine: Machine, why: str) -> None:

@@ -2,6 +2,8 @@
 
 Home has the whole table. A host has the rings of the shards whose learners run there, and gets their new slots with
 each goal. After each meeting of the learners it gets all slots anew, as home has them. Many slots travel in parts.
+A host whose learners hand gradients on has all rings, and gets new slots as soon as home has them. Where rows are
+ranked, it also gets the priorities that learners of all hosts have given to rows.
 `penstock.cluster.resident` is about shards whose rows home does not keep.
 """
 
@@ -24,6 +26,7 @@ __all__ = [
     "News",
     "RingRanks",
     "RingSlot",
+    "RowRanks",
     "put_ranks",
     "ring_ranks",
     "take_news",
@@ -55,6 +58,14 @@ class RingRanks(NamedTuple):
     """float64 ``[slots, rows]``, as home has them."""
 
 
+class RowRanks(NamedTuple):
+    """The priorities that a learner has given to the rows of a minibatch, as `SumTrees.update` takes them."""
+
+    rows: Array
+    stamps: Array
+    priorities: Array
+
+
 class News(NamedTuple):
     """What a host has to change before it shows a goal to its learners."""
 
@@ -66,6 +77,8 @@ class News(NamedTuple):
     whole: bool
     """False if more has to come before the goal may be shown."""
     ranks: tuple[RingRanks, ...] = ()
+    ranked: tuple[RowRanks, ...] = ()
+    """What learners have ranked, in the order in which home has heard of it. Their slots are here, or come along."""
 
 
 class FoundShard(NamedTuple):
@@ -213,6 +226,9 @@ def take_news(table: Table, trees: SumTrees | None, news: News, held: Fetched) -
         table.push(writer, sequence)
     if trees is not None:
         put_ranks(table, trees, news.ranks)
+        for ranked in news.ranked:
+            # A row that was overwritten since has another stamp, and keeps its priority.
+            trees.update(*ranked)
         if len(news.largest):
             trees.put_largest(news.largest)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from penstock.cluster.claims import Claims
-from penstock.cluster.cut import RELAY, movable, names_on_hosts, seats
+from penstock.cluster.cut import RELAY, movable, names_on_hosts, ranking, seats
 from penstock.cluster.joining import Members
 from penstock.cluster.machines import Machine, stacks_on
 from penstock.cluster.places import Gpus, asked_by, env_shares, first_places, left_over, rooms
@@ -40,6 +40,7 @@ class SpreadProcesses:
         self._names = names_on_hosts(program)
         self._shared = movable(program)
         """The groups that move when a machine joins. Learners stay where they are."""
+        self._ranking = ranking(program)
         places = first_places(program, [cluster.home, *(machine.offer for machine in cluster.machines)])
         turns = (None, *cluster.machines)
         self._wanted: dict[str, Machine | None] = {group: turns[place] for group, place in places.items()}
@@ -155,12 +156,23 @@ class SpreadProcesses:
             raise PenstockError(
                 f"{wanted.name} was lost, and no other has {amounts_text(asked)}, which {group} asks for"
             )
+        if group in self._ranking:
+            able = self._with_others(group, able)
         roomy = [place for place in able if rooms(self._free(place), asked) >= 1]
         others = [place for place in roomy or able if place is not None]
         self._wanted[group] = min(others, key=self._load, default=None)
         self._claim([group])
         self._ask()
         return self._wanted[group]
+
+    def _with_others(self, group: str, able: list[Machine | None]) -> list[Machine | None]:
+        """Of these machines those for a learner that ranks the rows of a table: home alone, or all but home.
+
+        No host would hear of the priorities that a learner at home gives. So none is at home while one is on a host.
+        """
+        hosts = [place for place in able if place is not None]
+        at_home = any(self._wanted[other] is None for other in self._ranking if other != group)
+        return [None] if at_home or not hosts else [*hosts]
 
     def _load(self, machine: Machine) -> float:
         """Groups for each core of a machine."""

@@ -15,11 +15,13 @@ from penstock.cluster.cut import RELAY, handing_on, names_on_hosts, watched
 from penstock.cluster.messages import FilledSlot, SlotCopy, Task, Vitals
 from penstock.cluster.observation_fields import observation_fields, only, without
 from penstock.cluster.parcels import packed, unpack
+from penstock.cluster.rings import RowRanks
 from penstock.errors import PenstockError
 from penstock.memory.action_log import ActionLog, Past, Position, RolloutLog
 from penstock.nodes.contract import LaneStart
 from penstock.nodes.env import EnvSettings
 from penstock.nodes.env.takeover import lane_starts, note_earlier_rows
+from penstock.nodes.learner.gradient_slot import RANKED
 from penstock.nodes.ports import StreamReader, StreamWriter
 from penstock.program.graph import ActionLog as ActionLogEdge
 from penstock.program.graph import NodeSpec, Program, Stream
@@ -241,6 +243,8 @@ class FollowerStandIn(StandIn):
             self._envs = len(_own_writers(wiring, "rollouts"))
         self._shown: set[int] = set()
         """The sequences of rollouts that this life has been shown, or is not to be shown."""
+        self._priorities = ports.priorities("rollouts")
+        self._ranked: list[RowRanks] = []
 
     def task(self, threads: int, imports: tuple[str, ...]) -> Task:
         """What a host has to do: also what earlier lives have handed on, and from which rollouts to go on.
@@ -287,13 +291,27 @@ class FollowerStandIn(StandIn):
         return found
 
     def deliver(self, filled: FilledSlot) -> bool:
-        """Hand gradients to the node that owns the parameters. False while the stream has no free slot."""
+        """Hand gradients to the node that owns the parameters. False while the stream has no free slot.
+
+        Before that, give the rows of their minibatch at home the priorities that the learner has given to its copies.
+        """
         index = self._gradients.claim(filled.sequence)
         if index is None:
             return False
-        unpack(filled.parcel, self._gradients.slot(index))
+        slot = self._gradients.slot(index)
+        unpack(filled.parcel, slot)
+        if self._priorities is not None:
+            # Copies: the slot is filled anew before hosts have heard of them.
+            ranked = RowRanks(*(slot[name].copy() for name in RANKED))
+            self._priorities.update(*ranked)
+            self._ranked.append(ranked)
         self._gradients.push(index)
         return True
+
+    def ranked(self) -> list[RowRanks]:
+        """The priorities that came with what was delivered since the last call. Home has them."""
+        ranked, self._ranked = self._ranked, []
+        return ranked
 
 
 def _own_writers(wiring: Wiring, name: str) -> tuple[str, ...]:

@@ -87,14 +87,14 @@ def agreement(run: RunConfig, *, from_table: bool) -> Agreement:
     if run.learners == 1 and given:
         raise ConfigError(f"{given[0]} is for several learners, and this run has one learner; give --learners as well")
     overlapping, machines = run.sync_mode == "non_blocking", RUNTIMES[run.runtime].machines
-    # Learners on several machines have a shard of the table each. Only those that step together can.
+    # On several machines learners that step together have a shard of the table each. The others each need a copy of it.
     natural = SERVED if from_table and overlapping and not machines else "allreduce"
     exchange = natural if run.exchange == AUTO else run.exchange
     if machines and exchange == HOGWILD:
-        instead = "allreduce" if from_table else SERVED
+        instead = "allreduce" if from_table and not overlapping else SERVED
         raise ConfigError(
-            f"--exchange {exchange} is for one machine: its learners add to one vector in shared memory; give "
-            f"--exchange {instead}, or --runtime local"
+            f"--exchange {exchange} is for one machine: its learners add to one vector in shared memory, which no "
+            f"network can replace; give --exchange {instead}, or --runtime local"
         )
     if exchange == "gossip" and from_table:
         raise ConfigError("--exchange gossip is for algorithms that learn from a stream: a table has no batches to end")
@@ -107,9 +107,7 @@ def agreement(run: RunConfig, *, from_table: bool) -> Agreement:
         )
     pace = paces[0] if run.pace == AUTO else run.pace
     if pace not in paces:
-        raise ConfigError(
-            f"--pace {pace} does not go with {_why_not(run, exchange, pace, paces, from_table=from_table)}"
-        )
+        raise ConfigError(f"--pace {pace} does not go with {_why_not(run, exchange, pace, paces)}")
     if pace == "lag" and run.max_policy_lag < (least := HANDED_ON * run.learners):
         raise ConfigError(
             f"--pace lag with --max_policy_lag {run.max_policy_lag} would drop gradients all the time: "
@@ -151,7 +149,7 @@ def _paces(exchange: str, *, from_table: bool, overlapping: bool) -> tuple[str, 
     return ("sync",)
 
 
-def _why_not(run: RunConfig, exchange: str, pace: str, paces: tuple[str, ...], *, from_table: bool) -> str:
+def _why_not(run: RunConfig, exchange: str, pace: str, paces: tuple[str, ...]) -> str:
     """Why a pace does not go with a rule, and what to type instead."""
     if exchange == SERVED and pace in {NO_WAITING, "lag"}:
         return f"--sync_mode {run.sync_mode}: in lock step learners wait for each other; try --sync_mode non_blocking"
@@ -161,7 +159,5 @@ def _why_not(run: RunConfig, exchange: str, pace: str, paces: tuple[str, ...], *
     }.get(exchange, "all learners meet in rounds")
     tries = [f"--pace {one}" for one in paces]
     if exchange in {"allreduce", "gossip"}:
-        # On several machines the topology refuses a table with priorities: these are in the memory of one machine.
-        unranked = from_table and RUNTIMES[run.runtime].machines
-        tries = [f"--exchange {SERVED}{' (for a table without priorities)' if unranked else ''}", *tries]
+        tries = [f"--exchange {SERVED}", *tries]
     return f"--exchange {exchange}: {why}; try {' or '.join(tries)}"

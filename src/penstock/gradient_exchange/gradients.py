@@ -19,7 +19,7 @@ import numpy as np
 from penstock.errors import PenstockError
 from penstock.gradient_exchange.feedback import ErrorFeedback
 from penstock.nodes.contract import Ports
-from penstock.nodes.learner.gradient_slot import Filling, Write, board_specs, plain
+from penstock.nodes.learner.gradient_slot import RANKED, Filling, Write, board_specs, plain
 from penstock.nodes.ports import BoardReader, StreamWriter
 from penstock.registry import compression_of
 from penstock.types import Array, Arrays, ArraySpec
@@ -177,6 +177,17 @@ class GradientStream:
         if self._slot is None:
             raise PenstockError("no step has begun")
         self._slot[name][...] = value
+
+    def ranked(self, rows: Array, stamps: Array, priorities: Array) -> None:
+        """As `penstock.updates.team.RankTeam.ranked`. They go with the gradients, if slots have room for them.
+
+        Slots have none where all learners rank the rows of one table in shared memory.
+        """
+        if self._slot is None:
+            raise PenstockError("no step has begun")
+        if RANKED.keys() <= self._slot.keys():
+            for name, values in zip(RANKED, (rows, stamps, priorities), strict=True):
+                self._slot[name][...] = values
 
     def end(self) -> None:
         """End the step: hand its gradients and metrics on."""

@@ -11,7 +11,7 @@ from penstock.nodes.learner import ParameterSettings, parameter_record_specs
 from penstock.nodes.learner.gradient_slot import board_specs, slot_specs
 from penstock.program.graph import NodeSpec, Program
 from penstock.program.plan import Plan
-from penstock.registry import RUNTIMES, compression_of
+from penstock.registry import compression_of
 from penstock.topologies.learners import (
     follower_names,
     gradient_edges,
@@ -49,11 +49,6 @@ def _apart(plan: Plan, agreed: Agreement) -> Program:
         raise ConfigError(
             f"--{name} {asked[name]} needs learners that take each step together: with --learners {run.learners} give "
             "--exchange allreduce"
-        )
-    if RUNTIMES[run.runtime].machines and spec.replay()[1].priorities is not None:
-        raise ConfigError(
-            f"--exchange {agreed.exchange} is for one machine here: its learners rank the rows of one table in shared "
-            "memory; give --exchange allreduce, or --runtime local"
         )
     learners, rule, update = follower_names(run.learners), rule_of(plan, agreed), plan.learning.backend
     finder = required(plan, update.finder if rule.owner is None else update.replay)

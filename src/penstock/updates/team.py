@@ -15,6 +15,7 @@ __all__ = [
     "Exchange",
     "HandOn",
     "Members",
+    "RankTeam",
     "ShardTeam",
     "StreamTeam",
     "Team",
@@ -152,6 +153,21 @@ class ShardTeam(Team, Protocol):
 
     def settle(self, updater: Stateful) -> None:
         """End a turn together: wait until all have learned from all minibatches of the turn."""
+        ...
+
+
+@runtime_checkable
+class RankTeam(Team, Protocol):
+    """The `Team` of a learner that may sample a copy of the table: others hear of the priorities that it gives."""
+
+    def ranked(self, rows: Array, stamps: Array, priorities: Array) -> None:
+        """Tell which priorities the rows of the present step have got.
+
+        Args:
+            rows: flat rows of the table, int64 ``[m]``.
+            stamps: the sequences of their slots, int64 ``[m]``.
+            priorities: to the power alpha, float64 ``[m]``.
+        """
         ...
 
 

@@ -15,6 +15,7 @@ from penstock.types import Array, Arrays, ArraySpec
 __all__ = [
     "BEFORE",
     "METRICS",
+    "RANKED",
     "Decoder",
     "Filling",
     "Write",
@@ -26,6 +27,7 @@ __all__ = [
     "metrics_in",
     "name_bytes",
     "plain",
+    "ranked_specs",
     "shared_board_specs",
     "slot_specs",
     "vector_specs",
@@ -37,6 +39,8 @@ METRICS = 16
 """Most metrics of a step."""
 BEFORE = "before."
 """Begins the names of arrays as they were when a batch began."""
+RANKED = {"row": "int64", "stamp": "int64", "priority": "float64"}
+"""Array -> its type: the new priorities of a minibatch, as `penstock.replay.sum_tree.SumTrees.update` takes them."""
 
 Write: TypeAlias = Callable[[str, Array, float, Array], int]
 """``(key, vector, weight, into) -> bytes``: writes a vector, float32 ``[n]``, to the front of ``into``, uint8. The key
@@ -139,6 +143,14 @@ def batch_slot_specs(
         ArraySpec("last", (), "bool"),
         ArraySpec("stale", (), "bool"),
     )
+
+
+def ranked_specs(rows: int) -> tuple[ArraySpec, ...]:
+    """What a slot also has if its learner samples a copy of the table: the new priorities of the rows of its minibatch.
+
+    Those of the sum tree, which are to the power alpha.
+    """
+    return tuple(ArraySpec(name, (rows,), dtype) for name, dtype in RANKED.items())
 
 
 def vector_specs(state: Sequence[ArraySpec]) -> tuple[ArraySpec, ...]:

@@ -25,7 +25,7 @@ from penstock.replay.sum_tree import SumTree
 from penstock.types import Array, Arrays
 from penstock.updates.contract import ReplayUpdater, SamplingUpdater
 from penstock.updates.settings import UpdaterSettings
-from penstock.updates.team import DissolvedError, ShardTeam, Team
+from penstock.updates.team import DissolvedError, RankTeam, ShardTeam, Team
 
 __all__ = ["Goal", "GradientSteps", "StepSettings"]
 
@@ -52,6 +52,12 @@ class StepSettings:
     demonstrations: DemonstrationSettings | None = None
     """Demonstrations in each minibatch; ``None``: none."""
 
+    @property
+    def sampled(self) -> int:
+        """Rows or sequences that this learner samples for one gradient step."""
+        schedule, _ = self.updater.spec.replay()
+        return schedule.mini_batch_size * self.updater.accumulate
+
 
 @dataclass(frozen=True)
 class Goal:
@@ -77,7 +83,7 @@ class GradientSteps:
 
     def __init__(self, settings: StepSettings, ports: Ports) -> None:
         spec = settings.updater.spec
-        schedule, self._table_spec = spec.replay()
+        _, self._table_spec = spec.replay()
         self._settings = settings
         self._ports = ports
         shard = settings.updater.learner % settings.shards
@@ -100,7 +106,7 @@ class GradientSteps:
             self._team = load(settings.team)(ports, settings.updater, settings.learners)
         with ports.busy("build the update", settings.open_limit_s):
             self.updater: ReplayUpdater = load(settings.build)(settings.updater, self._team)
-        size = schedule.mini_batch_size * settings.updater.accumulate
+        size = settings.sampled
         self._many: SamplingUpdater | None = None
         """The updater, if it samples for itself."""
         if isinstance(self.updater, SamplingUpdater) and self._team is None and isinstance(sampler, Sampler):
@@ -265,6 +271,8 @@ class GradientSteps:
                 changed, tags = (own[number].astype(np.int64) for number in range(2))
                 self._former.append((shard, changed, tags, own[2]))
                 self._trees.shard(shard).update(changed, tags, own[3])
+            if isinstance(self._team, RankTeam):
+                self._team.ranked(rows, stamps, ranks)
 
     def _ranked(self, own: Array) -> list[tuple[int, Array]]:
         """The shards that this learner ranks after a step, with rows, stamps, old and new priorities: ``[4, m]``.

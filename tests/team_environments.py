@@ -7,7 +7,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 from pettingzoo import AECEnv, ParallelEnv
 from pettingzoo.utils import parallel_to_aec
 
-__all__ = ["Lives", "MaskedPair", "Others", "Signals", "TurnsEnv", "Worth", "in_turns"]
+__all__ = ["Duel", "Lives", "MaskedPair", "Others", "Signals", "TurnsEnv", "Worth", "in_turns"]
 
 
 class Signals(ParallelEnv):
@@ -107,6 +107,41 @@ class Lives(ParallelEnv):
     def _infos(self, agents):
         masks = {"action_mask": np.array([1, 0])} if self.masks else {}
         return {agent: {"clock": self.clock, **masks} for agent in agents}
+
+
+class Duel(ParallelEnv):
+    """Two agents. Each is paid its action minus that of the other. The observation is the step and its own place."""
+
+    metadata: ClassVar[dict[str, Any]] = {"name": "duel"}
+    possible_agents: ClassVar[list[str]] = ["one", "two"]
+
+    def __init__(self, length: int = 2) -> None:
+        self.length = length
+
+    def observation_space(self, agent):
+        return Box(0.0, 9.0, (2,), np.float32)
+
+    def action_space(self, agent):
+        return Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        self.agents, self.steps = list(self.possible_agents), 0
+        self.taken: list[dict[str, int]] = []
+        return self._seen(), {agent: {"steps": 0} for agent in self.agents}
+
+    def step(self, actions):
+        self.taken.append({agent: int(action) for agent, action in actions.items()})
+        one, two = (float(actions[agent]) for agent in self.possible_agents)
+        self.steps += 1
+        over = dict.fromkeys(self.possible_agents, self.steps >= self.length)
+        if self.steps >= self.length:
+            self.agents = []
+        infos = {agent: {"steps": self.steps} for agent in self.possible_agents}
+        return self._seen(), {"one": one - two, "two": two - one}, over, dict.fromkeys(over, False), infos
+
+    def _seen(self):
+        places = enumerate(self.possible_agents)
+        return {agent: np.array([min(self.steps, 9), place], np.float32) for place, agent in places}
 
 
 class MaskedPair(Signals):

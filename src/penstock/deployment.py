@@ -48,7 +48,7 @@ from penstock.serving.bundle.writing import check_place
 from penstock.serving.mobile import ort_format
 from penstock.serving.quantize import PRECISIONS, Precision, quantized
 from penstock.serving.verification import EXACT, QUANTIZED, Limits, Report, Verification, compared, latencies
-from penstock.trained import Trained, open_trained, whole_policy_of
+from penstock.trained import Trained, open_trained, whole_policy_of, with_opponents
 from penstock.types import Arrays, EnvFactory, EnvRecipe
 
 __all__ = ["export", "verify"]
@@ -199,7 +199,7 @@ def verify(
 
 def _observed(processes: Processes, folder: RunFolder, trained: Trained, rows: int, seed: int) -> Sample:
     """Play greedy episodes of the run's environment; what the policy was given and what it answered."""
-    prepared = trained.prepared
+    prepared = with_opponents(trained.prepared, folder.path)
     run, profile = prepared.config.run, prepared.profile
     env = prepared.env
     if profile.kind == "game":

@@ -1,26 +1,34 @@
 """Opens a trained run: its settled config, and the arrays of one of its checkpoints. Runs and writes nothing."""
 
 import contextlib
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from penstock.algorithm_package import find_algorithm
+from penstock.config.opponents import RANDOM, SELF, NamedRun, named_runs
 from penstock.config.schema import RunConfig
 from penstock.config.sources import line_of, shown
+from penstock.envs.fields import one_line
 from penstock.envs.given import Given
+from penstock.envs.opponents import Frozen, OpponentPool, Versions
 from penstock.errors import ConfigError, EnvError, NoEffectError
-from penstock.nodes.contract import OPEN_LIMIT_S
+from penstock.nodes.contract import CHECKPOINT_SLOTS, OPEN_LIMIT_S
 from penstock.nodes.evaluation import PlaySettings
 from penstock.planning import Prepared, check_fits, prepare
-from penstock.policies.critic_fields import deployed
+from penstock.policies.acting import PolicySettings
+from penstock.policies.critic_fields import Deployed, deployed
+from penstock.policies.exploration import IN_FULL, Constant, Exploration
+from penstock.policies.native import supports
 from penstock.processes.starts import Processes
 from penstock.registry import INFERENCE, load
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import list_checkpoints, load_to_play
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.serving.run_policy import RunPolicy
-from penstock.types import Arrays, EnvReference
+from penstock.types import Arrays, BackendSpec, EnvRecipe, EnvReference, Spaces
 
 __all__ = [
     "Trained",
@@ -30,6 +38,7 @@ __all__ = [
     "policy_of",
     "published_of",
     "whole_policy_of",
+    "with_opponents",
 ]
 
 
@@ -93,6 +102,77 @@ def open_trained(processes: Processes, folder: RunFolder, checkpoint: str | None
     saved = load_to_play(path, prepared.identity())
     check_fits(prepared, saved)
     return Trained(prepared, saved.arrays, path)
+
+
+def with_opponents(prepared: Prepared, run: Path) -> Prepared:
+    """The same with the opponents that play in its environments, if it has any: needed before a step is taken.
+
+    Args:
+        prepared: of the run.
+        run: its folder. It need not be there yet.
+
+    Raises:
+        ConfigError: the policy of another run has other spaces.
+        UsageError: there is no such run, or it cannot be opened.
+    """
+    asked = prepared.config.run
+    if not asked.opponents or not isinstance(prepared.env, EnvRecipe):
+        return prepared
+    versions = None
+    if SELF in asked.opponents:
+        every = math.lcm(asked.save_interval, asked.keep_every)
+        acting = _acting(prepared)
+        versions = Versions(
+            run.resolve(), every, CHECKPOINT_SLOTS * asked.save_interval, acting.settings, acting.deployed
+        )
+    pool = OpponentPool(
+        asked.opponent_rule,
+        prepared.profile.spaces,
+        random=RANDOM in asked.opponents,
+        named=tuple(_frozen(named, prepared.profile.spaces) for named in named_runs(asked.opponents)),
+        versions=versions,
+    )
+    return replace(prepared, env=replace(prepared.env, opponents=pool))
+
+
+class _Acting(NamedTuple):
+    """A policy as an opponent acts with it."""
+
+    settings: PolicySettings
+    deployed: Deployed
+
+
+def _acting(prepared: Prepared) -> _Acting:
+    """A run's policy without its critic, on the native kernel or ONNX Runtime. It samples if it does in training."""
+    found = deployed(prepared.spec.policy, prepared.profile.spaces)
+    own = found.graph.actor.own
+    if supports(found.graph):
+        backend = BackendSpec(INFERENCE["native"].build, (found.graph,))
+    else:
+        exported = b"" if own is None else load("penstock.torch_networks.own_export:exported")(own)
+        backend = BackendSpec(INFERENCE["onnx"].build, (found.graph, exported))
+    explore = IN_FULL if prepared.spec.explore == IN_FULL else Constant(0.0)
+    exploration = Exploration(explore, warmup=0, num_lanes=1, horizon=1.0)
+    settings = PolicySettings(backend, found.graph, found.spaces, row=(), seed=0, exploration=exploration)
+    return _Acting(settings, found)
+
+
+def _frozen(named: NamedRun, spaces: Spaces) -> Frozen:
+    """The policy of another run.
+
+    Raises:
+        ConfigError: it has other spaces.
+        UsageError: there is no such run, or it cannot be opened.
+    """
+    folder = RunFolder.open(named.folder)
+    # Other processes than those of this run, whose runtime may need none.
+    with Processes() as processes:
+        trained = open_trained(processes, folder, named.checkpoint, Given(), "load_policy")
+    found = trained.prepared.profile.spaces
+    if found != spaces:
+        raise ConfigError(f"--opponents {named}: that run has other spaces, {one_line(found)}, than {one_line(spaces)}")
+    acting = _acting(trained.prepared)
+    return Frozen(named.label, acting.settings, acting.deployed.record(trained.published))
 
 
 def published_of(prepared: Prepared, record: Arrays) -> Arrays:

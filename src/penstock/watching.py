@@ -17,7 +17,7 @@ from penstock.paths import expanded
 from penstock.processes.errand import Errand, call_apart
 from penstock.processes.starts import Processes
 from penstock.saved_runs.run_folder import RunFolder
-from penstock.trained import open_trained
+from penstock.trained import open_trained, with_opponents
 from penstock.types import EnvFactory
 
 __all__ = ["Watched", "watch"]
@@ -92,7 +92,7 @@ def watch(
         raise RunFolderError(f"{path} cannot be written: there is no folder {path.parent}")
     with processes or Processes() as opened:
         trained = open_trained(opened, folder, checkpoint, given, "watch")
-        prepared = trained.prepared
+        prepared = with_opponents(trained.prepared, folder.path)
         name = prepared.profile.name
         if prepared.profile.kind == "game":
             raise ConfigError(f"{name} is a game that connects to its run: serve the policy, and the game shows it")

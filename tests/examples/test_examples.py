@@ -119,6 +119,12 @@ def test_many_agents(run):
     assert "with both others at (1, 0) it goes by [" in printed
 
 
+def test_self_play(run):
+    printed = run("self_play", 4_096)
+    assert re.search(r"rock, paper, scissors: \[[\d. ]+\]", printed)
+    assert 0 <= number(r"the best answer wins ([\d.]+) a round", printed) <= 2
+
+
 WITHOUT = """
 import runpy, sys
 

@@ -318,6 +318,20 @@ class RunConfig:
         form="names of at most 64 characters, separated by commas or with a flag each",
         adds=True,
     )
+    opponents: tuple[str, ...] | None = _setting(
+        None,
+        "pettingzoo: one agent of each environment learns, and frozen policies play the others; self: earlier versions "
+        "of this run; random: random moves; RUN or RUN@CHECKPOINT: the policy of another run (docs/self-play.md); left "
+        "out: all agents learn",
+        pattern=r"\S(.*\S)?",
+        form="self, random or run folders, separated by commas or with a flag each",
+        adds=True,
+    )
+    opponent_rule: Literal["uniform", "latest", "hard"] = _setting(
+        "uniform",
+        "which of the --opponents plays in an episode; uniform: each alike; latest: the newest version of this run; "
+        "hard: those that are hard to beat more often",
+    )
     env_timeout: float = _setting(
         60.0, "longest time in seconds of one environment step; an environment that takes longer counts as hung", min=1
     )

@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from penstock.config.fields import fields_of
+from penstock.config.opponents import check_opponents
 from penstock.config.runtimes import check_runtime
 from penstock.config.schema import MOST_EPISODE_METRICS, RunConfig
 from penstock.config.values import from_value
@@ -56,6 +57,7 @@ def _check_together(run: RunConfig) -> None:
             "--demonstration_share needs demonstrations, and there are none; give --demonstrations as well"
         )
     _check_episode_metrics(run.episode_metrics or ())
+    check_opponents(run)
     _check_cluster(run)
     if run.learners > 1 and not RUNTIMES[run.runtime].processes:
         apart = " or ".join(name for name in RUNTIMES.names() if RUNTIMES[name].processes)

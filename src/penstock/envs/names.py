@@ -7,6 +7,7 @@ import copy
 import functools
 import importlib
 import importlib.util
+from dataclasses import replace
 from typing import Any
 
 from penstock.envs import atari, older_gym
@@ -58,7 +59,7 @@ def reference(env: EnvReference | EnvFactory) -> EnvReference:
     """
     if isinstance(env, EnvRecipe):
         wrap = tuple(Wrapper(sendable(wrapper.make, "wrapper"), wrapper.arguments) for wrapper in env.wrap)
-        return EnvRecipe(sendable(env.env, "environment"), env.arguments, wrap)
+        return replace(env, env=sendable(env.env, "environment"), wrap=wrap)
     return sendable(env, "environment")
 
 

@@ -1,8 +1,9 @@
 """Environments of PettingZoo, as ``pettingzoo:module`` or ``pettingzoo:module:name``. Each agent is a lane.
 
-All agents of an environment step together (PettingZoo's ``ParallelEnv``), and all lanes learn one policy. An agent may
-end before the others, or come after them. Until its next episode its lane is *absent*: the rows of that time are not
-valid, and nothing is learned from them.
+All agents of an environment step together (PettingZoo's ``ParallelEnv``), and all lanes learn one policy. With
+opponents (`opposed.py`), one agent of each environment learns, and is its only lane. An agent may end before the
+others, or come after them. Until its next episode its lane is *absent*: the rows of that time are not valid, and
+nothing is learned from them.
 
 An environment begins its next episode in a step of its own, once no agent is left. The seed depends on the environment
 and on the number of its episode. Episodes cannot be restored, because the agents of an environment have one state.
@@ -20,6 +21,8 @@ import numpy as np
 from penstock.envs.fields import one_line
 from penstock.envs.imports import attribute_of, imported
 from penstock.envs.masks import KEY, lane_of
+from penstock.envs.opponents import OpponentPool, Pool
+from penstock.envs.opposed import Opposed
 from penstock.envs.rows import as_number
 from penstock.envs.team_state import ShownState
 from penstock.errors import BadDataError, EnvError, SpaceError
@@ -52,10 +55,20 @@ def agents_of(name: str) -> EnvFactory:
         raise EnvError(f"{whose}: module {module} has no {' and no '.join(_USUAL)}; write pettingzoo:{module}:NAME")
     make_one = attribute_of(whose, loaded, attribute)
 
-    def make_lanes(num_envs: int, *, with_state: bool = False, **arguments: Any) -> _Agents:
+    def make_lanes(
+        num_envs: int, *, with_state: bool = False, played_by: OpponentPool | None = None, **arguments: Any
+    ) -> _Agents:
+        pool = None if played_by is None else Pool(whose, played_by)
+
         def make_parallel() -> Any:
             env = _parallel(whose, make_one(**arguments))
-            return ShownState(whose, env) if with_state else env
+            env = ShownState(whose, env) if with_state else env
+            if pool is None:
+                return env
+            # Each agent learns in some episodes, so all have the same spaces.
+            for what in ("observation_space", "action_space"):
+                _shared(whose, env, what)
+            return Opposed(whose, pool, env)
 
         return _Agents(whose, num_envs, make_parallel)
 
@@ -221,6 +234,12 @@ class _Agents:
     def lane_infos(self) -> list[Mapping[str, Any] | None]:
         """The latest info of each lane's agent; ``None`` for an agent without one."""
         return [info for one in self._environments for info in one.infos]
+
+    def take_version(self, version: int) -> None:
+        """Tell the opponents, if there are any, which version of the policy acts in the lanes."""
+        for one in self._environments:
+            if isinstance(one.env, Opposed):
+                one.env.take_version(version)
 
     def render(self) -> Any:
         """The present picture of the first environment."""

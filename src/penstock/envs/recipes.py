@@ -13,8 +13,10 @@ from penstock.envs.older_api import declares
 from penstock.errors import EnvError
 from penstock.types import EnvFactory, EnvRecipe, Wrapper
 
-__all__ = ["made_by", "refusal"]
+__all__ = ["OPPONENTS", "made_by", "refusal"]
 
+OPPONENTS = "played_by"
+"""The parameter of a factory of lanes that takes the opponents of a recipe."""
 _LANES = ("num_envs", "seed")
 """Arguments that penstock itself passes to a factory of many lanes."""
 _ARGUMENT = re.compile(
@@ -34,8 +36,10 @@ def made_by(recipe: EnvRecipe, plain: EnvFactory, name: str) -> EnvFactory:
 
     Raises:
         EnvError: a wrapper is not found or cannot be called. Also if ``plain`` makes many lanes at once, and there are
-            wrappers, or an argument that penstock passes itself.
+            wrappers, or an argument that penstock passes itself; or there are opponents, and no agents for them.
     """
+    if recipe.opponents is not None and not declares(plain, OPPONENTS):
+        raise EnvError(f"--opponents play agents of environments of PettingZoo (pettingzoo:...), and {name} is none")
     if declares(plain, "num_envs"):
         return _lanes_of(recipe, plain, name)
     wrappers = [
@@ -85,6 +89,8 @@ def _lanes_of(recipe: EnvRecipe, plain: EnvFactory, name: str) -> EnvFactory:
     for own in _LANES:
         if own in recipe.arguments:
             raise EnvError(f"--env_args cannot give {name} {own}, which is a setting of the run: give --{own} instead")
+    if recipe.opponents is not None:
+        plain = functools.partial(plain, **{OPPONENTS: recipe.opponents})
     return functools.partial(plain, **recipe.arguments)
 
 

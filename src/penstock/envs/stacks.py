@@ -87,6 +87,10 @@ class NewestFrames(EnvSource):
         """As the source."""
         return self._source.follow(metrics)
 
+    def take_version(self, version: int) -> None:
+        """As the source."""
+        self._source.take_version(version)
+
     def reset(self, seeds: Sequence[int]) -> Arrays:
         """As the source."""
         obs = self._source.reset(seeds)

@@ -104,6 +104,7 @@ class VectorSource(EnvSource):
         self._absent: Array | None = getattr(env, "absent", None)
         # Where an environment keeps the infos of its lanes apart, because it does not put them together.
         self._lane_infos: Callable[[], Sequence[Any]] | None = getattr(env, "lane_infos", None)
+        self._take_version: Callable[[int], None] | None = getattr(env, "take_version", None)
         self._last_infos: LastInfos | None = None
         self._take: Callable[[Any, Any, bool], object] | None = None
         self._seed_form: Callable[[Sequence[int], Array], Any] | None = None
@@ -131,6 +132,11 @@ class VectorSource(EnvSource):
                 ended with it. Never in mode ``SameStep``, where the next episode has begun already.
         """
         self._take = take
+
+    def take_version(self, version: int) -> None:
+        """Tell the environment, if it has opponents; see ``types.EnvSource``."""
+        if self._take_version is not None:
+            self._take_version(version)
 
     def reset(self, seeds: Sequence[int]) -> Arrays:
         """Start an episode in every lane. ``seeds`` holds one seed a lane."""

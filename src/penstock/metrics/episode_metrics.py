@@ -3,18 +3,32 @@
 Reads no info: `penstock.envs.last_infos` does.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from penstock.types import Array
 
-__all__ = ["EPISODE", "EVAL_EPISODE", "METRIC_FIELD", "means_of", "metrics_in", "metrics_text", "missing_metrics"]
+__all__ = [
+    "ALL_SCORES",
+    "EPISODE",
+    "EVAL_EPISODE",
+    "METRIC_FIELD",
+    "SCORE",
+    "means_of",
+    "metrics_in",
+    "metrics_text",
+    "missing_metrics",
+    "wanting",
+]
 
 EPISODE = "episode/"
 """Followed by the name of an episode metric: its mean over the latest training episodes."""
 EVAL_EPISODE = "eval/episode/"
 """The same: its mean over the episodes of an evaluation."""
+SCORE = "score/"
+"""Begins the names of the metrics that ``opponents`` adds; the label of an opponent follows."""
+ALL_SCORES = f"{SCORE}all"
 METRIC_FIELD = "episode_metric."
 """Followed by the name of an episode metric: the array that holds it, in a rollout and in a commit record."""
 
@@ -35,6 +49,11 @@ def means_of(numbers: Mapping[str, Array]) -> dict[str, float]:
     """
     known = {name: values[~np.isnan(values)] for name, values in numbers.items()}
     return {name: float(values.mean()) for name, values in known.items() if len(values)}
+
+
+def wanting(names: Iterable[str]) -> list[str]:
+    """Those of the metrics without a number that a user may have misspelt. An opponent may never have been drawn."""
+    return [name for name in names if not name.startswith(SCORE)]
 
 
 def missing_metrics(names: Sequence[str], episodes: int, *, latest: bool = False) -> str:

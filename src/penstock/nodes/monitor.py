@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import RunFolderError, signal_name
-from penstock.metrics.episode_metrics import EPISODE, missing_metrics
+from penstock.metrics.episode_metrics import EPISODE, missing_metrics, wanting
 from penstock.metrics.histograms import Histograms
 from penstock.metrics.jsonl import JsonLines, each_report
 from penstock.metrics.progress import Lines, progress_sink
@@ -224,7 +224,8 @@ class MonitorNode:
         if ended <= self._episodes_before:
             return
         self._tells_missing = False
-        missing = [name for name in self._settings.episode_metrics if f"{EPISODE}{name}" not in report.values]
+        told = report.values
+        missing = wanting(name for name in self._settings.episode_metrics if f"{EPISODE}{name}" not in told)
         if missing:
             self._tell(report._replace(values={}, note=missing_metrics(missing, int(ended - self._episodes_before))))
 

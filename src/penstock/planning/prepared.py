@@ -31,6 +31,7 @@ from penstock.kernels.level import instruction_set
 from penstock.paths import expanded
 from penstock.planning.backends import backend_of, demand, inference_of
 from penstock.planning.games import with_games
+from penstock.planning.opponents import with_scores
 from penstock.planning.placement import Place, placed, placed_on_gpu
 from penstock.planning.remarks import remarks
 from penstock.planning.specs import spec_of
@@ -132,6 +133,7 @@ def prepare(
         # An absolute path, because a run may be resumed from another working directory.
         config = replace(config, run=replace(run, demonstrations=str(expanded(run.demonstrations).resolve())))
     config, of_games = with_games(config, profile, spec.topology)
+    config, of_opponents = with_scores(config, profile)
     wanted = run.threads
     _check_own_rule(config.run, spec)
     wants = replace(demand(config, algorithm, spec, profile.spaces, processes), agents=profile.agents)
@@ -141,7 +143,7 @@ def prepare(
     name = inference_of(config, spec)
     config = replace(config, run=replace(config.run, inference=name, policy_placement=_place(config, name, spec)))
     backend = backend_of(name, config, profile, algorithm, spec)
-    told = (*remarks(config, spec, algorithm, profile, threads=wanted), *of_games)
+    told = (*remarks(config, spec, algorithm, profile, threads=wanted), *of_games, *of_opponents)
     reward = run.reward if given.reward is None else sendable(given.reward, "reward")
     return Prepared(
         config=config,

@@ -18,7 +18,7 @@ from penstock.registry import RUNTIMES
 from penstock.run.launching import cores_of, opened_processes
 from penstock.saved_runs.episodes import list_episodes
 from penstock.saved_runs.run_folder import RunFolder
-from penstock.trained import open_trained
+from penstock.trained import open_trained, with_opponents
 from penstock.types import EnvFactory
 
 __all__ = ["evaluate"]
@@ -86,7 +86,8 @@ def evaluate(
         cores_of(playing, address, config, given) as cores,
     ):
         trained = open_trained(opened, folder, checkpoint, given, "evaluate")
-        trained_run = trained.prepared.config.run
+        prepared = with_opponents(trained.prepared, folder.path)
+        trained_run = prepared.config.run
         asked = Asked(
             episodes,
             trained_run.seed if seed is None else seed,
@@ -96,7 +97,7 @@ def evaluate(
             playing,
             kept,
         )
-        found = judge(opened, trained.prepared, trained.published, asked, folder)
+        found = judge(opened, prepared, trained.published, asked, folder)
     return replace(found, checkpoint=trained.checkpoint.name)
 
 

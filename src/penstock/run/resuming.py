@@ -21,7 +21,7 @@ from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import load_checkpoint, set_aside_after
 from penstock.saved_runs.launches import add_launch
 from penstock.saved_runs.run_folder import RunFolder
-from penstock.trained import asking_for_objects, pointing_to_line
+from penstock.trained import asking_for_objects, pointing_to_line, with_opponents
 from penstock.types import EnvFactory
 
 __all__ = ["resume"]
@@ -77,6 +77,7 @@ def _resume(
         with asking_for_objects(folder, config.run, given, "resume"), pointing_to_line(folder):
             prepared = prepare(config, processes, given, cluster.enter_context(counted_cores(config, given)))
             check_functions(prepared, processes)
+            prepared = with_opponents(prepared, folder.path)
             begin = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())
             check_fits(prepared, begin)
             the_plan = plan(prepared, folder.path, quiet=quiet, begin=begin)

@@ -25,6 +25,7 @@ from penstock.run.result import Result, finish, logged
 from penstock.saved_runs.launches import add_launch
 from penstock.saved_runs.leftovers import remove_if_unbegun
 from penstock.saved_runs.run_folder import RunFolder
+from penstock.trained import with_opponents
 from penstock.types import EnvFactory
 
 __all__ = ["train"]
@@ -83,6 +84,7 @@ def _train(processes: Processes, config: Config, given: Given, run_name: str | N
             while not made:
                 # 2. A plan, and from it the program: nodes, edges and where they run.
                 folder = _free_folder(run, prepared.profile.name, run_name)
+                prepared = with_opponents(prepared, folder.path)
                 program = checked_on_machine(program_of(plan(prepared, folder.path, quiet=quiet)), prepared)
                 alone = cluster.enter_context(joined_cluster(program, run))
                 # 3. The run folder. An interrupt waits until `made` is set: otherwise nobody would remove the folder.

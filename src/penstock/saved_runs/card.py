@@ -88,7 +88,7 @@ def _why_not_evaluated(run: RunConfig, steps: int) -> str:
 
 def _shape(run: RunConfig) -> list[tuple[str, str]]:
     """Rows on the environment's arguments, wrappers and own reward, if there are any."""
-    given = {"Arguments": run.env_args, "Wrappers, the first innermost": run.wrap}
+    given = {"Arguments": run.env_args, "Wrappers, the first innermost": run.wrap, "Opponents": run.opponents}
     rows = [(name, f"`{shown(value).replace('|', '&#124;')}`") for name, value in given.items() if value]
     learned = f"`{run.reward}`; returns below are the environment's own"
     return [*rows, ("Rewards learned from", learned)] if run.reward else rows

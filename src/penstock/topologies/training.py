@@ -23,7 +23,7 @@ from penstock.metrics.histograms import Part
 from penstock.metrics.report import RETURN_WINDOW, Report, report_specs
 from penstock.metrics.return_range import ReturnRange
 from penstock.nodes.checkpointer import CheckpointerSettings
-from penstock.nodes.contract import OPEN_LIMIT_S, LaneStart
+from penstock.nodes.contract import CHECKPOINT_SLOTS, OPEN_LIMIT_S, LaneStart
 from penstock.nodes.env import EnvSettings
 from penstock.nodes.evaluation import EvaluatorSettings, PlaySettings
 from penstock.nodes.learner import VERDICT
@@ -155,7 +155,14 @@ def wire(plan: Plan, topology: TopologyParts) -> Program:
         # Actions for observations, written into the rows.
         Ask("act", envs, "policy", _remote(plan, policies, lanes, stacks) if policies else _local(plan, stacks)),
         # Committed records, to disk.
-        Stream("checkpoints", ("learner",), ("checkpointer",), (*record, *restores, *checkpoint_flags), 2, "wait"),
+        Stream(
+            "checkpoints",
+            ("learner",),
+            ("checkpointer",),
+            (*record, *restores, *checkpoint_flags),
+            CHECKPOINT_SLOTS,
+            "wait",
+        ),
         # Numbers, to the metrics.
         Stream("reports", ("learner", *evaluators), ("monitor",), report_specs(reported_returns), 16, "drop"),
     ]

@@ -24,7 +24,7 @@ class Wrapper:
 
 @dataclass(frozen=True)
 class EnvRecipe:
-    """An environment with its arguments and wrappers."""
+    """An environment with its arguments and wrappers, and who plays the agents that do not learn."""
 
     env: "str | bytes | EnvFactory"
     """A Gymnasium id, ``module:name`` or cloudpickle bytes. In the user's own process also the factory itself."""
@@ -32,6 +32,8 @@ class EnvRecipe:
     """Keyword arguments for the environment's constructor or factory."""
     wrap: tuple[Wrapper, ...]
     """The first one is the innermost."""
+    opponents: object | None = None
+    """A `penstock.envs.opponents.OpponentPool`, plain data as well; ``None``: every agent learns."""
 
 
 EnvReference: TypeAlias = str | bytes | EnvRecipe
@@ -99,6 +101,13 @@ class EnvSource(Protocol):
             up to date, and in lane order. NaN: the info does not have that number.
         """
         ...
+
+    def take_version(self, version: int) -> None:  # noqa: ARG002 - most sources have no opponents
+        """From now on, the policy of this version acts in the lanes. Only environments with opponents use it.
+
+        In lock step it depends on nothing but the number of the rollout. Without any call, the version is not known.
+        """
+        return
 
     def reset(self, seeds: Sequence[int]) -> Arrays:
         """Start an episode in every lane: field -> ``[B, ...]``. ``seeds`` holds one seed for each lane."""

@@ -84,6 +84,7 @@ class EnvNode:
         self._lanes = Lanes(settings, self._source, self._log, starts)
         self._snapshots = LaneSnapshots(settings, ports, self._log, opened, self._lanes, stacks=self._policy.stacks)
         self._memory = LaneMemory(self._policy.carry, settings.lanes)
+        self._source.take_version(self._rollout)
         obs = self._lanes.reset()
         for lane, start in enumerate(starts):
             if start.position is None:
@@ -163,6 +164,9 @@ class EnvNode:
             if not t % renew_every:
                 policy.refresh()
                 slot["policy_version"][t:num_steps] = policy.version
+                # In lock step both are the same, save for a policy in another process, whose version comes with its
+                # first answer.
+                source.take_version(max(self._rollout, policy.version))
             ask(handle, t, self._step)
             while not answered():
                 yield

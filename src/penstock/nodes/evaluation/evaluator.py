@@ -99,6 +99,7 @@ class EvaluatorNode:
         self._episodes: list[Episode] = []
         with self._ports.busy("open environment", played.open_limit_s):
             self._source = played.open_source(min(played.lanes, episodes), played.seed + VALIDATION_LANE)
+        self._source.take_version(self._update)
         lanes = self._source.num_lanes
         self._source.watch(self._ports.sign())
         # The episodes of each lane are fixed beforehand, so that short ones are not favoured.

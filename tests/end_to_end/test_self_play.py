@@ -1,0 +1,182 @@
+"""Whole runs against opponents: earlier versions of themselves, random moves, other runs."""
+
+import pytest
+
+import penstock
+from penstock.errors import ConfigError, EnvError, RunFolderError
+from penstock.metrics.jsonl import evaluations, read_reports
+from penstock.saved_runs.checkpoints import list_checkpoints
+from penstock.saved_runs.run_folder import RunFolder
+from penstock.saved_runs.run_metrics import read_metrics
+from tests.fingerprints import fingerprint
+
+pytestmark = pytest.mark.usefixtures("shared_templates")
+
+DUEL = "pettingzoo:tests.team_environments:Duel"
+SMALL = {"env": DUEL, "num_envs": 4, "num_steps": 16, "mini_batch_size": 32, "epochs": 2, "eval_episodes": 4}
+UPDATE = 4 * 11
+"""Valid rows of an update: an episode has 2 steps and a reset, so 16 steps hold 10 or 11."""
+
+
+def train(tmp_path, **settings):
+    values = {**SMALL, "save_interval": 1, "timesteps": 12 * UPDATE, "log_dir": str(tmp_path), **settings}
+    return penstock.train(values, quiet=True)
+
+
+def last(result, name):
+    """The last reported number of this name."""
+    return [report.values[name] for report in read_reports(result.run_folder) if name in report.values][-1]
+
+
+@pytest.mark.parametrize("rule", ["uniform", "latest", "hard"])
+def test_lock_step_gives_the_same_bits_with_any_number_of_processes(tmp_path, rule):
+    settings = {"opponents": ["self"], "opponent_rule": rule, "eval_interval": 3}
+    runs = [
+        train(tmp_path / "one", runtime="inline", num_workers=1, **settings),
+        train(tmp_path / "two", runtime="local", num_workers=2, **settings),
+        train(tmp_path / "node", runtime="local", num_workers=4, policy_placement="node", **settings),
+    ]
+    first, *others = map(fingerprint, runs)
+    assert others == [first] * 2
+    # Evaluations on the way. In that at the end, episodes depend on the number of players.
+    on_the_way = [evaluations(run.run_folder) for run in runs]
+    assert len(on_the_way[0]) >= 3
+    assert on_the_way[1:] == [on_the_way[0]] * 2
+    # The versions did play.
+    assert 0.0 <= last(runs[0], "episode/score/self") <= 1.0
+    assert 0.0 <= last(runs[0], "episode/score/random") <= 1.0
+
+
+def test_versions_stay_and_are_told(tmp_path):
+    result = train(tmp_path, opponents=["self"], save_interval=2, keep_checkpoints=1)
+    config = RunFolder(result.run_folder).read_config().run
+    assert config.keep_every == 2
+    assert config.episode_metrics == ("score/all", "score/self", "score/random")
+    updates = [int(path.name.removeprefix("update-")) for path in list_checkpoints(result.run_folder)]
+    assert set(range(2, result.updates, 2)) <= set(updates)
+    assert "--opponents self keeps every checkpoint (--keep_every 2)" in (result.run_folder / "run.log").read_text()
+    assert "`self`" in (result.run_folder / "README.md").read_text()
+
+
+def test_against_one_who_moves_at_random_the_optimum_is_known(tmp_path):
+    """Always 1 wins 0.5 a step on average, and never loses a step: a score of 1 - (1/4) / 2 = 0.875 in two steps.
+
+    It wins unless the opponent shows 1 twice, which has probability 1/4 and is a draw.
+    """
+    result = train(tmp_path, opponents=["random"], timesteps=8000, lr=0.01, eval_episodes=400)
+    assert result.evaluation.mean_return == pytest.approx(1.0, abs=0.15)
+    assert result.evaluation.metrics["score/all"] == pytest.approx(0.875, abs=0.05)
+    assert result.evaluation.metrics["score/random"] == result.evaluation.metrics["score/all"]
+
+
+def test_another_run_is_an_opponent(tmp_path):
+    champion = train(tmp_path, opponents=["random"], timesteps=8000, lr=0.01, eval_episodes=0).run_folder
+    name = champion.name.removeprefix("pettingzoo_")
+    settings = {"opponents": [str(champion), f"{champion}@best"], "eval_episodes": 100, "num_workers": 2}
+    result = train(tmp_path, **settings)
+    # The champion shows 1 nearly always. So at best the score is a half.
+    assert result.evaluation.metrics["score/all"] < 0.55
+    assert set(result.evaluation.metrics) == {"score/all", f"score/{name}", f"score/{name}@best"}
+    means = read_metrics(result.run_folder)
+    assert f"episode/score/{name}" in means
+    # Its path does not depend on where a resume is typed.
+    config = RunFolder(result.run_folder).read_config().run
+    assert config.opponents == (str(champion.resolve()), f"{champion.resolve()}@best")
+    # It has learned that only 1 holds its own.
+    better = penstock.resume(result.run_folder, timesteps=8000, settings={"lr": 0.01}, quiet=True)
+    assert better.evaluation.metrics["score/all"] == pytest.approx(0.5, abs=0.05)
+
+
+def test_a_resume_goes_on_against_the_versions_and_may_have_other_opponents(tmp_path):
+    result = train(tmp_path, opponents=["random"], num_workers=2)
+    more = result.steps + 12 * UPDATE
+    settings = {"opponents": ["self"], "opponent_rule": "hard"}
+    resumed = penstock.resume(result.run_folder, timesteps=more, settings=settings, quiet=True)
+    assert resumed.steps >= more
+    # All versions of the first part that are left play at once.
+    assert last(resumed, "episode/score/self") >= 0.0
+    config = RunFolder(result.run_folder).read_config().run
+    assert config.episode_metrics == ("score/all", "score/self", "score/random")
+    # With several players it depends on timing which of them plays how many.
+    again = penstock.evaluate(result.run_folder, episodes=20, num_workers=1)
+    assert again == penstock.evaluate(result.run_folder, episodes=20, num_workers=1)
+    assert {"score/all", "score/self"} <= set(again.metrics)
+    watched = penstock.watch(result.run_folder, episodes=1)
+    assert watched.lengths == (2,)
+
+
+def test_versions_that_are_removed_while_the_run_rests_are_not_missed(tmp_path):
+    result = train(tmp_path, opponents=["self"])
+    for path in list_checkpoints(result.run_folder)[:-1]:
+        for file in path.iterdir():
+            file.unlink()
+        path.rmdir()
+    resumed = penstock.resume(result.run_folder, timesteps=result.steps + 5 * UPDATE, quiet=True)
+    assert resumed.steps >= result.steps + 5 * UPDATE
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"algo": "dqn", "min_rows": 32, "capacity": 500, "mini_batch_size": 16, "num_steps": 8},
+        {"algo": "appo", "num_workers": 2},
+        {"model": "lstm", "memory_size": 8},
+        {"inference": "onnx"},
+    ],
+    ids=["table", "overlapping", "memory", "onnx"],
+)
+def test_algorithms_and_policies_of_all_kinds(tmp_path, settings):
+    values = {"opponents": ["self", "random"], "timesteps": 16 * UPDATE}
+    without = {name: value for name, value in {**SMALL, **values}.items() if name != "epochs" or "algo" not in settings}
+    result = penstock.train({**without, "save_interval": 1, "log_dir": str(tmp_path), **settings}, quiet=True)
+    assert last(result, "episode/score/self") >= 0.0
+    assert result.evaluation.episodes == 4
+
+
+def test_the_critic_may_see_what_no_opponent_sees(tmp_path):
+    env = {"env": "pettingzoo:tests.team_environments:Worth", "env_args": {"with_state": True}}
+    result = train(tmp_path, **env, critic_obs=["state"], opponents=["self"], timesteps=10 * UPDATE)
+    assert last(result, "episode/score/self") >= 0.0
+
+
+def test_masks_hold_for_opponents(tmp_path):
+    """The environment fails if one is not kept to."""
+    env = "pettingzoo:tests.team_environments:MaskedPair"
+    assert last(train(tmp_path, env=env, opponents=["self"]), "episode/score/self") >= 0.0
+
+
+def test_a_policy_is_exported_and_its_bundle_needs_no_opponent(tmp_path):
+    result = train(tmp_path, opponents=["self"])
+    bundle = penstock.export(result.run_folder, tmp_path / "bundle", observations=8)
+    action = penstock.load_policy(bundle)([0.0, 1.0])
+    assert action == penstock.load_policy(result.run_folder)([0.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "text"),
+    [
+        ({"opponents": ["self"], "env": "CartPole-v1"}, EnvError, "--opponents play agents of environments of Petting"),
+        ({"opponents": ["nobody"]}, RunFolderError, "nobody"),
+        ({"opponent_rule": "hard"}, ConfigError, "--opponent_rule hard chooses among opponents; give --opponents"),
+        ({"opponents": ["self", "random"], "opponent_rule": "latest"}, ConfigError, "is for --opponents self alone"),
+        ({"opponents": ["a/one", "b/one"]}, ConfigError, "--opponents has two that are called one"),
+        ({"opponents": ["self", "self"]}, ConfigError, "--opponents has two that are called self"),
+        ({"opponents": ["self"], "runtime": "ray"}, ConfigError, "--opponents self does not go with --runtime ray"),
+    ],
+)
+def test_a_mistake_is_one_line(tmp_path, settings, error, text):
+    with pytest.raises(error, match=text) as refused:
+        train(tmp_path, **settings)
+    assert "\n" not in str(refused.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_run_with_other_spaces_is_refused(tmp_path):
+    other = train(tmp_path / "other", env="pettingzoo:tests.team_environments:Lives", num_envs=3, opponents=None)
+    with pytest.raises(ConfigError, match="that run has other spaces"):
+        train(tmp_path / "own", opponents=[str(other.run_folder)])
+
+
+def test_a_collector_has_no_opponents():
+    with pytest.raises(ConfigError, match=r"a collector cannot take opponents=.*: opponents are those of a run"):
+        penstock.ParallelEnvironmentCollector(DUEL, 1, num_envs=2, opponents=["random"])

@@ -139,6 +139,9 @@ class Duel(ParallelEnv):
         infos = {agent: {"steps": self.steps} for agent in self.possible_agents}
         return self._seen(), {"one": one - two, "two": two - one}, over, dict.fromkeys(over, False), infos
 
+    def render(self):
+        return np.full((8, 8, 3), self.steps, np.uint8)
+
     def _seen(self):
         places = enumerate(self.possible_agents)
         return {agent: np.array([min(self.steps, 9), place], np.float32) for place, agent in places}

@@ -81,8 +81,7 @@ def test_another_run_is_an_opponent(tmp_path):
     # The champion shows 1 nearly always. So at best the score is a half.
     assert result.evaluation.metrics["score/all"] < 0.55
     assert set(result.evaluation.metrics) == {"score/all", f"score/{name}", f"score/{name}@best"}
-    means = read_metrics(result.run_folder)
-    assert f"episode/score/{name}" in means
+    assert f"episode/score/{name}" in read_metrics(result.run_folder).names()
     # Its path does not depend on where a resume is typed.
     config = RunFolder(result.run_folder).read_config().run
     assert config.opponents == (str(champion.resolve()), f"{champion.resolve()}@best")

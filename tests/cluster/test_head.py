@@ -119,7 +119,7 @@ def test_a_run_whose_head_is_lost_saves_what_it_has_learned_and_goes_on_elsewher
     finally:
         other.shutdown()
     assert longer.updates == update + 2
-    assert f"Ray cluster at {other.address}: 2 machines with 4 cores" in (run / "run.log").read_text()
+    assert f"Ray cluster at {there['address']}: 2 machines with 4 cores" in (run / "run.log").read_text()
     longer = penstock.resume(run, settings={"runtime": "local"}, timesteps=2048 * 8 * (update + 4), quiet=True)
     assert longer.updates == update + 4
 

@@ -67,9 +67,9 @@ def test_what_is_under_way_to_others_when_a_host_is_lost_is_sent_anew(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ray may be asking the lost machine for it already."""
-    both = {"learner.1": OTHER, "env.0": HOST}
     publish(home.parameters, settled=1)
-    assert {(host, one.version) for host, _, one, _ in home.publications.due(both)} == {(OTHER, 7), (HOST, 7)}
+    for host in (HOST, OTHER):
+        assert len(list(home.publications.due({"learner.1": host}))) == 1
     monkeypatch.setattr(publications, "put_again", marked)
     home.publications.lose(HOST)
     ((host, _, publication, _),) = home.publications.due({"learner.1": OTHER})
@@ -94,7 +94,7 @@ def test_rollouts_that_are_under_way_when_a_host_is_lost_are_sent_anew(monkeypat
     goals.publish(arrays, 1)
     both = {"learner.1": OTHER, "learner.2": HOST}
     assert all(rollouts is not None for _, board, _, rollouts in of_home.due(both) if board == "goals")
-    anew = []
+    anew: list[object] = []
 
     def put_again(held: object) -> object:
         anew.append(held)

@@ -234,7 +234,7 @@ def test_a_machine_that_is_lost_is_named_with_what_ray_says_of_it(home: Home) ->
 
 def test_rows_that_are_lost_with_a_machine_are_counted_and_named(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     home.start(Machine(), 1)
-    monkeypatch.setattr(home.relay._publications, "lose", lambda machine: 1234)
+    monkeypatch.setattr(home.relay._publications, "lose", lambda machine: publications.Loss(1234, no_room=False))
     home.pass_time(relays.SILENCE_S + 1.0)
     (ended,) = home.relay.exits()
     assert ended.detail.endswith("; 1,234 rows of the replay table are lost with it (--table_on learners)")

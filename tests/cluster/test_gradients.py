@@ -16,7 +16,7 @@ from tests.children import killing, newest_checkpoint
 from tests.cluster.conftest import HOST
 from tests.cluster.test_hosts import Launcher
 from tests.cluster.test_hosts import train as train_on_cartpole
-from tests.cluster.test_learners import host_of_learner
+from tests.cluster.test_learners import host_of
 from tests.end_to_end.test_same_answer import fingerprint
 from tests.end_to_end.test_served_learners import LAG, ROLLOUT, check_gradients, check_rows, lines, train
 from tests.end_to_end.test_served_learners import SERVED as SMALL
@@ -161,7 +161,7 @@ def test_a_host_that_is_lost_with_a_learner_that_ranks_a_table_ends_nothing(clus
     launcher = Launcher(tmp_path, cluster.address, updates=12, **settings)
     try:
         assert wait_until(lambda: all_have_settled(launcher), 150)
-        cluster.remove_node(host_of_learner(cluster), allow_graceful=False)
+        cluster.remove_node(host_of(cluster, "learner.1"), allow_graceful=False)
         assert wait_until(lambda: launcher.has(1, "learner.1 was lost with its machine"), 150)
         assert launcher.next_checkpoint()
     finally:
@@ -181,7 +181,7 @@ def test_a_host_that_is_lost_with_a_learner_changes_no_bit(cluster, tmp_path: Pa
     launcher = Launcher(tmp_path, cluster.address, updates=12, **TWO)
     try:
         assert launcher.next_checkpoint()
-        cluster.remove_node(host_of_learner(cluster), allow_graceful=False)
+        cluster.remove_node(host_of(cluster, "learner.1"), allow_graceful=False)
         assert wait_until(lambda: launcher.has(1, "learner.1 was lost with its machine"), 150)
         assert launcher.next_checkpoint()
     finally:

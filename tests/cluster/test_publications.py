@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import ray
 
-from penstock.cluster import machines, publications
+from penstock.cluster import objects, publications
 from penstock.cluster.cut import with_relay
 from penstock.cluster.messages import Publication
 from penstock.cluster.publications import Loss
@@ -127,7 +127,7 @@ def test_a_full_object_store_does_not_end_a_run_that_loses_a_host(home: Home, mo
 
     monkeypatch.setattr(ray, "get", lambda held: held)
     monkeypatch.setattr(ray, "put", full)
-    monkeypatch.setattr(publications, "put_again", machines.put_again)
+    monkeypatch.setattr(publications, "put_again", objects.put_again)
     assert home.publications.lose(HOST) == Loss(rows=0, no_room=True)
     # The old object goes on being sent.
     ((_, _, publication, _),) = home.publications.due({"learner.1": OTHER})

@@ -227,12 +227,7 @@ class Host:
             delivered: group, life and slot of rollouts that home has. Their slots are free again.
         """
         self._listen()
-        self._asked = time.monotonic()
-        for group, life, slot in delivered:
-            task = self._tasks.get(group)
-            if task is not None and task.life == life:
-                self._streams[task.node.name].release(slot, OWNER)
-                self._wiring.bells.ring(self._wiring.bell_of(group))
+        await self.release(delivered)
         until = time.monotonic() + REPLY_S
         while True:
             # Cleared before the look: a ring behind the look ends the wait.
@@ -246,6 +241,15 @@ class Host:
                 await asyncio.wait_for(self._rung.wait(), min(LOOK_S, left))
             except TimeoutError:
                 continue
+
+    async def release(self, delivered: Sequence[tuple[str, int, int]]) -> None:
+        """Free slots whose rollouts home has; the argument is that of `collect`."""
+        self._asked = time.monotonic()
+        for group, life, slot in delivered:
+            task = self._tasks.get(group)
+            if task is not None and task.life == life:
+                self._streams[task.node.name].release(slot, OWNER)
+                self._wiring.bells.ring(self._wiring.bell_of(group))
 
     async def find_shard(self, shard: int, folder: str, names: Sequence[ShardName]) -> FoundShard | None:
         """As `HostedTable.find`. The host answers other calls meanwhile."""

@@ -238,6 +238,7 @@ class Relay:
         self._show()
         for machine in {placed.machine for placed in self._placed.values()} - self._collecting:
             self._collect(machine)
+        self._release()
         for placed in self._placed.values():
             if now - self._heard[placed.machine] > QUIET_S:
                 placed.node.wait_for_word()
@@ -284,6 +285,13 @@ class Relay:
             return
         self._collecting.add(machine)
         self._call(machine, "collect", "", self._delivered.pop(machine, []))
+
+    def _release(self) -> None:
+        """Tell hosts at once which slots are free, if they are asked for rollouts already: a node may wait for one."""
+        while self._delivered:
+            machine, delivered = self._delivered.popitem()
+            if machine not in self._lost:
+                self._call(machine, "release", "", delivered)
 
     def _call(self, machine: Machine, call: str, about: str, *arguments: Any) -> None:  # noqa: ANN401
         def replied(result: Any, error: BaseException | None) -> None:  # noqa: ANN401

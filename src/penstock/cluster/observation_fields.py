@@ -14,7 +14,9 @@ from penstock.types import Array, Arrays
 __all__ = ["observation_bytes", "observation_fields", "only", "readers_apart", "without"]
 
 LEAST_BYTES = 64 << 10
-"""A rollout with fewer bytes of observations goes home as a whole: one more call would take longer than these bytes."""
+"""A rollout with fewer bytes of observations goes home as a whole. One more call of Ray takes 2 to 5 ms on a busy
+machine, and so many bytes take half a millisecond at 1 Gbit/s. Runs on three hosts of one machine, where no link is
+saved, took as long either way."""
 _COUNT = "final_count"
 """Says how far the side area of last observations is filled."""
 

@@ -249,6 +249,21 @@ def test_what_nodes_ask_for_is_kept_for_them(cluster, monkeypatch) -> None:
             later.wait({"learner": {"cpu": 2}})
 
 
+def test_what_is_asked_for_elsewhere_is_not_granted_on_the_launchers_machine(cluster) -> None:
+    cores = {"cpu": 2}
+    with joined(cluster.address), Claims() as claims:
+        with Claims() as others:
+            for number in range(2):
+                others.ask_elsewhere(f"env.{number}", cores)
+            assert all(claim.wait(30) for claim in others._open.values())
+            # Both other machines are full. The launcher's has two cores, too.
+            claims.ask_elsewhere("learner.1", cores)
+            assert not claims._open["learner.1"].wait(2)
+            claims.ask("env.2", cores)
+            assert claims._open["env.2"].wait(30)
+        assert claims._open["learner.1"].wait(30)
+
+
 @pytest.mark.timeout(400)
 def test_a_launcher_that_is_killed_leaves_no_process(cluster, tmp_path: Path) -> None:
     launcher = Launcher(tmp_path, cluster.address, updates=1000, **PPO)

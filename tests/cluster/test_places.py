@@ -11,6 +11,7 @@ from penstock.errors import ConfigError
 from penstock.planning import plan
 from penstock.program.graph import Program
 from penstock.topologies import on_policy
+from tests.cluster.handing import sharded_program
 from tests.planned import prepared
 
 HOME = Offer("the launcher's machine", {"cpu": 2, "big": 1, "mbit": 120, "node:10.0.0.1": 1, "memory": 1e9})
@@ -100,6 +101,14 @@ def test_a_learner_that_may_run_elsewhere_may_wait_for_machines() -> None:
     with pytest.raises(ConfigError, match="the first learner runs on the launcher's machine") as refusal:
         first_places(asking, [SMALL, BIG, BIG])
     assert not isinstance(refusal.value, FewMachinesError)
+
+
+def test_a_learner_of_a_table_without_room_elsewhere_is_refused_with_the_reason() -> None:
+    home, other = Offer("home", {"cpu": 2, "gpu": 2}), Offer("machine b", {"cpu": 4})
+    asking = sharded_program(resources="learner: {gpu: 1}")
+    with pytest.raises(FewMachinesError, match=r"no room for learner\.1 on another machine than the launcher's: add a"):
+        first_places(asking, [home, other])
+    assert first_places(asking, [home])["learner.1"] == 0
 
 
 def test_a_machine_that_joins_gets_as_many_as_have_room() -> None:

@@ -56,10 +56,11 @@ class Claims:
     """Notes what Ray is asked for, and what it is to keep on the launcher's machine."""
 
     asked: list[tuple[str, Mapping[str, float]]]
+    elsewhere: list[tuple[str, Mapping[str, float]]]
     kept: list[tuple[str, Mapping[str, float]]]
 
     def __enter__(self) -> Self:
-        Claims.asked, Claims.kept = [], []
+        Claims.asked, Claims.elsewhere, Claims.kept = [], [], []
         return self
 
     def __exit__(self, *_: object) -> None: ...
@@ -71,6 +72,9 @@ class Claims:
 
     def ask(self, group: str, asked: Mapping[str, float]) -> None:
         Claims.asked.append((group, asked))
+
+    def ask_elsewhere(self, group: str, asked: Mapping[str, float]) -> None:
+        Claims.elsewhere.append((group, asked))
 
 
 @pytest.fixture
@@ -96,6 +100,17 @@ def test_a_run_with_a_minimum_waits_for_room_for_its_learners(seen: list[list[Of
     assert len(seen) == 1
     assert Claims.kept == [("learner", {"gpu": 1})]
     assert Claims.asked == [("learner.1", {"gpu": 1}), *((f"env.{number}", {"cpu": 1}) for number in range(4))]
+
+
+def test_learners_of_a_table_do_not_ask_for_the_second_gpu_of_the_launchers_machine(seen: list[list[Offer]]) -> None:
+    """Ray would grant it there at once, and start no machine."""
+    two = HOME._replace(resources={"cpu": 2, "gpu": 2})
+    seen += [[two, PLAIN], [two, PLAIN, GPU]]
+    room._wait_for_room(sharded_program(resources=BOTH, min_workers=2))
+    assert len(seen) == 1
+    assert Claims.kept == [("learner", {"gpu": 1})]
+    assert Claims.elsewhere == [("learner.1", {"gpu": 1})]
+    assert Claims.asked == [(f"env.{number}", {"cpu": 1}) for number in range(2)]
 
 
 def test_learners_that_fit_on_the_launchers_machine_wait_for_no_other(seen: list[list[Offer]]) -> None:

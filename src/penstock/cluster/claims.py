@@ -67,8 +67,16 @@ class Claims:
 
         Ray's autoscaler starts machines for resources that the cluster lacks.
         """
+        self._ask(group, asked, {})
+
+    def ask_elsewhere(self, group: str, asked: Mapping[str, float]) -> None:
+        """As `ask`, on any machine but the launcher's."""
+        self._ask(group, asked, {"ray.io/node-id": f"!{own_id()}"})
+
+    def _ask(self, group: str, asked: Mapping[str, float], where: dict[str, str]) -> None:
         self._release(group)
-        self._open[group] = placement_group([ray_names(asked)], name=f"{self.run}-{group}-{secrets.token_hex(4)}")
+        name = f"{self.run}-{group}-{secrets.token_hex(4)}"
+        self._open[group] = placement_group([ray_names(asked)], name=name, bundle_label_selector=[where])
 
     def wait(self, asked: Mapping[str, Mapping[str, float]]) -> None:
         """Wait until Ray keeps all that is claimed on a machine.

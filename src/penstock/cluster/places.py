@@ -121,7 +121,8 @@ def first_places(program: Program, offers: Sequence[Offer]) -> dict[str, int]:
         place = next((index for index in order if rooms(_free(program, offers, found, index), asked) >= 1), None)
         if place is None:
             what_to_do = "" if program.min_workers else ": add a machine first, or give --min_workers to wait for one"
-            why = f"there is no room for {group}{what_to_do}"
+            where = " on another machine than the launcher's" if elsewhere else ""
+            why = f"there is no room for {group}{where}{what_to_do}"
             raise FewMachinesError(str(_refusal(program, "learner", why, offers)))
         found[group] = place
         turn = turns.index(place) + 1

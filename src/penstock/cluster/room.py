@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from penstock.cluster.claims import Claims
 from penstock.cluster.connection import joined
-from penstock.cluster.cut import apart, movable, movable_learners
+from penstock.cluster.cut import apart, movable, movable_learners, sampled
 from penstock.cluster.listing import alone, offers, own_address
 from penstock.cluster.places import FewMachinesError, asked_by, first_places, staying_learners
 from penstock.cluster.relaunch import ask_deputies
@@ -81,7 +81,12 @@ def _ask(claims: Claims, program: Program) -> None:
     # First the learners that stay here: what is asked for on any machine would take their room.
     for group in staying_learners(program):
         claims.take(group, None, asked_by(program, group))
-    for group in (*movable_learners(program), *movable(program)):
+    # Granted here, it would start no machine. Once there are others, the other learners of a table run only there.
+    ask = claims.ask if sampled(program) is None else claims.ask_elsewhere
+    for group in movable_learners(program):
+        if asked := asked_by(program, group):
+            ask(group, asked)
+    for group in movable(program):
         if asked := asked_by(program, group):
             claims.ask(group, asked)
 

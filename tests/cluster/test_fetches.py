@@ -138,6 +138,17 @@ def test_what_a_lost_host_had_fetched_is_fetched_anew_to_where_the_learner_runs_
     assert of.complete(late) is None
 
 
+def test_a_way_to_a_lost_host_is_forgotten(program: Program) -> None:
+    of = Fetches(program)
+    for source in (A, C):
+        ((number, *_),) = calls(of, [(source, filled("env.2", 5))], learner_1=B)
+        of.answered(number, None)
+    of.lose(A)
+    assert of._severed == {(C, B)}
+    of.lose(B)
+    assert of._severed == set()
+
+
 class Hosts:
     """Two hosts without processes: one has an environment node, and the other one the learner."""
 

@@ -107,11 +107,59 @@ def test_rollouts_that_are_under_way_when_a_host_is_lost_are_sent_anew(monkeypat
     assert [rollouts for _, board, _, rollouts in of_home.due({"learner.1": OTHER}) if board == "goals"] == anew[1:]
 
 
+def test_rollouts_that_a_host_got_are_put_anew_if_it_is_lost_after_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publications, "as_object", lambda content: content)
+    program = with_relay(sharing_program())
+    wiring = wired(program)
+    of_home = publications.Publications(program, wiring, kept)
+    publish(wiring.board("goals"))
+    ((_, board, goal, rollouts),) = of_home.due({"learner.1": OTHER})
+    assert rollouts is not None
+    of_home.arrived(OTHER, board, goal.number)
+    # The policy is under way to both hosts when the first one is lost. It names no batch.
+    publish(wiring.board("policy"))
+    assert len(list(of_home.due({"learner.1": OTHER, "env.1": OTHER, "env.2": HOST}))) == 2
+    anew: list[object] = []
+
+    def put_again(held: object) -> object:
+        anew.append(held)
+        return held
+
+    monkeypatch.setattr(publications, "put_again", put_again)
+    of_home.lose(HOST)
+    ((_, board, policy, _),) = of_home.due({"learner.1": OTHER, "env.1": OTHER})
+    assert (board, anew) == ("policy", [policy])
+    of_home.lose(OTHER)
+    assert len(anew) == 4
+    assert any(held is rollouts for held in anew)
+
+
+def test_rollouts_that_a_lost_host_had_are_sent_anew_with_a_goal_that_it_had_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(publications, "as_object", lambda content: content)
+    monkeypatch.setattr(publications, "put_again", lambda held: dict(held) if isinstance(held, dict) else held)
+    program = with_relay(sharing_program())
+    wiring = wired(program)
+    of_home = publications.Publications(program, wiring, kept)
+    goals = wiring.board("goals")
+    publish(goals)
+    ((*_, rollouts),) = of_home.due({"learner.2": HOST})
+    # The same batch once more, for a learner that came later.
+    publish(goals)
+    ((*_, goal, under_way),) = of_home.due({"learner.1": OTHER})
+    assert (goal.number, under_way is rollouts) == (2, True)
+    of_home.lose(HOST)
+    ((*_, goal, anew),) = of_home.due({"learner.1": OTHER})
+    assert (goal.number, anew is None, anew is rollouts) == (2, False, False)
+
+
 def test_what_a_lost_host_was_not_sent_is_not_put_anew(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     publish(home.parameters, settled=1)
     assert sent(home.publications) == [(7, 1)]
     monkeypatch.setattr(publications, "put_again", lambda held: pytest.fail("it had no copy"))
     assert home.publications.lose(OTHER) == Loss(rows=0, no_room=False)
+    assert sent(home.publications) == []
     # Nor an earlier publication, of which nobody needs a copy any more.
     publish(home.parameters, settled=2)
     list(home.publications.due({"learner.1": OTHER}))
@@ -139,9 +187,10 @@ def marked(held: Publication) -> Publication:
     return held._replace(version=MARK)
 
 
-def publish(board: Board, settled: int) -> None:
+def publish(board: Board, **values: int) -> None:
     arrays: Arrays = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in board.specs}
-    arrays["settled"][...] = settled
+    for name, value in values.items():
+        arrays[name][...] = value
     board.publish(arrays, 7)
 
 

@@ -212,6 +212,26 @@ def test_hosts_hear_of_priorities_in_the_order_of_home_and_behind_the_slots_they
         assert [float(host.trees.read(rows)[0]) for rows in (old, new)] == [4.0, 6.0]
 
 
+def test_priorities_travel_in_parts_and_in_the_order_of_home(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.write(0)
+    home.feed("a", "b")
+    rows = np.array([home.row(0, 0, 1)])
+    given = [RowRanks(rows, np.array([0]), np.array([float(priority)])) for priority in range(3, 8)]
+    monkeypatch.setattr(publications, "PART_BYTES", 2 * sum(array.nbytes for array in given[0]))
+    for found in given[:4]:
+        home.trees.update(*found)
+        home.publications.ranked([found])
+    assert [ranks.priorities.tolist() for ranks in home.feed("a")["a"].ranked] == [[3.0], [4.0]]
+    # What comes meanwhile is behind what was left.
+    home.trees.update(*given[4])
+    home.publications.ranked(given[4:])
+    seen = []
+    while "a" in (due := home.feed("a")):
+        seen.append([ranks.priorities.tolist() for ranks in due["a"].ranked])
+    assert seen == [[[5.0], [6.0]], [[7.0]]]
+    assert home.hosts["a"].trees.read(rows).tolist() == home.trees.read(rows).tolist() == [7.0]
+
+
 def test_a_host_that_comes_later_gets_the_priorities_with_the_slots(home: Home) -> None:
     home.write(0)
     home.feed("a", "b")

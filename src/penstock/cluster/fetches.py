@@ -132,6 +132,7 @@ class Fetches:
     def lose(self, machine: Machine) -> None:
         """A host is given up. What it had fetched is fetched anew, to where the learner runs next."""
         self._at = {key: host for key, host in self._at.items() if host is not machine}
+        self._severed = {pair for pair in self._severed if machine not in pair}
         kept = {
             number: fetch for number, fetch in self._under_way.items() if machine not in {fetch.source, fetch.target}
         }

@@ -289,8 +289,7 @@ class Host:
             while (slot := stream.take(OWNER)) is not None:
                 stream.release(slot, OWNER)
         self._followers.drop(task.node.name)
-        for trees in self._wiring.all_trees():
-            trees.recover()
+        self._shards.recover(task.node.name)
         self._wiring.bells.recover(self._wiring.bell_of(group))
 
     def _finished(self) -> tuple[list[FilledSlot], bool]:

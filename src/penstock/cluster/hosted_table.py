@@ -53,6 +53,17 @@ class HostedTable:
         take_news(self._wiring.table_memory(name), self._wiring.trees(name), news, self.fetched)
         return True
 
+    def recover(self, node: str) -> None:
+        """Make the sums of priorities exact again, if this node could change some: it was killed.
+
+        That reads all priorities, and so makes their memory resident.
+        """
+        if self._sampled is None or node not in self._sampled.readers:
+            return
+        trees = self._wiring.trees(self._sampled.name)
+        if trees is not None:
+            trees.recover()
+
     def known_priorities(self, slot: Arrays) -> Array | None:
         """What a rollout of this host says of the priorities of its rows; ``None``: rows are not ranked."""
         ranking = None if self._sampled is None else self._sampled.ranking

@@ -18,7 +18,7 @@ from penstock.cluster.objects import as_object, put_again
 from penstock.cluster.observation_fields import observation_fields
 from penstock.cluster.parcels import packed
 from penstock.cluster.resident import ResidentShards
-from penstock.cluster.rings import FoundShard, HostedShards, News, RowRanks
+from penstock.cluster.rings import PART_BYTES, FoundShard, HostedShards, News, RowRanks
 from penstock.errors import PenstockError
 from penstock.memory.board import Board as BoardMemory
 from penstock.memory.record import Record as RecordMemory
@@ -190,10 +190,20 @@ class Publications:
             written = [memory.written(writer) for writer in range(memory.writers)]
             news = self._hosted_on(host, table).news(range(table.shards), written, 0)
             # Behind the slots: a slot that was on its way has come by now, and one that comes later has them already.
-            news = news._replace(ranked=tuple(self._ranked.pop(host, ())))
+            news = news._replace(ranked=self._next_ranked(host))
             if news.slots or news.begins or news.ranked:
                 self._fed.add(host)
                 yield host, news
+
+    def _next_ranked(self, host: Machine) -> tuple[RowRanks, ...]:
+        """The next priorities that a host is to hear of, as many as travel at once."""
+        waiting, count, left = self._ranked.get(host, []), 0, PART_BYTES
+        while left > 0 and count < len(waiting):
+            left -= sum(array.nbytes for array in waiting[count])
+            count += 1
+        found = tuple(waiting[:count])
+        del waiting[:count]
+        return found
 
     def ranked(self, found: Sequence[RowRanks]) -> None:
         """Learners on hosts have given rows these priorities, and home has them. All hosts are to hear of them.
@@ -277,7 +287,9 @@ class Publications:
             if (lost, name) in self._sent and self._is_shared(name):
                 del self._under_way[key]
                 self._sent.pop(key, None)
-                self._batches.pop(host, None)
+                # Another board brings no rollouts, so the host keeps those that it got: a later loss looks for them.
+                if _names_batches(self._latest[name].arrays):
+                    self._batches.pop(host, None)
 
     def _is_shared(self, name: str) -> bool:
         """Whether all hosts get the same object of a board. Goals of a table come with the slots that a host lacks."""
@@ -310,8 +322,13 @@ def _record_of(program: Program, wiring: Wiring) -> RecordMemory:
     return wiring.record(next(edge.name for edge in records if any(spec.name == "taken" for spec in edge.arrays)))
 
 
+def _names_batches(arrays: Arrays) -> bool:
+    """Whether versions of a board name the rollouts of a batch."""
+    return "slots" in arrays
+
+
 def _batch_of(version: int, arrays: Arrays) -> int:
     """The number of the batch that a version of a board names: the first version that has named it."""
-    if "slots" not in arrays or int(arrays.get("done", version)) == NOTHING_WANTED:
+    if not _names_batches(arrays) or int(arrays.get("done", version)) == NOTHING_WANTED:
         return NO_BATCH
     return int(arrays.get("begun", version))

@@ -340,7 +340,8 @@ class Relay:
             group = groups.get(ended.group, "")
             placed = self._placed.get(group)
             if placed is not None and placed.node.life == life:
-                # What it has finished counts: its next life begins behind that.
+                # What it has finished counts if it can be delivered now: the next life begins behind that. Rollouts
+                # without a free slot, or whose observations are still to be fetched, are collected again.
                 self._deliver()
                 del self._placed[group]
                 self._showing.discard(group)

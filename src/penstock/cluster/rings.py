@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 PART_BYTES = 16 << 20
-"""About how many bytes of slots travel at once. The host answers other calls between two parts."""
+"""About how many bytes of slots, or of priorities, travel at once. The host answers other calls between two parts."""
 
 
 class RingSlot(NamedTuple):

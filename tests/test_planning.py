@@ -123,8 +123,10 @@ def test_a_table_that_cannot_lie_with_its_learners_is_refused(monkeypatch) -> No
 
 
 def test_several_learners_need_processes_and_even_shares() -> None:
-    with pytest.raises(ConfigError, match=r"--num_envs 5 cannot be split evenly .*; give --num_envs 6$"):
-        prepared(learners=2, num_envs=5)
+    for learners, lanes, nearest in ((2, 5, 6), (4, 9, 8), (4, 1, 4), (3, 8, 9)):
+        says = rf"--num_envs {lanes} cannot be split evenly .*; give --num_envs {nearest}$"
+        with pytest.raises(ConfigError, match=says):
+            prepared(learners=learners, num_envs=lanes)
     assert prepared(learners=4, num_envs=8).config.run.num_workers == 4
     with pytest.raises(ConfigError, match="--learners 2 needs --runtime local"):
         prepared(algo="dqn", learners=2, runtime="inline")
@@ -205,6 +207,13 @@ def test_fewer_timesteps_than_a_batch_are_told() -> None:
     said = f"--timesteps 10 is less than one batch ({batch}): the run plays one batch"
     assert prepared(timesteps=10).told == (said,)
     assert prepared(timesteps=16_384).told == ()
+    assert prepared(timesteps=10, learners=2).told == (said,)
+    # Learners that do not wait for each other learn from the rollouts of their own lanes.
+    apart = {"learners": 2, "sync_mode": "non_blocking", "exchange": "parameter_server"}
+    own = "8,192 steps, 8 lanes over 2 learners times --num_steps 2,048"
+    own = said.replace("one batch (", "one batch of a learner (").replace(batch, own)
+    assert prepared(timesteps=10, **apart).told == (own,)
+    assert prepared(timesteps=8_192, **apart).told == ()
     # A table is learned from as its rows come; with A3C each process learns from its own rollout.
     assert prepared(algo="dqn", env="CartPole-v1", timesteps=10).told == ()
     assert prepared(algo="a3c", env="CartPole-v1", timesteps=10, num_workers=2).told == ()

@@ -59,7 +59,16 @@ def test_learners_are_apart_unless_they_wait_for_each_other() -> None:
     ("run", "from_table", "why"),
     [
         (replace(TWO, learners=1, exchange="allreduce"), True, "--exchange allreduce .* has one learner"),
-        (replace(TWO, learners=1, compress="int8"), True, "--compress int8 .* has one learner"),
+        (
+            replace(TWO, learners=1, exchange="gossip", compress="int8"),
+            False,
+            "--exchange gossip .*; give --learners 2 or more, or --exchange auto --compress none$",
+        ),
+        (
+            replace(TWO, learners=1, compress="int8"),
+            True,
+            "--compress int8 .* give --learners 2 or more, or --compress none$",
+        ),
         (
             replace(APART, runtime="ray", exchange="hogwild"),
             True,
@@ -71,7 +80,11 @@ def test_learners_are_apart_unless_they_wait_for_each_other() -> None:
         (replace(TWO, exchange="parameter_server", pace="lag"), False, "lag .* blocking: .* try --sync_mode non_block"),
         (replace(TWO, exchange="hogwild"), False, "--exchange hogwild needs --sync_mode non_blocking"),
         (replace(APART, exchange="hogwild", pace="lag"), False, "--pace lag .* wait for nothing, .*; try --pace async"),
-        (replace(APART, exchange="hogwild", compress="int8"), False, "--compress int8 .* hogwild sends none"),
+        (
+            replace(APART, exchange="hogwild", compress="int8"),
+            False,
+            "--compress int8 .* hogwild sends none; give --compress none$",
+        ),
         (
             replace(TWO, pace="lag"),
             True,
@@ -92,19 +105,23 @@ def test_learners_are_apart_unless_they_wait_for_each_other() -> None:
             True,
             "--pace sync does not go with --exchange parameter_server: .* try --pace async",
         ),
-        (replace(TWO, exchange="gossip", compress="int8"), False, "--compress int8 .* gossip sends states"),
+        (
+            replace(TWO, exchange="gossip", compress="int8"),
+            False,
+            "--compress int8 .* gossip sends states; give --compress none$",
+        ),
         (replace(TWO, exchange="gossip"), True, "--exchange gossip is for algorithms that learn from a stream"),
         (replace(TWO, exchange="gossip", pace="async"), False, "--pace async .* all learners meet in rounds"),
         (replace(TWO, compress="topk:7"), True, "up to 0.5, not 7: .* more bytes"),
         (
             replace(TWO, runtime="ray", learners=1, table_on="learners"),
             True,
-            "--table_on learners is for several learners .*; give --learners 2 or more, or leave it out$",
+            "--table_on learners is for several learners .*; give --learners 2 or more, or --table_on launcher$",
         ),
         (
             replace(APART, runtime="ray", exchange="parameter_server", table_on="learners"),
             True,
-            "--table_on learners .* has a shard of the table then; give --exchange allreduce, or leave it out$",
+            "--table_on learners .* has a shard of the table then; give --exchange allreduce, or --table_on launcher$",
         ),
         (replace(APART, pace="lag", max_policy_lag=3), True, "--max_policy_lag 3 .* give --max_policy_lag 4 or more"),
     ],

@@ -85,7 +85,12 @@ def agreement(run: RunConfig, *, from_table: bool) -> Agreement:
     """
     given = agreement_flags(run)
     if run.learners == 1 and given:
-        raise ConfigError(f"{given[0]} is for several learners, and this run has one learner; give --learners as well")
+        # Left out is no advice: a resume has them from the run.
+        names = [flag.split()[0] for flag in given]
+        without = " ".join(f"{name} {getattr(RunConfig, name.removeprefix('--'))}" for name in names)
+        raise ConfigError(
+            f"{given[0]} is for several learners, and this run has one learner; give --learners 2 or more, or {without}"
+        )
     overlapping, machines = run.sync_mode == "non_blocking", RUNTIMES[run.runtime].machines
     # On several machines learners that step together have a shard of the table each. The others each need a copy of it.
     natural = SERVED if from_table and overlapping and not machines else "allreduce"
@@ -116,16 +121,19 @@ def agreement(run: RunConfig, *, from_table: bool) -> Agreement:
         )
     if run.compress != "none":
         compression_of(run.compress)
+        uncompressed = f"give --compress {RunConfig.compress}"
         if exchange == "gossip":
-            raise ConfigError(f"--compress {run.compress} is for gradients, and gossip sends states: leave it out")
+            raise ConfigError(f"--compress {run.compress} is for gradients, and gossip sends states; {uncompressed}")
         if exchange == HOGWILD:
-            raise ConfigError(f"--compress {run.compress} is for gradients that are sent, and hogwild sends none")
+            raise ConfigError(
+                f"--compress {run.compress} is for gradients that are sent, and hogwild sends none; {uncompressed}"
+            )
     agreed = Agreement(exchange, pace, run.compress, run.learners)
     if run.table_on != RunConfig.table_on and (run.learners == 1 or agreed.apart):
         give = "--learners 2 or more" if run.learners == 1 else "--exchange allreduce"
         raise ConfigError(
             f"--table_on {run.table_on} is for several learners that take each step together, as each of them has a "
-            f"shard of the table then; give {give}, or leave it out"
+            f"shard of the table then; give {give}, or --table_on {RunConfig.table_on}"
         )
     return agreed
 

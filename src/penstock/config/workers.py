@@ -50,10 +50,12 @@ def num_workers_of_cluster(num_envs: int, cores: int, *, sharing: int = 1, agent
 
 def _check_lanes(num_envs: int, sharing: int, agents: int) -> None:
     share = sharing * agents
-    if num_envs % share:
+    if left := num_envs % share:
+        below = num_envs - left
+        nearest = below if below and left < share - left else below + share
         raise ConfigError(
             f"--num_envs {num_envs} cannot be split evenly over --learners {sharing}: each owns a share of the lanes; "
-            f"give --num_envs {-(-num_envs // share) * share}"
+            f"give --num_envs {nearest}"
         )
 
 

@@ -123,11 +123,15 @@ def _unused_mask(algorithm: AlgorithmPackage, profile: EnvProfile) -> tuple[str,
 def _less_than_a_batch(config: Config, spec: AlgorithmSpec) -> tuple[str, ...]:
     """One line if a run plays more steps than asked for, because an update learns from a whole batch; else empty."""
     run, num_steps = config.run, config.algorithm.num_steps
-    rows = run.num_envs * num_steps
+    apart = run.learners > 1 and run.pace != "sync"
+    rows = run.num_envs // (run.learners if apart else 1) * num_steps
     if spec.table is not None or TOPOLOGIES[spec.topology].learns_in_envs or run.timesteps >= rows:
         return ()
-    batch = f"{rows:,} steps, --num_envs {run.num_envs} times --num_steps {num_steps:,}"
-    return (f"--timesteps {run.timesteps} is less than one batch ({batch}): the run plays one batch",)
+    batch, lanes = "one batch", f"--num_envs {run.num_envs}"
+    if apart:
+        batch, lanes = "one batch of a learner", f"{run.num_envs} lanes over {run.learners} learners"
+    what = f"{batch} ({rows:,} steps, {lanes} times --num_steps {num_steps:,})"
+    return (f"--timesteps {run.timesteps} is less than {what}: the run plays one batch",)
 
 
 def _fewer_threads(wanted: int | str, run: RunConfig) -> tuple[str, ...]:

@@ -185,6 +185,9 @@ def test_the_first_line_says_what_is_trained_and_where() -> None:
     several = prepared(learners=2, num_workers=2, timesteps=5000)
     what = "ppo on tests.environments:ClockEnv: 8 lanes in 2 processes; 2 learners, allreduce, sync; 5,000 steps, seed"
     assert plan(several, Path("run"), quiet=True).told[0].startswith(what)
+    node = prepared(num_workers=2, timesteps=5000, policy_placement="node", max_batch=64)
+    what = "ppo on tests.environments:ClockEnv: 8 lanes in 2 processes; policy node, max_batch 64; 5,000 steps, seed"
+    assert plan(node, Path("run"), quiet=True).told[0].startswith(what)
     # One process has all nodes there.
     inline = prepared(num_envs=4, num_workers=2, timesteps=5000, runtime="inline")
     assert (

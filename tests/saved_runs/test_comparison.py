@@ -17,6 +17,7 @@ from penstock.saved_runs.comparison import as_json, as_table, compare, read_side
 from penstock.saved_runs.comparison.bootstrap import difference, estimate, resampled_means
 from penstock.saved_runs.comparison.curves import training_curve
 from penstock.saved_runs.comparison.measures import band
+from penstock.saved_runs.comparison.picture import draw
 from penstock.saved_runs.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("shared_templates")
@@ -194,6 +195,37 @@ def test_the_same_runs_give_the_same_answer(tmp_path):
     assert compared(a, b).measures == compared(a, b).measures
 
 
+def test_an_interval_is_the_same_beside_one_and_beside_two_other_sides(tmp_path):
+    a, b, c = (run_of(tmp_path, name, growing(5, scale)) for name, scale in (("a", 1.0), ("b", 2.0), ("c", 3.0)))
+    two, three, turned = compared(a, b), compared(a, c, b), compared(b, a)
+    for name in ("return_at_equal_steps", "return_at_equal_wall_time"):
+        first, second = two.measure(name).sides
+        assert first.low < first.value < first.high
+        assert three.measure(name).sides[::2] == (first, second)
+        assert three.measure(name).differences[1] == two.measure(name).differences[0]
+        assert turned.measure(name).sides == (second, first)
+
+
+def test_a_dash_is_explained_below_the_table(tmp_path):
+    # By 1 s, when A has ended, B has ended no episode. Only B has a policy node, and A alone was judged at its end.
+    judged = Report(1, 100, 1.0, {"eval/return_mean": 3.0, "eval/final": 1.0})
+    a = run_of(tmp_path, "a", [*growing(1, 1.0), judged])
+    late = [report._replace(time_s=4.0 + report.update) for report in growing(3, 1.0)[1:]]
+    b = run_of(tmp_path, "b", [update(1, **{"idle/policy.0": 0.1})._replace(time_s=4.0), *late])
+    said = as_table(compared(a, b)).splitlines()
+    (row,) = [line for line in said if line.startswith("return after 1.0 s")]
+    assert row.split()[-2:] == ["-", "-"]
+    why = "-: a run of the side had not reported it by then; was not evaluated at its end; reported no such node."
+    assert said[-2] == why
+    assert not any(line.startswith("-: ") for line in as_table(compared(a, a)).splitlines())
+
+
+def test_the_picture_holds_each_return_until_the_next_report_as_the_table_does(tmp_path):
+    found = compared(*(run_of(tmp_path, name, growing(4, scale)) for name, scale in (("a", 1.0), ("b", 2.0))))
+    (line, *_) = draw(found).axes[0].get_lines()
+    assert line.get_drawstyle() == "steps-post"
+
+
 def test_a_band_ends_where_the_first_run_of_a_side_ends(tmp_path):
     runs = [run_of(tmp_path / "s", str(count), growing(count, 1.0), seed=count) for count in (300, 400)]
     found = compared(str(tmp_path / "s"), runs[0])
@@ -331,3 +363,25 @@ def test_a_side_of_several_learners_says_so(tmp_path):
     assert "B  b (ppo, 2 learners, hogwild, async; seed 0): " in said
     mixed = as_table(compared(",".join(runs), runs[0]))
     assert "A  2 runs of ppo (1 learner or 2 learners, hogwild, async; seeds 0, 0): " in mixed
+    first, second = (side["runs"][0] for side in json.loads(as_json(compared(*runs)))["sides"])
+    assert (first["learners"], second["learners"]) == (1, 2)
+    assert (second["exchange"], second["pace"], second["compress"]) == ("hogwild", "async", "none")
+
+
+def test_a_side_with_policy_nodes_or_another_number_of_processes_says_so(tmp_path):
+    node = {"policy_placement": "node", "max_batch": 64}
+    runs = [
+        run_of(tmp_path, name, growing(3, 1.0), num_workers=workers, **more)
+        for name, workers, more in (("a", 2, {}), ("b", 2, node), ("c", 1, {}))
+    ]
+    same = as_table(compared(runs[0], runs[1]))
+    assert "A  a (ppo, seed 0): " in same
+    assert "B  b (ppo, policy node, max_batch 64; seed 0): " in same
+    other = as_table(compared(*runs))
+    assert "A  a (ppo, 2 processes; seed 0): " in other
+    assert "B  b (ppo, 2 processes; policy node, max_batch 64; seed 0): " in other
+    assert "C  c (ppo, 1 process; seed 0): " in other
+    mixed = as_table(compared(",".join(runs[:2]), runs[0]))
+    assert "A  2 runs of ppo (policy in place or policy node, max_batch 64; seeds 0, 0): " in mixed
+    second = json.loads(as_json(compared(*runs)))["sides"][1]["runs"][0]
+    assert (second["policy_placement"], second["max_batch"], second["num_workers"]) == ("node", 64, 2)

@@ -7,6 +7,7 @@ import numpy as np
 
 from penstock.algorithm import DEMONSTRATED
 from penstock.config.agreement import learners_text
+from penstock.config.nodes_text import policy_nodes_text, processes_text
 from penstock.config.resolve import available_cores
 from penstock.config.schema import RunConfig
 from penstock.config.sources import to_toml
@@ -54,9 +55,9 @@ def _what(run: RunConfig, profile: EnvProfile, folder: Path) -> str:
     lanes = "1 lane" if run.num_envs == 1 else f"{run.num_envs} lanes"
     if RUNTIMES[run.runtime].processes and profile.kind != "game":
         # Else one process has them all, whatever the number of environment nodes is.
-        lanes += " in 1 process" if run.num_workers == 1 else f" in {run.num_workers} processes"
-    learners = learners_text(run)
-    told = f"{lanes}; {learners};" if learners else f"{lanes},"
+        lanes += f" in {processes_text(run.num_workers)}"
+    nodes = [text for text in (policy_nodes_text(run), learners_text(run)) if text]
+    told = f"{'; '.join([lanes, *nodes])};" if nodes else f"{lanes},"
     return f"{run.algo} on {profile.name}: {told} {run.timesteps:,} steps, seed {run.seed}; run folder {folder}"
 
 

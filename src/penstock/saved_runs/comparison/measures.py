@@ -26,6 +26,8 @@ __all__ = ["Band", "Comparison", "Measure", "band", "compare"]
 RESAMPLES = 10_000
 _BAND_RESAMPLES = 1_000
 _BAND_POINTS = 200
+_SEED = 0
+"""Of each interval's own generator. So an interval does not change with the sides and rows beside it."""
 _WORKING = ("env", "policy", "learner")
 """Kinds of node that do the work of a run. The others come after them."""
 
@@ -86,30 +88,27 @@ def compare(sides: tuple[Side, ...]) -> Comparison:
 
 
 def _measures(sides: tuple[Side, ...], curves: tuple[tuple[ReturnCurve, ...], ...]) -> tuple[Measure, ...]:
-    generator = np.random.default_rng(0)
     flat = [curve for of_side in curves for curve in of_side]
     steps, seconds = (min(float(getattr(curve, axis)[-1]) for curve in flat) for axis in ("steps", "seconds"))
     finals = [_of_points([final_evaluation(run) for run in side.runs]) for side in sides]
     return (
-        _measure("return_at_equal_steps", _returns(curves, "steps", steps), generator, at=steps),
-        _measure("return_at_equal_wall_time", _returns(curves, "seconds", seconds), generator, at=seconds),
-        *(_measure("final_evaluation", finals, generator) for _ in range(any(finals))),
+        _measure("return_at_equal_steps", _returns(curves, "steps", steps), at=steps),
+        _measure("return_at_equal_wall_time", _returns(curves, "seconds", seconds), at=seconds),
+        *(_measure("final_evaluation", finals) for _ in range(any(finals))),
         *(
-            _measure(name, _of_runs(sides, partial(_last_mean, name=name, steps=steps)), generator, at=steps)
+            _measure(name, _of_runs(sides, partial(_last_mean, name=name, steps=steps)), at=steps)
             for name in _episode_metrics(sides)
         ),
-        _measure("steps_per_second", _of_runs(sides, _rate), generator),
-        *(_measure(f"idle/{kind}", _of_runs(sides, partial(_idle_of, kind=kind)), generator) for kind in _kinds(sides)),
+        _measure("steps_per_second", _of_runs(sides, _rate)),
+        *(_measure(f"idle/{kind}", _of_runs(sides, partial(_idle_of, kind=kind))) for kind in _kinds(sides)),
     )
 
 
-def _measure(
-    name: str, samples: Sequence[_Sample | None], generator: np.random.Generator, at: float | None = None
-) -> Measure:
+def _measure(name: str, samples: Sequence[_Sample | None], at: float | None = None) -> Measure:
     first, *others = samples
-    estimates = [one and estimate(one.value, one.elements, RESAMPLES, generator) for one in samples]
+    estimates = [one and estimate(one.value, one.elements, RESAMPLES, np.random.default_rng(_SEED)) for one in samples]
     differences = [
-        difference(other.value - first.value, other.elements, first.elements, RESAMPLES, generator)
+        difference(other.value - first.value, other.elements, first.elements, RESAMPLES, np.random.default_rng(_SEED))
         if first is not None and other is not None
         else None
         for other in others
@@ -204,7 +203,7 @@ def band(curves: Sequence[ReturnCurve], axis: Axis) -> Band:
     every = np.unique(np.concatenate(reached))
     within = every[(every >= begin) & (every <= end)]
     positions = within[np.unique(np.linspace(0, len(within) - 1, min(len(within), _BAND_POINTS)).round().astype(int))]
-    generator = np.random.default_rng(0)
+    generator = np.random.default_rng(_SEED)
     samples = [_of_points([curve.at(axis, float(position)) for curve in curves]) for position in positions]
     found = [estimate(one.value, one.elements, _BAND_RESAMPLES, generator) for one in samples if one is not None]
     values = np.array([one.value for one in found])

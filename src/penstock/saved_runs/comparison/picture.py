@@ -59,7 +59,7 @@ def draw(found: Comparison) -> Figure:
     axes["idle"].set_ylim(0.0, 1.02)
     axes["idle"].yaxis.set_major_formatter(PercentFormatter(1.0))
     handles = [
-        Line2D([], [], color=color(number), linewidth=2.5, label=f"{side.name}  {described(side)}")
+        Line2D([], [], color=color(number), linewidth=2.5, label=f"{side.name}  {described(side, found)}")
         for number, side in enumerate(found.sides)
     ]
     figure.legend(handles=handles, loc="outside upper left", fontsize=9)
@@ -71,9 +71,11 @@ def draw(found: Comparison) -> Figure:
 def _returns(axis: Axes, found: Comparison, over: Axis, name: str) -> None:
     for number, curves in enumerate(found.curves):
         drawn = band(curves, over)
-        marker = "o" if len(drawn.positions) <= _FEW else ""
-        axis.fill_between(drawn.positions, drawn.low, drawn.high, color=color(number), alpha=0.18, linewidth=0)
-        axis.plot(drawn.positions, drawn.values, color=color(number), linewidth=1.8, marker=marker, markersize=4)
+        own: Any = {"color": color(number)}
+        points: Any = {"marker": "o", "markersize": 4} if len(drawn.positions) <= _FEW else {}
+        # A return holds until the next report, as in the table.
+        axis.fill_between(drawn.positions, drawn.low, drawn.high, **own, alpha=0.18, linewidth=0, step="post")
+        axis.plot(drawn.positions, drawn.values, **own, **points, linewidth=1.8, drawstyle="steps-post")
     axis.axvline(found.measure(name).at or 0.0, color="#555555", linestyle=":", linewidth=1.0, zorder=1.5)
     axis.margins(x=0.01)
 

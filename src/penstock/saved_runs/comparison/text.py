@@ -1,9 +1,12 @@
 """A comparison as a table for the terminal, and as JSON. Prints nothing."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from penstock.config.agreement import learners_text
+from penstock.config.nodes_text import policy_nodes_text, processes_text
+from penstock.config.schema import RunConfig
 from penstock.config.sources import shown
 from penstock.metrics.episode_metrics import EPISODE
 from penstock.saved_runs.comparison.bootstrap import CONFIDENCE, Estimate
@@ -13,6 +16,11 @@ from penstock.saved_runs.comparison.sides import Side
 __all__ = ["as_json", "as_table", "described", "of_what"]
 
 _GAP = "   "
+_SETTINGS = (
+    *("num_workers", "learners", "exchange", "pace", "max_policy_lag", "compress"),
+    *("policy_placement", "policy_nodes", "max_batch", "max_wait"),
+)
+"""Settings of a run that the lines of the sides are made of."""
 
 
 def as_json(found: Comparison) -> str:
@@ -48,7 +56,7 @@ def as_table(found: Comparison) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
     lines = [_GAP.join([title.ljust(widths[0]), *map(str.rjust, cells, widths[1:])]).rstrip() for title, *cells in rows]
     task = found.sides[0].runs[0].settings
-    sides = [f"  {side.name}  {described(side)}" for side in found.sides]
+    sides = [f"  {side.name}  {described(side, found)}" for side in found.sides]
     return "\n".join((f"{shown(task.env)}: {of_what(found)}", *sides, "", *lines, "", *_notes(found)))
 
 
@@ -59,22 +67,28 @@ def of_what(found: Comparison) -> str:
     return "mean return of the last 100 training episodes"
 
 
-def described(side: Side) -> str:
-    """The runs of a side in one line."""
+def described(side: Side, found: Comparison) -> str:
+    """The runs of a side in one line, with their number of processes if it differs between the sides."""
     steps = [run.last.steps for run in side.runs]
     seconds = [run.last.time_s for run in side.runs]
     seeds = ", ".join(str(run.settings.seed) for run in side.runs)
     reached = f"{_span(steps, ',.0f')} steps in {_span(seconds, ',.1f')} s"
-    learners = _learners(side)
+    counts = {run.settings.num_workers for one in found.sides for run in one.runs}
+    of_each = [
+        _of_runs(side, lambda run: processes_text(run.num_workers) if len(counts) > 1 else ""),
+        _of_runs(side, policy_nodes_text, otherwise="policy in place"),
+        _of_runs(side, learners_text, otherwise="1 learner"),
+    ]
+    nodes = "".join(f"{text}; " for text in of_each if text)
     if len(side.runs) == 1:
-        return f"{side.runs[0].path.resolve().name} ({side.algorithm}, {learners}seed {seeds}): {reached}"
-    return f"{len(side.runs)} runs of {side.algorithm} ({learners}seeds {seeds}): {reached}"
+        return f"{side.runs[0].path.resolve().name} ({side.algorithm}, {nodes}seed {seeds}): {reached}"
+    return f"{len(side.runs)} runs of {side.algorithm} ({nodes}seeds {seeds}): {reached}"
 
 
-def _learners(side: Side) -> str:
-    """The learners of a side's runs, with a semicolon behind them; empty if each run has one."""
-    found = list(dict.fromkeys(learners_text(run.settings) for run in side.runs))
-    return "" if found == [""] else " or ".join(text or "1 learner" for text in found) + "; "
+def _of_runs(side: Side, text_of: Callable[[RunConfig], str], otherwise: str = "") -> str:
+    """What is said of a side's runs, each text once. ``otherwise`` stands for a run of which nothing is said."""
+    found = list(dict.fromkeys(text_of(run.settings) for run in side.runs))
+    return "" if found == [""] else " or ".join(text or otherwise for text in found)
 
 
 def _span(numbers: list[int] | list[float], form: str) -> str:
@@ -93,6 +107,7 @@ def _side(side: Side) -> dict[str, Any]:
                 "seed": run.settings.seed,
                 "steps": run.last.steps,
                 "time_s": run.last.time_s,
+                **{name: getattr(run.settings, name) for name in _SETTINGS},
             }
             for run in side.runs
         ],
@@ -130,7 +145,7 @@ def _number(measure: Measure, one: Estimate | None, sign: str = "") -> str:
 
 
 def _notes(found: Comparison) -> list[str]:
-    """How to read the intervals."""
+    """How to read the dashes, if there are any, and the intervals."""
     several = [side.name for side in found.sides if len(side.runs) > 1]
     single = [side.name for side in found.sides if len(side.runs) == 1]
     notes = [f"[low, high]: {CONFIDENCE:.0%} interval by bootstrap."]
@@ -138,4 +153,15 @@ def _notes(found: Comparison) -> list[str]:
         notes.append(f"Over the runs of {', '.join(several)}.")
     if single:
         notes.append(f"Over the episodes of the one run of {', '.join(single)}: another seed may differ by more.")
-    return [" ".join(notes)]
+    missing = [measure for measure in found.measures if None in measure.sides]
+    why = "; ".join(dict.fromkeys(_why_missing(measure) for measure in missing))
+    return [*([f"-: a run of the side {why}."] if why else []), " ".join(notes)]
+
+
+def _why_missing(measure: Measure) -> str:
+    """Why a side does not have this measure: what its run lacks."""
+    if measure.at is not None:
+        return "had not reported it by then"
+    if measure.name == "final_evaluation":
+        return "was not evaluated at its end"
+    return "reported no such node" if measure.name.startswith("idle/") else "has no time"

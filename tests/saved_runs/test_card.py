@@ -95,3 +95,11 @@ def test_the_card_names_several_learners(tmp_path):
     config = from_mapping({**CONFIG.values(), "learners": 2, "exchange": "allreduce", "pace": "sync"})
     write_card(folder, config, 999_424, 61, EVALUATION)
     assert "| Learners | 2 learners, allreduce, sync |" in folder.card_path.read_text()
+
+
+def test_the_card_names_policy_nodes(tmp_path):
+    folder, text = written(tmp_path, EVALUATION)
+    assert "| Policy |" not in text
+    config = from_mapping({**CONFIG.values(), "policy_placement": "node", "policy_nodes": 2, "max_wait": 0.002})
+    write_card(folder, config, 999_424, 61, EVALUATION)
+    assert "| Policy | 2 policy nodes, max_wait 0.002 |" in folder.card_path.read_text()

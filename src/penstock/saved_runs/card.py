@@ -4,6 +4,7 @@ import shlex
 
 from penstock import __version__
 from penstock.config.agreement import learners_text
+from penstock.config.nodes_text import policy_nodes_text
 from penstock.config.schema import RunConfig
 from penstock.config.sources import shown, to_toml
 from penstock.config.whole import Config
@@ -62,6 +63,7 @@ def _summary(config: Config, steps: int, updates: int, evaluation: Evaluated | N
         ("Algorithm", f"`{run.algo}`, seed {run.seed}"),
         ("Trained", f"{steps:,} of {run.timesteps:,} steps, {updates:,} updates"),
         ("Lanes and workers", f"{run.num_envs} and {run.num_workers}, {run.sync_mode.replace('_', '-')}"),
+        *([("Policy", nodes)] if (nodes := policy_nodes_text(run)) else []),
         *([("Learners", learners)] if (learners := learners_text(run)) else []),
         ("Update", f"`{run.backend}` on `{run.device}`"),
     ]

@@ -71,11 +71,12 @@ def draw(found: Comparison) -> Figure:
 def _returns(axis: Axes, found: Comparison, over: Axis, name: str) -> None:
     for number, curves in enumerate(found.curves):
         drawn = band(curves, over)
-        own: Any = {"color": color(number)}
-        points: Any = {"marker": "o", "markersize": 4} if len(drawn.positions) <= _FEW else {}
+        marker = "o" if len(drawn.positions) <= _FEW else ""
         # A return holds until the next report, as in the table.
-        axis.fill_between(drawn.positions, drawn.low, drawn.high, **own, alpha=0.18, linewidth=0, step="post")
-        axis.plot(drawn.positions, drawn.values, **own, **points, linewidth=1.8, drawstyle="steps-post")
+        band_look: Any = {"step": "post", "alpha": 0.18, "linewidth": 0}
+        axis.fill_between(drawn.positions, drawn.low, drawn.high, color=color(number), **band_look)
+        line_look: Any = {"drawstyle": "steps-post", "linewidth": 1.8, "marker": marker, "markersize": 4}
+        axis.plot(drawn.positions, drawn.values, color=color(number), **line_look)
     axis.axvline(found.measure(name).at or 0.0, color="#555555", linestyle=":", linewidth=1.0, zorder=1.5)
     axis.margins(x=0.01)
 

@@ -65,10 +65,14 @@ def agents_of(name: str) -> EnvFactory:
             env = ShownState(whose, env) if with_state else env
             if pool is None:
                 return env
-            # Each agent learns in some episodes, so all have the same spaces.
-            for what in ("observation_space", "action_space"):
-                _shared(whose, env, what)
-            return Opposed(whose, pool, env)
+            with contextlib.ExitStack() as opened:
+                opened.callback(env.close)
+                # Each agent learns in some episodes, so all have the same spaces.
+                for what in ("observation_space", "action_space"):
+                    _shared(whose, env, what)
+                opposed = Opposed(whose, pool, env)
+                opened.pop_all()
+            return opposed
 
         return _Agents(whose, num_envs, make_parallel)
 

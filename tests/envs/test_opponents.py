@@ -70,6 +70,17 @@ def test_a_version_plays_once_it_is_on_the_disk_for_certain(tmp_path):
     assert Pool("test", OpponentPool("uniform")).candidates() == [Candidate("random")]
 
 
+def test_checkpoints_are_listed_only_when_a_version_may_have_come(tmp_path, monkeypatch):
+    pool = Pool("test", OpponentPool("uniform", SPACES, versions=versions(tmp_path, [10, 20, 30])))
+    listed = []
+    monkeypatch.setattr("penstock.envs.opponents.list_checkpoints", lambda run: listed.append(pool._version) or [])
+    for version in range(60):
+        pool.take_version(version)
+        pool.candidates()
+    # Update u plays from u + 20 + 1 on.
+    assert [version for version in listed if version > 21] == [31, 41, 51]
+
+
 def test_without_a_version_of_the_learner_all_play(tmp_path):
     pool = Pool("test", OpponentPool("uniform", SPACES, random=True, versions=versions(tmp_path, [10, 20])))
     assert pool.candidates() == [Candidate("random"), Candidate("self", 10), Candidate("self", 20)]

@@ -4,6 +4,7 @@ It says who plays, and lets an opponent act on a lane. It steps no environment: 
 """
 
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -127,15 +128,18 @@ class Pool:
     def take_version(self, version: int) -> None:
         """From now on, the policy that learns is of this version. Until the first call it is not known.
 
-        Why a version u is on the disk once the policy is of an update after u + 2 s, where s is ``save_interval``:
+        Why, in lock step, a version u is on the disk once the policy is of an update after u + 2 s, where s is
+        ``save_interval``:
 
         1. The learner hands over the checkpoints of u and of u + s. The stream to the checkpointer has two slots
            (``CHECKPOINT_SLOTS``).
         2. For that of u + 2 s it needs a free slot, and slots become free in order, each once it is written.
         3. Only then it learns the next update, and publishes it.
         """
-        if version != self._version:
-            self._version, self._among = version, None
+        newest = self._newest_update
+        self._version = version
+        if self._newest_update != newest:
+            self._among = None
 
     def candidates(self) -> Sequence[Candidate]:
         """Who may be chosen now: at least one. The versions come last, oldest first."""
@@ -175,15 +179,23 @@ class Pool:
         ends = np.cumsum(weights)
         return among[int(np.searchsorted(ends, at * ends[-1], side="right"))]
 
-    def _playing_versions(self) -> Sequence[Candidate]:
+    @property
+    def _newest_update(self) -> float:
+        """No version of a later update plays now. Infinite: all play."""
         of, now = self._of.versions, self._version
+        if of is None or now is None:
+            return math.inf
+        return (now - of.delay - 1) // of.every * of.every
+
+    def _playing_versions(self) -> Sequence[Candidate]:
+        of, newest = self._of.versions, self._newest_update
         if of is None:
             return []
         updates = [int(path.name.removeprefix("update-")) for path in list_checkpoints(of.run)]
         return [
             Candidate(SELF, update)
             for update in updates
-            if update % of.every == 0 and update not in self._unusable and (now is None or update + of.delay < now)
+            if update % of.every == 0 and update <= newest and update not in self._unusable
         ]
 
     def _opponent(self, chosen: Candidate) -> Opponent:

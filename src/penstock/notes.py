@@ -110,7 +110,7 @@ def never_seen(record: Arrays, before: int = 0) -> tuple[str, ...]:
         before: training episodes that had ended before a resume. They may not have been asked for these metrics.
     """
     count = min(int(record["episodes"]) - before, RETURN_WINDOW)
-    names = wanting(name for name, numbers in metrics_in(record).items() if np.isnan(numbers).all())
+    names = wanting({name: not np.isnan(numbers).all() for name, numbers in metrics_in(record).items()})
     return (missing_metrics(names, count, latest=True),) if count > 0 and names else ()
 
 

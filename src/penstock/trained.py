@@ -1,7 +1,6 @@
 """Opens a trained run: its settled config, and the arrays of one of its checkpoints. Runs and writes nothing."""
 
 import contextlib
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,10 +13,11 @@ from penstock.config.sources import line_of, shown
 from penstock.envs.fields import one_line
 from penstock.envs.given import Given
 from penstock.envs.opponents import Frozen, OpponentPool, Versions
-from penstock.errors import ConfigError, EnvError, NoEffectError
-from penstock.nodes.contract import CHECKPOINT_SLOTS, OPEN_LIMIT_S
+from penstock.errors import ConfigError, EnvError, NoEffectError, UsageError
+from penstock.nodes.contract import OPEN_LIMIT_S
 from penstock.nodes.evaluation import PlaySettings
 from penstock.planning import Prepared, check_fits, prepare
+from penstock.planning.opponents import version_delay, version_interval
 from penstock.policies.acting import PolicySettings
 from penstock.policies.critic_fields import Deployed, deployed
 from penstock.policies.exploration import IN_FULL, Constant, Exploration
@@ -112,24 +112,20 @@ def with_opponents(prepared: Prepared, run: Path) -> Prepared:
         run: its folder. It need not be there yet.
 
     Raises:
-        ConfigError: the policy of another run has other spaces.
-        UsageError: there is no such run, or it cannot be opened.
+        ConfigError: the policy of another run has other spaces, or there is no such run, or it cannot be opened.
     """
     asked = prepared.config.run
     if not asked.opponents or not isinstance(prepared.env, EnvRecipe):
         return prepared
     versions = None
     if SELF in asked.opponents:
-        every = math.lcm(asked.save_interval, asked.keep_every)
-        acting = _acting(prepared)
-        versions = Versions(
-            run.resolve(), every, CHECKPOINT_SLOTS * asked.save_interval, acting.settings, acting.deployed
-        )
+        every, delay, acting = version_interval(asked), version_delay(asked), _acting(prepared)
+        versions = Versions(run.resolve(), every, delay, acting.settings, acting.deployed)
     pool = OpponentPool(
         asked.opponent_rule,
         prepared.profile.spaces,
         random=RANDOM in asked.opponents,
-        named=tuple(_frozen(named, prepared.profile.spaces) for named in named_runs(asked.opponents)),
+        named=tuple(_frozen(named, prepared.profile.spaces, run) for named in named_runs(asked.opponents)),
         versions=versions,
     )
     return replace(prepared, env=replace(prepared.env, opponents=pool))
@@ -157,17 +153,21 @@ def _acting(prepared: Prepared) -> _Acting:
     return _Acting(settings, found)
 
 
-def _frozen(named: NamedRun, spaces: Spaces) -> Frozen:
+def _frozen(named: NamedRun, spaces: Spaces, run: Path) -> Frozen:
     """The policy of another run.
 
     Raises:
-        ConfigError: it has other spaces.
-        UsageError: there is no such run, or it cannot be opened.
+        ConfigError: it has other spaces, or there is no such run, or it cannot be opened.
     """
-    folder = RunFolder.open(named.folder)
-    # Other processes than those of this run, whose runtime may need none.
-    with Processes() as processes:
-        trained = open_trained(processes, folder, named.checkpoint, Given(), "load_policy")
+    try:
+        folder = RunFolder.open(named.folder)
+        # Other processes than those of this run, whose runtime may need none.
+        with Processes() as processes:
+            trained = open_trained(processes, folder, named.checkpoint, Given(), "load_policy")
+    except UsageError as error:
+        config = RunFolder(run).config_path
+        moved = f"; if it was moved, change opponents in {config}" if config.is_file() else ""
+        raise ConfigError(f"--opponents {named}: {error}{moved}") from error
     found = trained.prepared.profile.spaces
     if found != spaces:
         raise ConfigError(f"--opponents {named}: that run has other spaces, {one_line(found)}, than {one_line(spaces)}")

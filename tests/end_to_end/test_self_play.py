@@ -5,11 +5,14 @@ import pytest
 
 import penstock
 from examples.self_play import EQUILIBRIUM, SETTINGS, STAKES, exploited
-from penstock.errors import ConfigError, EnvError, RunFolderError
+from penstock.envs.given import Given
+from penstock.errors import ConfigError, EnvError
 from penstock.metrics.jsonl import evaluations, read_reports
+from penstock.processes.starts import Processes
 from penstock.saved_runs.checkpoints import list_checkpoints, load_to_play
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.saved_runs.run_metrics import read_metrics
+from penstock.trained import open_trained, with_opponents
 from tests.children import killing
 from tests.fingerprints import fingerprint
 
@@ -29,6 +32,11 @@ def train(tmp_path, **settings):
 def last(result, name):
     """The last reported number of this name."""
     return [report.values[name] for report in read_reports(result.run_folder) if name in report.values][-1]
+
+
+def newest_report(result):
+    """The last reported numbers of training."""
+    return [report.values for report in read_reports(result.run_folder) if "episode/score/all" in report.values][-1]
 
 
 @pytest.mark.parametrize("rule", ["uniform", "latest", "hard"])
@@ -62,6 +70,23 @@ def test_versions_stay_and_are_told(tmp_path):
     assert "`self`" in (result.run_folder / "README.md").read_text()
 
 
+def test_a_run_says_when_its_first_version_plays(tmp_path):
+    settings = {"opponents": ["self"], "save_interval": 4, "keep_every": 6, "eval_interval": 2, "early_stop": 50}
+    said = (train(tmp_path, **settings).run_folder / "run.log").read_text()
+    # The first multiple of 4 and of 6, and two intervals of 4 after it.
+    assert "a multiple of --save_interval 4 and --keep_every 6 is an opponent: every 12 updates" in said
+    # 4 environments, 16 steps: 528 steps are 9 batches.
+    first = "the first version plays after 21 updates; until then opponents move at random"
+    assert f"{first}; --timesteps 528 make about 9 updates: give a smaller --save_interval" in said
+    assert "--early_stop 50 measures the opponents as well" in said
+
+
+def test_an_evaluation_on_other_machines_has_no_versions(tmp_path):
+    result = train(tmp_path, opponents=["self"], eval_episodes=0)
+    with pytest.raises(ConfigError, match=r"does not go with --runtime ray: .* evaluate on one machine"):
+        penstock.evaluate(result.run_folder, distributed=True)
+
+
 def test_against_one_who_moves_at_random_the_optimum_is_known(tmp_path):
     """Always 1 wins 0.5 a step on average, and never loses a step: a score of 1 - (1/4) / 2 = 0.875 in two steps.
 
@@ -90,6 +115,18 @@ def test_another_run_is_an_opponent(tmp_path):
     assert better.evaluation.metrics["score/all"] == pytest.approx(0.5, abs=0.05)
 
 
+def test_a_run_whose_opponent_was_moved_says_where_to_change_it(tmp_path):
+    champion = train(tmp_path / "champion", opponents=["random"], timesteps=UPDATE, eval_episodes=0).run_folder
+    result = train(tmp_path / "own", opponents=[str(champion)], timesteps=UPDATE, eval_episodes=0)
+    moved = champion.rename(tmp_path / "moved")
+    config = RunFolder(result.run_folder).config_path
+    with pytest.raises(ConfigError, match=r"--opponents .* is no run folder: .*; if it was moved, change opponents in"):
+        penstock.evaluate(result.run_folder, episodes=4)
+    config.write_text(config.read_text().replace(str(champion.resolve()), str(moved.resolve())))
+    found = penstock.evaluate(result.run_folder, episodes=4)
+    assert set(found.metrics) == {"score/all", "score/moved"}
+
+
 def test_a_resume_goes_on_against_the_versions_and_may_have_other_opponents(tmp_path):
     result = train(tmp_path, opponents=["random"], num_workers=2)
     more = result.steps + 12 * UPDATE
@@ -110,12 +147,17 @@ def test_a_resume_goes_on_against_the_versions_and_may_have_other_opponents(tmp_
 
 def test_versions_that_are_removed_while_the_run_rests_are_not_missed(tmp_path):
     result = train(tmp_path, opponents=["self"])
+    # The last 100 episodes are those of five updates. Random moves were met earlier.
+    assert "episode/score/random" not in newest_report(result)
     for path in list_checkpoints(result.run_folder)[:-1]:
         for file in path.iterdir():
             file.unlink()
         path.rmdir()
     resumed = penstock.resume(result.run_folder, timesteps=result.steps + 5 * UPDATE, quiet=True)
     assert resumed.steps >= result.steps + 5 * UPDATE
+    # Random moves until the version that is left plays, in the fourth update. Nothing else was tried.
+    assert {"episode/score/random", "episode/score/self"} <= newest_report(resumed).keys()
+    assert "an opponent is left out" not in (result.run_folder / "run.log").read_text()
 
 
 def test_a_run_goes_on_against_its_versions_if_processes_die(tmp_path):
@@ -152,6 +194,13 @@ def test_the_critic_may_see_what_no_opponent_sees(tmp_path):
     env = {"env": "pettingzoo:tests.team_environments:Worth", "env_args": {"with_state": True}}
     result = train(tmp_path, **env, critic_obs=["state"], opponents=["self"], timesteps=10 * UPDATE)
     assert last(result, "episode/score/self") >= 0.0
+    folder = RunFolder(result.run_folder)
+    with Processes() as processes:
+        prepared = open_trained(processes, folder, None, Given(), "evaluate").prepared
+        given = with_opponents(prepared, folder.path).env.opponents.versions.settings.given
+    assert "obs.state" in dict(prepared.profile.spaces.obs)
+    assert "obs.observation" in given
+    assert "obs.state" not in given
 
 
 def test_masks_hold_for_opponents(tmp_path):
@@ -171,7 +220,7 @@ def test_a_policy_is_exported_and_its_bundle_needs_no_opponent(tmp_path):
     ("settings", "error", "text"),
     [
         ({"opponents": ["self"], "env": "CartPole-v1"}, EnvError, "--opponents play agents of environments of Petting"),
-        ({"opponents": ["nobody"]}, RunFolderError, "nobody"),
+        ({"opponents": ["nobody"]}, ConfigError, "--opponents .*nobody: .*nobody is no run folder"),
         ({"opponent_rule": "hard"}, ConfigError, "--opponent_rule hard chooses among opponents; give --opponents"),
         ({"opponents": ["self", "random"], "opponent_rule": "latest"}, ConfigError, "is for --opponents self alone"),
         ({"opponents": ["a/one", "b/one"]}, ConfigError, "--opponents has two that are called one"),

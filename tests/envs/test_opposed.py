@@ -191,11 +191,38 @@ def test_an_agent_without_an_observation_is_named():
         opposed.step({LEARNER: 0})
 
 
+def test_an_agent_never_acts_on_an_old_observation():
+    """Agent two sees the first state, and is shown nothing after it although it is alive."""
+
+    class Blinded(Duel):
+        def _seen(self):
+            return {agent: row for agent, row in super()._seen().items() if agent == "one" or self.steps == 0}
+
+    opposed = Opposed("test", ScriptedPool(Scripted([0, 0, 0])), Blinded(length=3))
+    opposed.reset(seed=seed_of(opposed, "one"))
+    opposed.step({LEARNER: 0})
+    with pytest.raises(BadDataError, match="agent two is alive, but it gets no observation"):
+        opposed.step({LEARNER: 0})
+
+
 def test_an_environment_without_others_is_refused():
     with pytest.raises(EnvError, match="has one agent only: leave out --opponents"):
         probe(EnvRecipe("pettingzoo:tests.team_environments:Signals", {"size": 1}, (), OpponentPool("uniform")))
     with pytest.raises(EnvError, match=r"--opponents play agents of environments of PettingZoo .*CartPole-v1 is none"):
         probe(EnvRecipe("CartPole-v1", {}, (), OpponentPool("uniform")))
+
+
+def test_an_environment_that_is_refused_is_closed(monkeypatch):
+    closed = []
+
+    def close(env):
+        closed.append(env)
+
+    monkeypatch.setattr("tests.team_environments.Signals.close", close, raising=False)
+    recipe = EnvRecipe("pettingzoo:tests.team_environments:Signals", {"size": 1}, (), OpponentPool("uniform"))
+    with pytest.raises(EnvError, match="has one agent only"):
+        open_source(recipe, False, 1)
+    assert len(closed) == 1
 
 
 def test_nobody_steps_it_before_the_run_is_planned():

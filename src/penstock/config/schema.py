@@ -321,10 +321,10 @@ class RunConfig:
     opponents: tuple[str, ...] | None = _setting(
         None,
         "pettingzoo: one agent of each environment learns, and frozen policies play the others; self: earlier versions "
-        "of this run; random: random moves; RUN or RUN@CHECKPOINT: the policy of another run (docs/self-play.md); left "
-        "out: all agents learn",
+        "of this run; random: random moves; RUN or RUN@CHECKPOINT, the path of another run: its policy "
+        "(docs/self-play.md); left out: all agents learn",
         pattern=r"\S(.*\S)?",
-        form="self, random or run folders, separated by commas or with a flag each",
+        form="self, random or paths of run folders, separated by commas or with a flag each",
         adds=True,
     )
     opponent_rule: Literal["uniform", "latest", "hard"] = _setting(

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from penstock.config.opponents import ALL_SCORES, SCORE
 from penstock.envs.fields import field_paths
 from penstock.envs.opponent_lane import OpponentLane
 from penstock.envs.opponents import Candidate, Pool
 from penstock.envs.rows import as_number
 from penstock.errors import BadDataError, EnvError
-from penstock.metrics.episode_metrics import ALL_SCORES, SCORE
 
 __all__ = ["LEARNER", "Opposed"]
 
@@ -102,13 +102,14 @@ class Opposed:
         acting = list(self._env.agents)
         given = {agent: actions[LEARNER] if agent == self._learner else self._move(agent) for agent in acting}
         obs, rewards, terminations, truncations, infos = self._env.step(given)
-        self._obs.update(obs)
         self._infos = infos
         for agent in acting:
             earned = as_number(rewards.get(agent, 0.0), f"reward of agent {agent}")
             self._returns[agent] = self._returns.get(agent, 0.0) + earned
             if terminations.get(agent) or truncations.get(agent):
                 self._ended.add(agent)
+        # An environment may ask an ended agent for its action, and show it nothing. Others never act on an old one.
+        self._obs = {agent: seen for agent, seen in self._obs.items() if agent in self._ended} | dict(obs)
         over = self._learner in self._ended or self._learner not in self._env.agents
         self.agents = [] if over else [LEARNER]
         told = self._of_learner(infos)
@@ -123,9 +124,9 @@ class Opposed:
             raise BadDataError(f"{self._whose}: agent {agent} is alive, but it gets no observation")
         lane = self._lanes.get(agent)
         if lane is None:
-            paths = field_paths(self._env.observation_space(agent))
             if agent not in self._all:
                 raise EnvError(f"{self._whose} has the agent {agent}, which its possible_agents do not name")
+            paths = field_paths(self._env.observation_space(agent))
             name = f"agent {agent} of {self._whose}"
             lane = self._lanes[agent] = OpponentLane(self._pool.spaces, paths, name, self._all.index(agent))
         if not lane.taken:

@@ -3,18 +3,17 @@
 Reads no info: `penstock.envs.last_infos` does.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from penstock.config.opponents import ALL_SCORES, SCORE
 from penstock.types import Array
 
 __all__ = [
-    "ALL_SCORES",
     "EPISODE",
     "EVAL_EPISODE",
     "METRIC_FIELD",
-    "SCORE",
     "means_of",
     "metrics_in",
     "metrics_text",
@@ -26,9 +25,6 @@ EPISODE = "episode/"
 """Followed by the name of an episode metric: its mean over the latest training episodes."""
 EVAL_EPISODE = "eval/episode/"
 """The same: its mean over the episodes of an evaluation."""
-SCORE = "score/"
-"""Begins the names of the metrics that ``opponents`` adds; the label of an opponent follows."""
-ALL_SCORES = f"{SCORE}all"
 METRIC_FIELD = "episode_metric."
 """Followed by the name of an episode metric: the array that holds it, in a rollout and in a commit record."""
 
@@ -51,9 +47,16 @@ def means_of(numbers: Mapping[str, Array]) -> dict[str, float]:
     return {name: float(values.mean()) for name, values in known.items() if len(values)}
 
 
-def wanting(names: Iterable[str]) -> list[str]:
-    """Those of the metrics without a number that a user may have misspelt. An opponent may never have been drawn."""
-    return [name for name in names if not name.startswith(SCORE)]
+def wanting(numbered: Mapping[str, bool]) -> list[str]:
+    """Names of the metrics without a number that a user may have misspelt.
+
+    Scores are none of them: an opponent may never have been drawn.
+
+    Args:
+        numbered: name of each metric -> whether it has a number.
+    """
+    has_opponents = ALL_SCORES in numbered
+    return [name for name, has in numbered.items() if not has and not (has_opponents and name.startswith(SCORE))]
 
 
 def missing_metrics(names: Sequence[str], episodes: int, *, latest: bool = False) -> str:

@@ -225,7 +225,7 @@ class MonitorNode:
             return
         self._tells_missing = False
         told = report.values
-        missing = wanting(name for name in self._settings.episode_metrics if f"{EPISODE}{name}" not in told)
+        missing = wanting({name: f"{EPISODE}{name}" in told for name in self._settings.episode_metrics})
         if missing:
             self._tell(report._replace(values={}, note=missing_metrics(missing, int(ended - self._episodes_before))))
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from penstock.config.opponents import check_versions_readable
 from penstock.config.runtimes import check_runtime, runtime_of
 from penstock.config.schema import RunConfig
 from penstock.config.values import count_of
@@ -76,6 +77,7 @@ def evaluate(
     config = folder.read_config()
     playing = runtime_of(runtime, distributed=distributed, default=runtime_here(config.run))
     check_runtime(playing, distributed=distributed, address=address)
+    check_versions_readable(config.run.opponents, playing, "evaluate on one machine")
     kept = None if keep is None else expanded(keep).resolve()
     if kept is not None:
         _make_for_episodes(kept)

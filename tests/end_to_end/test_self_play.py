@@ -75,9 +75,9 @@ def test_a_run_says_when_its_first_version_plays(tmp_path):
     said = (train(tmp_path, **settings).run_folder / "run.log").read_text()
     # The first multiple of 4 and of 6, and two intervals of 4 after it.
     assert "a multiple of --save_interval 4 and --keep_every 6 is an opponent: every 12 updates" in said
-    # 4 environments, 16 steps: 528 steps are 9 batches.
+    # 4 environments, 16 steps: 528 steps fill 9 batches, or more if agents are absent.
     first = "the first version plays after 21 updates; until then opponents move at random"
-    assert f"{first}; --timesteps 528 make about 9 updates: give a smaller --save_interval" in said
+    assert f"{first}; --timesteps 528 may be only 9 updates: give a smaller --save_interval" in said
     assert "--early_stop 50 measures the opponents as well" in said
 
 

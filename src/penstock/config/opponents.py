@@ -1,4 +1,4 @@
-"""Who plays the agents that do not learn: ``--opponents`` as users type them, and the rules. Opens no run."""
+"""Opponents play the agents that do not learn: ``--opponents`` as users type them, and the rules. Opens no run."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -106,8 +106,9 @@ def check_opponents(run: RunConfig) -> None:
         raise ConfigError(f"--opponents has two that are called {twice}; scores need a name for each")
     if run.opponent_rule == "latest" and opponents != (SELF,):
         raise ConfigError("--opponent_rule latest is for --opponents self alone, and there are others")
-    own = [name for name in run.episode_metrics or () if name.startswith(SCORE) and name not in score_names(opponents)]
-    if own:
+    own = [name for name in run.episode_metrics or () if name.startswith(SCORE)]
+    # The config of a run has all its scores. Its opponents may have changed since.
+    if own and ALL_SCORES not in own:
         raise ConfigError(
             f"--episode_metrics {own[0]}: with --opponents, {SCORE} begins the names of scores; give another name"
         )

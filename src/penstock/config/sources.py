@@ -14,7 +14,7 @@ from penstock.algorithm_package import AlgorithmPackage, algorithms_with, find_a
 from penstock.config.algorithms import algorithm_config, algorithm_fields
 from penstock.config.commands import ResumeOptions
 from penstock.config.fields import DependentDefaults, Field, Value, field_table, fields_of
-from penstock.config.opponents import score_names
+from penstock.config.opponents import SCORE
 from penstock.config.rllib import NAMES
 from penstock.config.runtimes import CLUSTER, runtime_of
 from penstock.config.schema import AUTO, RunConfig
@@ -220,9 +220,8 @@ def with_changes(config: Config, settings: Mapping[str, Any]) -> Config:
 
 def _without_scores(before: RunConfig) -> dict[str, Any]:
     """The user's own episode metrics: a resume may have other opponents, or none, and adds their scores anew."""
-    added = score_names(before.opponents) if before.opponents else ()
-    own = tuple(name for name in before.episode_metrics or () if name not in added)
-    return {"episode_metrics": own or None} if added else {}
+    own = tuple(name for name in before.episode_metrics or () if not name.startswith(SCORE))
+    return {"episode_metrics": own or None} if before.opponents else {}
 
 
 def _follows(before: RunConfig, changed: Mapping[str, Any]) -> dict[str, Any]:

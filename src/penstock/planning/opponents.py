@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from penstock.config.opponents import SELF, score_names, settled
+from penstock.config.opponents import SCORE, SELF, score_names, settled
 from penstock.config.schema import RunConfig
 from penstock.config.whole import Config
 from penstock.envs.sources import EnvProfile
@@ -27,9 +27,10 @@ def with_scores(config: Config, profile: EnvProfile) -> tuple[Config, tuple[str,
         return config, ()
     if profile.kind == "game":
         raise ConfigError(f"--opponents play the agents of one environment, and {profile.name} is a game that connects")
-    scores = score_names(run.opponents)
-    own = [name for name in run.episode_metrics or () if name not in scores]
-    changed = replace(run, opponents=settled(run.opponents), episode_metrics=(*own, *scores))
+    # The config may have been written with other opponents.
+    own = [name for name in run.episode_metrics or () if not name.startswith(SCORE)]
+    metrics = (*own, *score_names(run.opponents))
+    changed = replace(run, opponents=settled(run.opponents), episode_metrics=metrics)
     if SELF not in run.opponents:
         return replace(config, run=changed), ()
     told = []
@@ -67,7 +68,7 @@ def _of_versions(run: RunConfig, rows: int) -> Iterator[str]:
     # Rows of absent agents count as no steps, so there may be more updates.
     updates = math.ceil(run.timesteps / rows)
     if updates <= first:
-        line += f"; --timesteps {run.timesteps} make about {updates:,} updates: give a smaller --save_interval"
+        line += f"; --timesteps {run.timesteps} may be only {updates:,} updates: give a smaller --save_interval"
     yield line
     for name in ("early_stop", "target_return"):
         if getattr(run, name) != getattr(RunConfig, name):

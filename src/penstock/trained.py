@@ -12,7 +12,7 @@ from penstock.config.schema import RunConfig
 from penstock.config.sources import line_of, shown
 from penstock.envs.fields import one_line
 from penstock.envs.given import Given
-from penstock.envs.opponents import Frozen, OpponentPool, Versions
+from penstock.envs.opponents import NamedOpponent, PoolSettings, Versions
 from penstock.errors import ConfigError, EnvError, NoEffectError, UsageError
 from penstock.nodes.contract import OPEN_LIMIT_S
 from penstock.nodes.evaluation import PlaySettings
@@ -121,11 +121,11 @@ def with_opponents(prepared: Prepared, run: Path) -> Prepared:
     if SELF in asked.opponents:
         every, delay, acting = version_interval(asked), version_delay(asked), _acting(prepared)
         versions = Versions(run.resolve(), every, delay, acting.settings, acting.deployed)
-    pool = OpponentPool(
+    pool = PoolSettings(
         asked.opponent_rule,
         prepared.profile.spaces,
         random=RANDOM in asked.opponents,
-        named=tuple(_frozen(named, prepared.profile.spaces, run) for named in named_runs(asked.opponents)),
+        named=tuple(_named_opponent(named, prepared.profile.spaces, run) for named in named_runs(asked.opponents)),
         versions=versions,
     )
     return replace(prepared, env=replace(prepared.env, opponents=pool))
@@ -153,7 +153,7 @@ def _acting(prepared: Prepared) -> _Acting:
     return _Acting(settings, found)
 
 
-def _frozen(named: NamedRun, spaces: Spaces, run: Path) -> Frozen:
+def _named_opponent(named: NamedRun, spaces: Spaces, run: Path) -> NamedOpponent:
     """The policy of another run.
 
     Raises:
@@ -172,7 +172,7 @@ def _frozen(named: NamedRun, spaces: Spaces, run: Path) -> Frozen:
     if found != spaces:
         raise ConfigError(f"--opponents {named}: that run has other spaces, {one_line(found)}, than {one_line(spaces)}")
     acting = _acting(trained.prepared)
-    return Frozen(named.label, acting.settings, acting.deployed.record(trained.published))
+    return NamedOpponent(named.label, acting.settings, acting.deployed.record(trained.published))
 
 
 def published_of(prepared: Prepared, record: Arrays) -> Arrays:

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.algorithms.ppo.spec import PPOConfig, init_state, spec
 from penstock.envs.opponent_lane import OpponentLane
-from penstock.envs.opponents import KEPT_VERSIONS, Candidate, Frozen, OpponentPool, Pool, Versions
+from penstock.envs.opponents import KEPT_VERSIONS, Candidate, NamedOpponent, Pool, PoolSettings, Versions
 from penstock.kernels.actions import environment_array, to_environment
 from penstock.kernels.noise import generate
 from penstock.policies.acting import PolicySettings
@@ -60,18 +60,18 @@ def chosen(pool, at, scores=None):
 
 
 def test_a_version_plays_once_it_is_on_the_disk_for_certain(tmp_path):
-    pool = Pool("test", OpponentPool("uniform", SPACES, versions=versions(tmp_path, [5, 10, 20, 30, 33])))
+    pool = Pool("test", PoolSettings("uniform", SPACES, versions=versions(tmp_path, [5, 10, 20, 30, 33])))
     found = {}
     for version in (0, 30, 31, 40, 41, 51):
         pool.take_version(version)
         found[version] = [one.update for one in pool.candidates()]
     # Random moves (-1) until there is one. Update 10 plays from 10 + 20 + 1 on. 5 and 33 are no multiples of 10.
     assert found == {0: [-1], 30: [-1], 31: [10], 40: [10], 41: [10, 20], 51: [10, 20, 30]}
-    assert Pool("test", OpponentPool("uniform")).candidates() == [Candidate("random")]
+    assert Pool("test", PoolSettings("uniform")).candidates() == [Candidate("random")]
 
 
 def test_checkpoints_are_listed_only_when_a_version_may_have_come(tmp_path, monkeypatch):
-    pool = Pool("test", OpponentPool("uniform", SPACES, versions=versions(tmp_path, [10, 20, 30])))
+    pool = Pool("test", PoolSettings("uniform", SPACES, versions=versions(tmp_path, [10, 20, 30])))
     listed = []
     monkeypatch.setattr("penstock.envs.opponents.list_checkpoints", lambda run: listed.append(pool._version) or [])
     for version in range(60):
@@ -82,12 +82,12 @@ def test_checkpoints_are_listed_only_when_a_version_may_have_come(tmp_path, monk
 
 
 def test_without_a_version_of_the_learner_all_play(tmp_path):
-    pool = Pool("test", OpponentPool("uniform", SPACES, random=True, versions=versions(tmp_path, [10, 20])))
+    pool = Pool("test", PoolSettings("uniform", SPACES, random=True, versions=versions(tmp_path, [10, 20])))
     assert pool.candidates() == [Candidate("random"), Candidate("self", 10), Candidate("self", 20)]
 
 
 def test_uniform_gives_each_the_same_room(tmp_path):
-    pool = Pool("test", OpponentPool("uniform", SPACES, random=True, versions=versions(tmp_path, [10, 20, 30])))
+    pool = Pool("test", PoolSettings("uniform", SPACES, random=True, versions=versions(tmp_path, [10, 20, 30])))
     pool.take_version(100)
     assert [chosen(pool, at).update for at in (0.0, 0.24, 0.26, 0.49, 0.51, 0.74, 0.76, 0.99)] == [
         -1, -1, 10, 10, 20, 20, 30, 30,
@@ -95,13 +95,13 @@ def test_uniform_gives_each_the_same_room(tmp_path):
 
 
 def test_latest_gives_the_newest(tmp_path):
-    pool = Pool("test", OpponentPool("latest", SPACES, versions=versions(tmp_path, [10, 20, 30])))
+    pool = Pool("test", PoolSettings("latest", SPACES, versions=versions(tmp_path, [10, 20, 30])))
     pool.take_version(41)
     assert [chosen(pool, at).update for at in (0.0, 0.5, 0.99)] == [20] * 3
 
 
 def test_hard_gives_room_by_what_is_not_won(tmp_path):
-    pool = Pool("test", OpponentPool("hard", SPACES, versions=versions(tmp_path, [10, 20, 30])))
+    pool = Pool("test", PoolSettings("hard", SPACES, versions=versions(tmp_path, [10, 20, 30])))
     pool.take_version(100)
     # 10 is beaten half of the time, 20 never, 30 was not met: (1 - 0.5)^2, 1^2, (1 - 0.5)^2, of 1.5.
     scores = {Candidate("self", 10): 0.5, Candidate("self", 20): 0.0}
@@ -114,7 +114,7 @@ def test_hard_gives_room_by_what_is_not_won(tmp_path):
 
 
 def test_a_version_that_cannot_be_read_is_left_out(tmp_path, caplog):
-    pool = Pool("test", OpponentPool("latest", SPACES, versions=versions(tmp_path, [10, 20, 30])))
+    pool = Pool("test", PoolSettings("latest", SPACES, versions=versions(tmp_path, [10, 20, 30])))
     pool.take_version(100)
     (tmp_path / "checkpoints" / "update-00000030" / "state.safetensors").write_bytes(b"")
     assert chosen(pool, 0.0).update == 20
@@ -128,7 +128,7 @@ def test_a_version_that_cannot_be_read_is_left_out(tmp_path, caplog):
 
 def test_a_process_keeps_the_versions_that_it_used_last(tmp_path):
     updates = range(10, 10 * (KEPT_VERSIONS + 3), 10)
-    pool = Pool("test", OpponentPool("uniform", SPACES, versions=versions(tmp_path, updates)))
+    pool = Pool("test", PoolSettings("uniform", SPACES, versions=versions(tmp_path, updates)))
     pool.take_version(10_000)
     places = [(place + 0.5) / len(updates) for place in range(len(updates))]
     opponents = [pool.choose(At(at), {})[1] for at in places]
@@ -145,7 +145,7 @@ def lane_for(obs, spaces=SPACES):
 def test_a_version_acts_with_the_parameters_of_its_checkpoint(tmp_path, build):
     of = versions(tmp_path, [10, 20])
     settings, _, parameters = acting(build=build)
-    pool = Pool("test", OpponentPool("uniform", SPACES, versions=replace(of, settings=settings)))
+    pool = Pool("test", PoolSettings("uniform", SPACES, versions=replace(of, settings=settings)))
     obs = np.random.default_rng(0).uniform(-1, 1, (50, 3)).astype(np.float32)
     for at, update in ((0.2, 10), (0.8, 20)):
         _, opponent = pool.choose(At(at), {})
@@ -165,7 +165,7 @@ def test_a_version_acts_with_the_parameters_of_its_checkpoint(tmp_path, build):
 @pytest.mark.parametrize("build", BACKENDS)
 def test_an_opponent_samples_by_the_noise_of_its_episode(build):
     settings, _, parameters = acting(build=build, explore=1.0)
-    pool = Pool("test", OpponentPool("uniform", SPACES, named=(Frozen("champion", settings, parameters(1)),)))
+    pool = Pool("test", PoolSettings("uniform", SPACES, named=(NamedOpponent("champion", settings, parameters(1)),)))
     candidate, opponent = pool.choose(At(0.5), {})
     assert candidate == Candidate("champion")
     obs = np.array([0.1, -0.2, 0.3], np.float32)
@@ -189,7 +189,7 @@ def test_an_opponent_samples_by_the_noise_of_its_episode(build):
 @pytest.mark.parametrize("model", ["lstm", "gru"])
 def test_an_opponent_remembers_its_own_episode(build, model):
     settings, _, parameters = acting(model, build)
-    pool = Pool("test", OpponentPool("uniform", SPACES, named=(Frozen("champion", settings, parameters(3)),)))
+    pool = Pool("test", PoolSettings("uniform", SPACES, named=(NamedOpponent("champion", settings, parameters(3)),)))
     _, opponent = pool.choose(At(0.5), {})
     backend = load(build)(settings.policy)
     backend.load(parameters(3))
@@ -209,7 +209,7 @@ def test_an_opponent_remembers_its_own_episode(build, model):
 def test_actions_come_in_the_units_of_the_environment():
     spaces = Spaces(SPACES.obs, Box((2,), "float32", (-4.0, 0.0), (4.0, 10.0)))
     settings, _, parameters = acting(spaces=spaces)
-    pool = Pool("test", OpponentPool("uniform", spaces, named=(Frozen("champion", settings, parameters(5)),)))
+    pool = Pool("test", PoolSettings("uniform", spaces, named=(NamedOpponent("champion", settings, parameters(5)),)))
     obs = np.array([0.1, -0.2, 0.3], np.float32)
     lane, move = lane_for(obs, spaces)
     lane.take(pool.choose(At(0.0), {})[1].begin(lane, 0))

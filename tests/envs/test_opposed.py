@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from penstock.envs.opponents import Candidate, OpponentPool, Pool
+from penstock.envs.opponents import Candidate, Pool, PoolSettings
 from penstock.envs.opposed import LEARNER, Opposed
 from penstock.envs.sources import open_source, probe
 from penstock.errors import BadDataError, EnvError
@@ -36,7 +36,7 @@ class ScriptedPool(Pool):
     """Has one opponent."""
 
     def __init__(self, opponent, spaces=SPACES):
-        super().__init__("test", OpponentPool("uniform", spaces))
+        super().__init__("test", PoolSettings("uniform", spaces))
         self.opponent = opponent
         self.scores = []
 
@@ -135,7 +135,7 @@ def test_the_episode_ends_with_the_agent_that_learns():
 
 
 def test_a_source_has_one_lane_for_each_environment():
-    recipe = EnvRecipe("pettingzoo:tests.team_environments:Duel", {}, (), OpponentPool("uniform", SPACES, random=True))
+    recipe = EnvRecipe("pettingzoo:tests.team_environments:Duel", {}, (), PoolSettings("uniform", SPACES, random=True))
     profile = probe(recipe)
     assert (profile.agents, profile.spaces) == (1, SPACES)
     source = open_source(recipe, False, 3)
@@ -159,7 +159,7 @@ def test_a_random_opponent_keeps_to_the_mask():
     mask = "obs.action_mask"
     recipe = EnvRecipe("pettingzoo:tests.team_environments:MaskedPair", {}, ())
     spaces = probe(recipe, masks=True).spaces
-    pool = OpponentPool("uniform", spaces, random=True)
+    pool = PoolSettings("uniform", spaces, random=True)
     source = open_source(EnvRecipe(recipe.env, {}, (), pool), False, 4, mask=mask, masks=True)
     obs = source.reset(range(4))
     for _ in range(30):
@@ -169,7 +169,7 @@ def test_a_random_opponent_keeps_to_the_mask():
 
 def test_an_opponent_is_as_random_as_its_episode():
     def actions(seed):
-        env = Opposed("test", Pool("test", OpponentPool("uniform", SPACES, random=True)), Duel(length=20))
+        env = Opposed("test", Pool("test", PoolSettings("uniform", SPACES, random=True)), Duel(length=20))
         played(env, [1] * 20, seed)
         return [given["one" if env._learner == "two" else "two"] for given in env._env.taken]
 
@@ -207,9 +207,9 @@ def test_an_agent_never_acts_on_an_old_observation():
 
 def test_an_environment_without_others_is_refused():
     with pytest.raises(EnvError, match="has one agent only: leave out --opponents"):
-        probe(EnvRecipe("pettingzoo:tests.team_environments:Signals", {"size": 1}, (), OpponentPool("uniform")))
+        probe(EnvRecipe("pettingzoo:tests.team_environments:Signals", {"size": 1}, (), PoolSettings("uniform")))
     with pytest.raises(EnvError, match=r"--opponents play agents of environments of PettingZoo .*CartPole-v1 is none"):
-        probe(EnvRecipe("CartPole-v1", {}, (), OpponentPool("uniform")))
+        probe(EnvRecipe("CartPole-v1", {}, (), PoolSettings("uniform")))
 
 
 def test_an_environment_that_is_refused_is_closed(monkeypatch):
@@ -219,14 +219,14 @@ def test_an_environment_that_is_refused_is_closed(monkeypatch):
         closed.append(env)
 
     monkeypatch.setattr("tests.team_environments.Signals.close", close, raising=False)
-    recipe = EnvRecipe("pettingzoo:tests.team_environments:Signals", {"size": 1}, (), OpponentPool("uniform"))
+    recipe = EnvRecipe("pettingzoo:tests.team_environments:Signals", {"size": 1}, (), PoolSettings("uniform"))
     with pytest.raises(EnvError, match="has one agent only"):
         open_source(recipe, False, 1)
     assert len(closed) == 1
 
 
 def test_nobody_steps_it_before_the_run_is_planned():
-    source = open_source(EnvRecipe("pettingzoo:tests.team_environments:Duel", {}, (), OpponentPool("hard")), False, 1)
+    source = open_source(EnvRecipe("pettingzoo:tests.team_environments:Duel", {}, (), PoolSettings("hard")), False, 1)
     source.reset([0])
     with pytest.raises(EnvError, match="its opponents are known to a run only"):
         source.step(np.zeros(1, np.int64), lambda lane: 0)
@@ -246,7 +246,7 @@ def test_masks_of_an_ended_agent_may_be_missing():
 
     spaces = probe(EnvRecipe("pettingzoo:tests.team_environments:MaskedPair", {}, ()), masks=True).spaces
     env = Kept()
-    opposed = Opposed("test", Pool("test", OpponentPool("uniform", spaces, random=True)), env)
+    opposed = Opposed("test", Pool("test", PoolSettings("uniform", spaces, random=True)), env)
     opposed.reset(seed=0)
     env.ends = opposed._learner
     for _ in range(3):

@@ -11,7 +11,7 @@ from penstock.config.schema import RunConfig
 from penstock.config.tables import table_of
 from penstock.envs.fields import one_line
 from penstock.envs.imports import name_of, sendable
-from penstock.envs.opponents import OpponentPool
+from penstock.envs.opponents import PoolSettings
 from penstock.errors import ConfigError
 from penstock.types import EnvFactory, EnvRecipe, EnvReference, Wrapper
 
@@ -33,7 +33,7 @@ class Given:
         if wrap is None:
             wrap = tuple(Wrapper(one.use, one.arguments) for one in run.wrap or ())
         # Who they are is known once the run is planned.
-        opponents = OpponentPool(run.opponent_rule) if run.opponents else None
+        opponents = PoolSettings(run.opponent_rule) if run.opponents else None
         shaped = run.env_args or wrap or opponents is not None
         return EnvRecipe(env, run.env_args or {}, wrap, opponents) if shaped else env
 

@@ -1,6 +1,6 @@
 """Opponents: frozen policies, one of which is chosen for each episode. Reads the versions of a run as they come.
 
-It says who plays, and lets an opponent act on a lane. It steps no environment: `opposed.py` does.
+It chooses the opponent of an episode, and lets it act on a lane. It steps no environment: `opposed.py` does.
 """
 
 import logging
@@ -24,7 +24,7 @@ from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import list_checkpoints, load_to_play
 from penstock.types import Array, PolicyBackend, Spaces
 
-__all__ = ["Candidate", "Frozen", "Opponent", "OpponentPool", "Pool", "Versions"]
+__all__ = ["Candidate", "NamedOpponent", "Opponent", "Pool", "PoolSettings", "Versions"]
 
 log = logging.getLogger("penstock.envs")
 
@@ -44,7 +44,7 @@ class Candidate(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Frozen:
+class NamedOpponent:
     """A named opponent. Not compared by value, because arrays are not."""
 
     label: str
@@ -70,10 +70,10 @@ class Versions:
 
 
 @dataclass(frozen=True)
-class OpponentPool:
-    """Who may be chosen, and by which rule: plain data.
+class PoolSettings:
+    """The opponents that may be chosen, and the rule: plain data.
 
-    Before a run is planned nobody is known: then episodes begin, and no step is taken.
+    Before a run is planned no opponent is known: then episodes begin, and no step is taken.
     """
 
     rule: str
@@ -82,7 +82,7 @@ class OpponentPool:
     """Of the run; ``None`` before it is planned."""
     random: bool = False
     """One that moves at random is among the opponents."""
-    named: tuple[Frozen, ...] = ()
+    named: tuple[NamedOpponent, ...] = ()
     versions: Versions | None = None
 
 
@@ -99,10 +99,10 @@ class Pool:
 
     Args:
         whose: begins an error's text.
-        of: who they are.
+        of: the opponents, and the rule.
     """
 
-    def __init__(self, whose: str, of: OpponentPool) -> None:
+    def __init__(self, whose: str, of: PoolSettings) -> None:
         self._whose = whose
         self._of = of
         self._named: Mapping[str, Opponent] = {}
@@ -110,7 +110,7 @@ class Pool:
         """By update, the one that was used last at the end."""
         self._version: int | None = None
         self._among: Sequence[Candidate] | None = None
-        """Who may be chosen now; ``None``: it is not looked up yet."""
+        """The opponents that may be chosen now; ``None``: not looked up yet."""
         self._unusable: set[int] = set()
         """Updates of versions that could not be read."""
 
@@ -142,7 +142,7 @@ class Pool:
             self._among = None
 
     def candidates(self) -> Sequence[Candidate]:
-        """Who may be chosen now: at least one. The versions come last, oldest first."""
+        """The opponents that may be chosen now: at least one. The versions come last, oldest first."""
         if self._among is None:
             of = self._of
             named = [Candidate(RANDOM)] if of.random else []

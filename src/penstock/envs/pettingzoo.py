@@ -21,7 +21,7 @@ import numpy as np
 from penstock.envs.fields import one_line
 from penstock.envs.imports import attribute_of, imported
 from penstock.envs.masks import KEY, lane_of
-from penstock.envs.opponents import OpponentPool, Pool
+from penstock.envs.opponents import Pool, PoolSettings
 from penstock.envs.opposed import Opposed
 from penstock.envs.rows import as_number
 from penstock.envs.team_state import ShownState
@@ -56,7 +56,7 @@ def agents_of(name: str) -> EnvFactory:
     make_one = attribute_of(whose, loaded, attribute)
 
     def make_lanes(
-        num_envs: int, *, with_state: bool = False, played_by: OpponentPool | None = None, **arguments: Any
+        num_envs: int, *, with_state: bool = False, played_by: PoolSettings | None = None, **arguments: Any
     ) -> _Agents:
         pool = None if played_by is None else Pool(whose, played_by)
 

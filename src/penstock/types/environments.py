@@ -33,7 +33,7 @@ class EnvRecipe:
     wrap: tuple[Wrapper, ...]
     """The first one is the innermost."""
     opponents: object | None = None
-    """A `penstock.envs.opponents.OpponentPool`, plain data as well; ``None``: every agent learns."""
+    """A `penstock.envs.opponents.PoolSettings`, plain data as well; ``None``: every agent learns."""
 
 
 EnvReference: TypeAlias = str | bytes | EnvRecipe

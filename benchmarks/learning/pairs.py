@@ -63,6 +63,9 @@ def at_defaults(algo: str, env: str, timesteps: int, environment: str) -> Pair:
     )
 
 
+HALFCHEETAH = {"env": "HalfCheetah-v5", "timesteps": 300_000, "min_rows": 10_000}
+"""What both sides of a pair on this task share, by the names of both."""
+
 PAIRS = {
     "halfcheetah-sac": Pair(
         # Two gradient steps of ours take no longer than one of the peer's.
@@ -72,27 +75,18 @@ PAIRS = {
         environment="sb3-mujoco",
         script="sb3_sac.py",
         # Its own learning rate, and its own one gradient step for each step.
-        theirs={
-            "env": "HalfCheetah-v5",
-            "timesteps": 300_000,
-            "min_rows": 10_000,
-            "lr": 3e-4,
-            "episodes": 10,
-            "threads": 1,
-        },
+        theirs=HALFCHEETAH | {"lr": 3e-4, "episodes": 10, "threads": 1},
     ),
     "halfcheetah-sac-same-settings": Pair(
         # Ours at its defaults but for what the peer does otherwise: one environment, and a gradient step after each of
-        # its steps. Networks, step sizes, minibatches, gamma and tau are the same by default.
+        # its steps. Networks, learning rates, minibatches, gamma and tau are the same by default.
         title="SAC on HalfCheetah-v5, both at stable-baselines3's settings",
         preset=None,
-        ours={
+        ours=HALFCHEETAH
+        | {
             "algo": "sac",
-            "env": "HalfCheetah-v5",
-            "timesteps": 300_000,
             "num_envs": 1,
             "num_steps": 1,
-            "min_rows": 10_000,
             # An update is one step here: a checkpoint each 10,000 steps.
             "save_interval": 10_000,
             "eval_episodes": 100,
@@ -101,13 +95,7 @@ PAIRS = {
         | ONE_THREAD,
         environment="sb3-mujoco",
         script="sb3_sac.py",
-        theirs={
-            "env": "HalfCheetah-v5",
-            "timesteps": 300_000,
-            "min_rows": 10_000,
-            "episodes": 100,
-            "threads": 1,
-        },
+        theirs=HALFCHEETAH | {"episodes": 100, "threads": 1},
         times=2.5,
     ),
     "lunarlander-ppo": at_defaults("ppo", "LunarLander-v3", 500_000, "sb3-box2d"),

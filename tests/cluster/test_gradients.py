@@ -161,9 +161,7 @@ def test_a_host_that_is_lost_with_a_learner_that_ranks_a_table_ends_nothing(clus
     launcher = Launcher(tmp_path, cluster.address, updates=12, **settings)
     try:
         assert wait_until(lambda: all_have_settled(launcher), 150)
-        cluster.remove_node(host_of(cluster, "learner.1"), allow_graceful=False)
-        assert wait_until(lambda: launcher.has(1, "learner.1 was lost with its machine"), 150)
-        assert launcher.next_checkpoint()
+        lose_host_of_learner(cluster, launcher)
     finally:
         (tmp_path / "gate").touch()
     assert launcher.process.wait() == 0
@@ -181,14 +179,19 @@ def test_a_host_that_is_lost_with_a_learner_changes_no_bit(cluster, tmp_path: Pa
     launcher = Launcher(tmp_path, cluster.address, updates=12, **TWO)
     try:
         assert launcher.next_checkpoint()
-        cluster.remove_node(host_of(cluster, "learner.1"), allow_graceful=False)
-        assert wait_until(lambda: launcher.has(1, "learner.1 was lost with its machine"), 150)
-        assert launcher.next_checkpoint()
+        lose_host_of_learner(cluster, launcher)
     finally:
         (tmp_path / "gate").touch()
     assert launcher.process.wait() == 0
     alone = train_on_cartpole(tmp_path / "alone", **launcher.settings, runtime="local")
     assert fingerprint(SimpleNamespace(run_folder=launcher.run_folder())) == fingerprint(alone)
+
+
+def lose_host_of_learner(cluster, launcher: Launcher) -> None:
+    """End the host that runs ``learner.1``, and wait until the run has learned on without it."""
+    cluster.remove_node(host_of(cluster, "learner.1"), allow_graceful=False)
+    assert wait_until(lambda: launcher.has(1, "learner.1 was lost with its machine"), 150)
+    assert launcher.next_checkpoint()
 
 
 @pytest.mark.parametrize("algo", ["ppo", "apex"])

@@ -12,7 +12,7 @@ from penstock.program.check import check
 from penstock.program.draw import draw
 from penstock.program.graph import Ask, Board, Meeting, Program, RemoteAnswer, Stream
 from penstock.topologies import async_on_policy, on_policy
-from penstock.topologies.training import NICENESS
+from penstock.topologies.env_nodes import NICENESS
 from tests.planned import prepared
 
 

@@ -14,6 +14,7 @@ from penstock.nodes.learner.gradient_slot import batch_board_specs, batch_slot_s
 from penstock.program.graph import Board, NodeSpec, Program, Stream
 from penstock.program.plan import Plan
 from penstock.registry import RUNTIMES
+from penstock.topologies.env_nodes import env_names
 from penstock.topologies.learners import (
     GRADIENTS_TEAM,
     gpu_of,
@@ -23,7 +24,7 @@ from penstock.topologies.learners import (
     rollout_arrays,
     updater_settings,
 )
-from penstock.topologies.training import TopologyParts, env_names, wire
+from penstock.topologies.training import TopologyParts, wire
 
 __all__ = ["build"]
 

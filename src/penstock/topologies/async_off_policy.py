@@ -12,6 +12,7 @@ from penstock.nodes.learner.gradient_slot import board_specs, slot_specs
 from penstock.program.graph import NodeSpec, Program
 from penstock.program.plan import Plan
 from penstock.registry import compression_of
+from penstock.topologies.env_nodes import NICENESS
 from penstock.topologies.learners import (
     follower_names,
     gradient_edges,
@@ -23,7 +24,7 @@ from penstock.topologies.learners import (
     rule_of,
 )
 from penstock.topologies.off_policy import limiter, minibatch, replayed, slots_ahead, step_settings, table
-from penstock.topologies.training import NICENESS, TopologyParts, wire
+from penstock.topologies.training import TopologyParts, wire
 
 __all__ = ["build"]
 

@@ -8,8 +8,8 @@ from penstock.config.agreement import agreement
 from penstock.program.graph import Program
 from penstock.program.plan import Plan
 from penstock.topologies import parameter_server
+from penstock.topologies.env_nodes import NICENESS
 from penstock.topologies.on_policy import streamed
-from penstock.topologies.training import NICENESS
 
 __all__ = ["build"]
 

@@ -16,7 +16,8 @@ from penstock.nodes.evaluation import (
 )
 from penstock.program.graph import Board, NodeSpec, Program, Record, Stream
 from penstock.program.plan import EvaluationPlan
-from penstock.topologies.training import policy_imports, step_limit_s
+from penstock.topologies.env_nodes import step_limit_s
+from penstock.topologies.imports import policy_imports
 
 __all__ = ["build"]
 

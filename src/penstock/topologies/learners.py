@@ -13,7 +13,8 @@ from penstock.policies import Linear
 from penstock.program.graph import Board, Edge, Minibatch, NodeSpec, SharedArrays, Stream
 from penstock.program.plan import Plan
 from penstock.program.rollout import rollout_specs
-from penstock.topologies.training import env_names, slow_imports
+from penstock.topologies.env_nodes import env_names
+from penstock.topologies.imports import slow_imports
 from penstock.types import ArraySpec
 from penstock.updates.settings import UpdaterSettings
 

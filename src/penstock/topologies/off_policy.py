@@ -30,6 +30,7 @@ from penstock.replay.limiter import RateLimiter
 from penstock.replay.priorities import Ranking
 from penstock.saved_runs.demonstrations import KeptTable
 from penstock.saved_runs.run_folder import RunFolder
+from penstock.topologies.env_nodes import env_names
 from penstock.topologies.learners import (
     activation_bytes,
     keeper_settings,
@@ -39,7 +40,7 @@ from penstock.topologies.learners import (
     required,
     updater_settings,
 )
-from penstock.topologies.training import TopologyParts, env_names, wire
+from penstock.topologies.training import TopologyParts, wire
 
 __all__ = ["TABLE_LIMIT", "build", "replayed", "step_settings", "table"]
 

@@ -17,6 +17,7 @@ from penstock.nodes.learner import (
 from penstock.program.graph import Board, Edge, Program, Rounds, Stream
 from penstock.program.plan import Plan
 from penstock.topologies import parameter_server
+from penstock.topologies.env_nodes import env_names
 from penstock.topologies.learners import (
     keeper_settings,
     learner_names,
@@ -25,7 +26,7 @@ from penstock.topologies.learners import (
     stream_minibatch,
     updater_settings,
 )
-from penstock.topologies.training import TopologyParts, env_names, wire
+from penstock.topologies.training import TopologyParts, wire
 
 __all__ = ["build", "streamed"]
 

@@ -27,6 +27,7 @@ from penstock.nodes.learner.gradient_slot import batch_board_specs, batch_slot_s
 from penstock.program.graph import NodeSpec, Program, Stream
 from penstock.program.plan import Plan
 from penstock.registry import compression_of
+from penstock.topologies.env_nodes import env_names
 from penstock.topologies.learners import (
     GRADIENTS_TEAM,
     follower_names,
@@ -41,7 +42,7 @@ from penstock.topologies.learners import (
     stream_minibatch,
     updater_settings,
 )
-from penstock.topologies.training import TopologyParts, env_names, wire
+from penstock.topologies.training import TopologyParts, wire
 from penstock.updates.settings import UpdaterSettings
 
 __all__ = ["at_own_pace", "in_step"]

@@ -1,0 +1,91 @@
+"""The process beside a training that writes files: the checkpointer and the monitor, which share it."""
+
+import math
+from collections.abc import Iterator
+
+from penstock.algorithm import AlgorithmSpec, ReplaySchedule
+from penstock.config.schema import RunConfig
+from penstock.metrics.histograms import Part
+from penstock.metrics.report import Report
+from penstock.metrics.return_range import ReturnRange
+from penstock.nodes.checkpointer import CheckpointerSettings
+from penstock.nodes.contract import OPEN_LIMIT_S
+from penstock.nodes.monitor import MonitorSettings
+from penstock.policies.heads import EpsilonGreedy
+from penstock.program.graph import Edge, NodeSpec, Table
+from penstock.program.plan import Plan
+
+__all__ = ["checkpointer_node", "monitor_node"]
+
+BETWEEN_LINES_S = 1.0
+"""Least seconds between two lines of updates, unless ``--log_interval`` differs from its default."""
+
+
+def checkpointer_node(plan: Plan, rollouts: Edge) -> NodeSpec:
+    """The checkpointer. It also keeps the rows of a table, if all of them lie on this machine."""
+    # This machine does not have all rows of a table whose shards lie with their learners.
+    whole = isinstance(rollouts, Table) and not rollouts.resident
+    table, file = (rollouts.name, rollouts.file) if isinstance(rollouts, Table) and whole else (None, None)
+    settings = CheckpointerSettings(
+        folder=plan.folder,
+        keep=plan.run.keep_checkpoints,
+        keep_every=plan.run.keep_every,
+        manifest=plan.manifest,
+        write_limit_s=OPEN_LIMIT_S,
+        table=table,
+        table_file=file,
+        parts=tuple(_parts(plan.learning.spec)) if plan.run.tensorboard_histograms else (),
+    )
+    return NodeSpec("checkpointer", "checkpointer", settings, group="monitor")
+
+
+def _parts(spec: AlgorithmSpec) -> Iterator[Part]:
+    """The arrays of each layer of the policy's networks; each other vector of parameters as a whole."""
+    networks = {network.name: network for network in spec.policy.networks}
+    for array in spec.shared():
+        size = math.prod(array.shape)
+        if array.name in networks:
+            for part in networks[array.name].slices():
+                yield Part(f"{array.name}/{part.name}", array.name, part.offset, math.prod(part.shape))
+        elif array.dtype == "float32" and size > 1:
+            yield Part(f"{array.name}/all", array.name, 0, size)
+
+
+def monitor_node(plan: Plan) -> NodeSpec:
+    """The monitor: metrics, lines of the display, TensorBoard."""
+    settings = MonitorSettings(
+        folder=plan.folder,
+        title=plan.folder.name,
+        timesteps=plan.run.timesteps,
+        log_interval=plan.run.log_interval,
+        least_s=0.0 if plan.run.log_interval != RunConfig.log_interval else BETWEEN_LINES_S,
+        quiet=plan.quiet,
+        tensorboard_axis=plan.run.tensorboard_axis,
+        resumed=Report(plan.resumed_update, plan.resumed_steps, plan.resumed_s, {}),
+        awaited=_awaited(plan),
+        settings=plan.settings,
+        told=plan.told,
+        episode_metrics=plan.run.episode_metrics or (),
+        return_range=_return_range(plan.learning.spec),
+        histograms=plan.run.tensorboard_histograms,
+    )
+    return NodeSpec("monitor", "monitor", settings, group="monitor")
+
+
+def _return_range(spec: AlgorithmSpec) -> ReturnRange | None:
+    """The range of the returns that the policy tells apart, if it learns their distribution.
+
+    ``None`` if rewards are cut before they are learned from: the returns that a run reports are not.
+    """
+    head, table = spec.policy.head, spec.table
+    if not isinstance(head, EpsilonGreedy) or head.atoms == 1 or table is None or table.reward_limit < math.inf:
+        return None
+    return ReturnRange(head.low, head.high, table.gamma)
+
+
+def _awaited(plan: Plan) -> str:
+    """What happens before the first update."""
+    schedule = plan.learning.spec.schedule
+    if isinstance(schedule, ReplaySchedule):
+        return f"the lanes together play {schedule.min_rows:,} steps before it (--min_rows)"
+    return f"each lane plays {plan.num_steps:,} steps before it (--num_steps; lanes: {plan.run.num_envs:,})"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from penstock.cluster.cut import apart
+from penstock.cluster.apart import apart
 from penstock.planning import plan
 from penstock.program.graph import Program
 from penstock.topologies import async_off_policy, async_on_policy, off_policy, on_policy

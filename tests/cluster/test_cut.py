@@ -5,21 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cluster.cut import (
-    RELAY,
-    answerers,
-    apart,
-    carried,
-    host_program,
-    movable,
-    movable_learners,
-    names_on_hosts,
-    ranking,
-    same_bits,
-    seats,
-    watched,
-    with_relay,
-)
+from penstock.cluster.apart import apart
+from penstock.cluster.crossing import carried, same_bits, watched
+from penstock.cluster.cut import RELAY, host_program, with_relay
+from penstock.cluster.movable import movable_envs, movable_learners, ranking
+from penstock.cluster.seats import answerers, names_on_hosts, seats
 from penstock.nodes.learner import ReplicaSettings, StepSettings
 from penstock.nodes.learner.demonstrations import DemonstrationSettings, TableDemonstrations
 from penstock.planning import plan
@@ -188,7 +178,7 @@ def test_learners_on_several_machines_need_the_same_bits_in_any_mode() -> None:
 def test_the_environment_nodes_of_a_host_ask_policy_nodes_there(pattern, settings: dict[str, object]) -> None:
     asking = {"learners": 1, "policy_placement": "node", "policy_nodes": 2}
     whole = program(pattern, **{**settings, **asking})
-    assert movable(whole) == ("env.0", "env.1")
+    assert movable_envs(whole) == ("env.0", "env.1")
     host = host_program(whole)
     assert names(host.nodes) == {"env.0", "env.1", "policy.0", "policy.1", RELAY}
     ask, at_home = host.edge("act"), whole.edge("act")

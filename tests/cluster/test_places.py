@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cluster import spread
-from penstock.cluster.cut import apart
+from penstock.cluster.apart import apart
 from penstock.cluster.places import FewMachinesError, Gpus, Offer, env_shares, first_places
 from penstock.errors import ConfigError
 from penstock.planning import plan

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from penstock.cluster import publications
-from penstock.cluster.cut import host_program, ranking, with_relay
+from penstock.cluster.cut import host_program, with_relay
 from penstock.cluster.hosted_table import HostedTable
 from penstock.cluster.messages import FilledSlot
+from penstock.cluster.movable import ranking
 from penstock.cluster.parcels import packed
 from penstock.cluster.publications import Publications
 from penstock.cluster.rings import News, RowRanks

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from penstock.cluster import stand_in as stand_ins
-from penstock.cluster.cut import watched, with_relay
+from penstock.cluster.crossing import watched
+from penstock.cluster.cut import with_relay
 from penstock.cluster.messages import Vitals
 from penstock.cluster.stand_in import FollowerStandIn, stand_in
 from penstock.nodes.contract import LaneStart

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.cluster.cut import sampled
+from penstock.cluster.crossing import sampled
 from penstock.cluster.fetched import RolloutName, WantedRollout
 from penstock.cluster.machines import Machine
 from penstock.cluster.messages import FilledSlot

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from penstock.cluster.cut import handing_on, watched
+from penstock.cluster.crossing import watched
 from penstock.cluster.messages import SlotCopy, Task
+from penstock.cluster.movable import handing_on
 from penstock.cluster.parcels import unpack
 from penstock.errors import PenstockError
 from penstock.memory.stream import Stream

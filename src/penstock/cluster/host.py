@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from penstock.cluster.cut import RELAY, carried, viewed
+from penstock.cluster.crossing import carried, viewed
+from penstock.cluster.cut import RELAY
 from penstock.cluster.fetched import WantedRollout
 from penstock.cluster.followers import Followers
 from penstock.cluster.host_calls import observations_from

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from penstock.cluster.cut import sampled
+from penstock.cluster.crossing import sampled
 from penstock.cluster.fetched import Fetched
 from penstock.cluster.observation_fields import observation_fields
 from penstock.cluster.rings import FoundShard, News, ring_ranks, take_news

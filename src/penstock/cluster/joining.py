@@ -162,7 +162,7 @@ def _refused(machine: str, found: Facts, *, same_bits: str | None) -> str | None
     Args:
         machine: its name.
         found: its facts.
-        same_bits: see `penstock.cluster.cut.same_bits`.
+        same_bits: see `penstock.cluster.crossing.same_bits`.
     """
     here = facts()
     for what, there, ours in (

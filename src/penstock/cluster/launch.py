@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from penstock.cluster.cut import movable
+from penstock.cluster.movable import movable_envs
 from penstock.errors import ConfigError
 from penstock.processes.starts import Processes
 from penstock.processes.supervised import supervised_here
@@ -28,7 +28,7 @@ def joined(program: Program) -> contextlib.AbstractContextManager[bool]:
         ResourceError: this machine is the only one of the cluster, and has too little memory.
         PenstockError: Ray does not start here.
     """
-    if not movable(program):
+    if not movable_envs(program):
         if program.demands:
             raise ConfigError("--resources: this run has no processes that a cluster could place; leave it out")
         return contextlib.nullcontext(enter_result=True)
@@ -65,7 +65,7 @@ def launch(program: Program, processes: Processes) -> Outcome:
         NodeError: a process failed; with that process's traceback.
     """
     check(program)
-    if movable(program):
+    if movable_envs(program):
         outcome: Outcome = _of_ray("penstock.cluster.spread:run")(program, processes)
         return outcome
     return supervised_here(program, processes)

@@ -5,7 +5,8 @@ Home needs no observation of a row that it does not sample. Knows no cluster.
 
 from collections.abc import Mapping, Sequence
 
-from penstock.cluster.cut import movable_learners, sampled
+from penstock.cluster.crossing import sampled
+from penstock.cluster.movable import movable_learners
 from penstock.nodes.env import EnvSettings
 from penstock.nodes.learner import ReplayLearnerSettings
 from penstock.program.graph import Program

@@ -4,7 +4,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from penstock.cluster.cut import movable, movable_learners, sampled
+from penstock.cluster.crossing import sampled
+from penstock.cluster.movable import movable_envs, movable_learners
 from penstock.cluster.shares import shares
 from penstock.config.fields import amounts_text
 from penstock.errors import ConfigError, nearest
@@ -64,7 +65,7 @@ class Gpus:
 def asked_by(program: Program, group: str) -> Mapping[str, float]:
     """What the nodes of a placement group ask for; empty if nothing."""
     kinds = {_kind(node) for node in program.members(group)}
-    # No group that asks for anything has nodes of two kinds: see `movable`.
+    # No group that asks for anything has nodes of two kinds: see `movable_envs`.
     return next((program.demands[kind] for kind in kinds if kind in program.demands), {})
 
 
@@ -93,7 +94,7 @@ def first_places(program: Program, offers: Sequence[Offer]) -> dict[str, int]:
     """Where learners and movable groups run when the run begins: group -> index of the machine.
 
     Args:
-        program: of home, or as `penstock.cluster.cut.apart` made it.
+        program: of home, or as `penstock.cluster.apart` made it.
         offers: the launcher's machine, then all others.
 
     Raises:
@@ -126,7 +127,7 @@ def first_places(program: Program, offers: Sequence[Offer]) -> dict[str, int]:
             raise FewMachinesError(str(_refusal(program, "learner", why, offers)))
         found[group] = place
         turn = turns.index(place) + 1
-    envs = movable(program)
+    envs = movable_envs(program)
     counts = env_shares(program, [_free(program, offers, found, index) for index in range(len(offers))])
     if sum(counts) < len(envs):
         needed = f"{len(envs)} processes ask for it"
@@ -148,7 +149,7 @@ def env_shares(program: Program, free: Sequence[Mapping[str, float]]) -> list[in
         One number for each machine. Their sum is the number of processes; some may share the room of others. If fewer
         processes have room than must have it (`Program.min_workers`), the numbers are the room of each machine.
     """
-    count, asked = len(movable(program)), program.demands.get("env")
+    count, asked = len(movable_envs(program)), program.demands.get("env")
     if asked is None:
         return shares(count, [one.get("cpu", 0.0) for one in free])
     # A machine with room for all of them counts for no more than that.

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.cluster.cut import GOALS, carried, sampled, viewed
+from penstock.cluster.crossing import carried, sampled, viewed
 from penstock.cluster.fetched import RolloutName
 from penstock.cluster.machines import Machine
 from penstock.cluster.messages import Publication
@@ -30,6 +30,8 @@ from penstock.wiring.edges import Wiring
 
 __all__ = ["Loss", "Publications"]
 
+GOALS = "goals"
+"""The board whose field ``slots`` says into which slots of a stream its readers look."""
 NO_BATCH = -1
 
 

@@ -7,10 +7,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
+from penstock.cluster.apart import apart
 from penstock.cluster.claims import Claims
 from penstock.cluster.connection import joined
-from penstock.cluster.cut import apart, movable, movable_learners, sampled
+from penstock.cluster.crossing import sampled
 from penstock.cluster.listing import alone, offers, own_address
+from penstock.cluster.movable import movable_envs, movable_learners
 from penstock.cluster.places import FewMachinesError, asked_by, first_places, staying_learners
 from penstock.cluster.relaunch import ask_deputies
 from penstock.processes.machine import check_machine
@@ -86,7 +88,7 @@ def _ask(claims: Claims, program: Program) -> None:
     for group in movable_learners(program):
         if asked := asked_by(program, group):
             ask(group, asked)
-    for group in movable(program):
+    for group in movable_envs(program):
         if asked := asked_by(program, group):
             claims.ask(group, asked)
 

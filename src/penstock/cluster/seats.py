@@ -8,11 +8,43 @@ from collections.abc import Collection, Sequence
 from itertools import chain
 from typing import Generic, TypeVar
 
-__all__ = ["Seats"]
+from penstock.cluster.movable import movable_envs, nodes_of
+from penstock.program.graph import Ask, Program, RemoteAnswer
+
+__all__ = ["Seats", "answerers", "names_on_hosts", "seats"]
 
 Place = TypeVar("Place")
 HOME = 0
 """The seat of home. No host takes it, because the environment nodes of home know its policy nodes by their names."""
+
+
+def answerers(program: Program) -> tuple[str, ...]:
+    """The policy nodes that answer movable environment nodes; empty if these compute their own actions."""
+    names = nodes_of(program, movable_envs(program))
+    return tuple(
+        node
+        for edge in program.edges
+        if isinstance(edge, Ask) and isinstance(edge.answer, RemoteAnswer) and names & set(edge.askers)
+        for node in edge.answer.nodes
+    )
+
+
+def seats(program: Program) -> tuple[tuple[str, ...], ...]:
+    """The policy nodes of each machine, by their names at home: first those of home, then of hosts.
+
+    There is a seat for each environment node, in case that all of them run on hosts, and each on another one.
+    """
+    names = answerers(program)
+    if not names:
+        return ()
+    hosts = range(HOME + 1, HOME + 1 + len(movable_envs(program)))
+    return (names, *(tuple(f"{name}.{seat}" for name in names) for seat in hosts))
+
+
+def names_on_hosts(program: Program) -> dict[str, str]:
+    """Policy node of a host, by its name at home -> its name there. On each host it has the name of one of home's."""
+    names = answerers(program)
+    return {name: there for seat in seats(program)[1:] for name, there in zip(seat, names, strict=True)}
 
 
 class Seats(Generic[Place]):

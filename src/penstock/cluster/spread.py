@@ -9,11 +9,13 @@ from dataclasses import replace
 
 from penstock.cluster.claims import Claims
 from penstock.cluster.connection import joined
-from penstock.cluster.cut import host_program, movable, same_bits, with_relay
+from penstock.cluster.crossing import same_bits
+from penstock.cluster.cut import host_program, with_relay
 from penstock.cluster.head import HeadWatch
 from penstock.cluster.joining import Members, takes_part
 from penstock.cluster.listing import cluster_address, is_here, offers, own_address
 from penstock.cluster.machines import Machine, end_all, machines
+from penstock.cluster.movable import movable_envs
 from penstock.cluster.places import rooms
 from penstock.cluster.relay import Relay
 from penstock.cluster.room import learners_apart
@@ -44,7 +46,7 @@ def _told(program: Program) -> Program:
     count = "1 machine" if len(found) == 1 else f"{len(found)} machines"
     note = f"Ray cluster at {cluster_address()}: {count} with {cores:g} cores"
     if program.min_workers is not None:
-        asked, wanted = program.demands["env"], len(movable(program))
+        asked, wanted = program.demands["env"], len(movable_envs(program))
         room = sum(min(rooms(offer.resources, asked), wanted) for offer in found)
         if room < wanted:
             note += f"; {room:.0f} of {wanted} environment processes have room, and the others share it"

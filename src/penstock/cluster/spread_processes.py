@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from penstock.cluster.claims import Claims
-from penstock.cluster.cut import RELAY, movable, names_on_hosts, ranking, seats
+from penstock.cluster.cut import RELAY
 from penstock.cluster.joining import Members
 from penstock.cluster.machines import Machine, stacks_on
+from penstock.cluster.movable import movable_envs, ranking
 from penstock.cluster.places import Gpus, asked_by, env_shares, first_places, left_over, rooms
 from penstock.cluster.relay import Relay
-from penstock.cluster.seats import Seats
+from penstock.cluster.seats import Seats, names_on_hosts, seats
 from penstock.cluster.troubles import write_down
 from penstock.config.fields import amounts_text
 from penstock.errors import PenstockError
@@ -38,7 +39,7 @@ class SpreadProcesses:
         self._moved: list[Exit] = []
         """Ends that the supervisor is to hear of, so that it starts these groups where they are to run now."""
         self._names = names_on_hosts(program)
-        self._shared = movable(program)
+        self._shared = movable_envs(program)
         """The groups that move when a machine joins. Learners stay where they are."""
         self._ranking = ranking(program)
         places = first_places(program, [cluster.home, *(machine.offer for machine in cluster.machines)])

@@ -11,11 +11,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from penstock.cluster.cut import RELAY, handing_on, names_on_hosts, watched
+from penstock.cluster.crossing import watched
+from penstock.cluster.cut import RELAY
 from penstock.cluster.messages import FilledSlot, SlotCopy, Task, Vitals
+from penstock.cluster.movable import handing_on
 from penstock.cluster.observation_fields import observation_fields, only, without
 from penstock.cluster.parcels import packed, unpack
 from penstock.cluster.rings import RowRanks
+from penstock.cluster.seats import names_on_hosts
 from penstock.errors import PenstockError
 from penstock.memory.action_log import ActionLog, Past, Position, RolloutLog
 from penstock.nodes.contract import LaneStart

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from penstock.cluster.cut import RELAY
-from penstock.cluster.fetched import RolloutName
+from penstock.cluster.deliveries import Deliveries
 from penstock.cluster.fetches import Fetches
 from penstock.cluster.machines import Machine
-from penstock.cluster.messages import Batch, FilledSlot
+from penstock.cluster.messages import Batch
 from penstock.cluster.publications import Publications
 from penstock.cluster.ray_errors import machine_error
 from penstock.cluster.rings import FoundShard, News
@@ -86,14 +86,13 @@ class Relay:
         self._wiring = wiring
         self._publications = Publications(program, wiring, give_back)
         self._fetches = Fetches(program)
+        self._deliveries = Deliveries(self._fetches, self._publications)
         self._bell = wiring.bell_of(RELAY)
         self._lock = threading.RLock()
         self._placed: dict[str, _Placed] = {}
         self._ended: list[Exit] = []
         self._log_lines: list[LogLine] = []
         self._replies: deque[_Reply] = deque()
-        self._waiting: deque[tuple[Machine, FilledSlot]] = deque()
-        self._delivered: dict[Machine, list[tuple[str, int, int]]] = {}
         self._heard: dict[Machine, float] = {}
         self._turned = time.monotonic()
         """When this process last showed that it does not stand still."""
@@ -194,7 +193,7 @@ class Relay:
         """End the thread. The run has ended, or is given up."""
         with self._lock:
             self._placed.clear()
-            self._waiting.clear()
+            self._deliveries.waiting.clear()
         if self._thread is not None:
             self._closing = True
             self._wiring.bells.ring(self._bell)
@@ -209,7 +208,7 @@ class Relay:
                 ports.beat()
                 with self._lock:
                     self._turn()
-                    pending = bool(self._waiting)
+                    pending = bool(self._deliveries.waiting)
                 bells.wait(self._bell, seen, RETRY_S if pending else CEILING_S)
         except Exception:  # noqa: BLE001 - the supervisor gets to know every error
             with self._lock:
@@ -260,7 +259,7 @@ class Relay:
 
     def _fetch(self) -> None:
         """Have the observations of rollouts that wait brought to where their learner runs."""
-        for number, machine, method, arguments in self._fetches.due(self._waiting, self._machines()):
+        for number, machine, method, arguments in self._fetches.due(self._deliveries.waiting, self._machines()):
             self._call(machine, method, str(number), *arguments)
 
     def _show(self) -> None:
@@ -284,14 +283,13 @@ class Relay:
         if machine in self._lost:
             return
         self._collecting.add(machine)
-        self._call(machine, "collect", "", self._delivered.pop(machine, []))
+        self._call(machine, "collect", "", self._deliveries.freed_on(machine))
 
     def _release(self) -> None:
         """Tell hosts at once which slots are free, if they are asked for rollouts already: a node may wait for one."""
-        while self._delivered:
-            machine, delivered = self._delivered.popitem()
+        for machine, freed in self._deliveries.freed():
             if machine not in self._lost:
-                self._call(machine, "release", "", delivered)
+                self._call(machine, "release", "", freed)
 
     def _call(self, machine: Machine, call: str, about: str, *arguments: Any) -> None:  # noqa: ANN401
         def replied(result: Any, error: BaseException | None) -> None:  # noqa: ANN401
@@ -335,7 +333,7 @@ class Relay:
         for line in batch.log_lines:
             process = groups.get(line.process, line.process)
             self._log_lines.append(line._replace(process=f"{process} on {machine.name}"))
-        self._waiting.extend((machine, filled) for filled in batch.filled)
+        self._deliveries.take(machine, batch.filled)
         for life, ended in batch.exits:
             group = groups.get(ended.group, "")
             placed = self._placed.get(group)
@@ -350,27 +348,8 @@ class Relay:
                 self._wiring.bells.ring(0)
 
     def _deliver(self) -> None:
-        """Deliver what came, in order. What finds no free slot waits, and holds up no other node."""
-        kept: deque[tuple[Machine, FilledSlot]] = deque()
-        held: set[str] = set()
-        while self._waiting:
-            machine, filled = self._waiting.popleft()
-            placed = self._placed.get(filled.group)
-            if placed is None or placed.node.life != filled.life:
-                # Of an earlier life: the next one collects these rows again, so nothing counts them.
-                continue
-            complete = self._fetches.complete(filled)
-            if filled.group in held or complete is None or not placed.node.deliver(complete):
-                held.add(filled.group)
-                kept.append((machine, filled))
-                continue
-            if (host := self._fetches.host_of(filled)) is not None:
-                self._publications.fetched(host, placed.node.name, RolloutName(filled.life, filled.sequence))
-            if placed.node.freed_on_delivery:
-                self._delivered.setdefault(machine, []).append((filled.group, filled.life, filled.slot))
-            if isinstance(placed.node, FollowerStandIn):
-                self._publications.ranked(placed.node.ranked())
-        self._waiting = kept
+        """Deliver what came of nodes that still run."""
+        self._deliveries.deliver({group: placed.node for group, placed in self._placed.items()})
 
     def _lose(self, machine: Machine, why: str) -> None:
         """Give a machine up. Its nodes count as killed from outside."""

@@ -53,7 +53,7 @@ TRIP_LANES = (1, 8, 64)
 HIDDEN = (64, 256, 512, 1024)
 LANES = (8, 64)
 ENV, NODE, LEARNER = 1, 2, 3
-"""Incarnations."""
+"""Lives."""
 
 
 class Place(NamedTuple):

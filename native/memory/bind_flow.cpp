@@ -72,7 +72,7 @@ class PySlots {
     static void check_owner(std::uint64_t owner) {
         if (owner >= SlotWord::owners) {
             raise("ResourceError", "owner " + std::to_string(owner) +
-                                       " is beyond 2^20 - 1, the last incarnation of a run: stop the run and resume it");
+                                       " is beyond 2^20 - 1, the last life in a run: stop the run and resume it");
         }
     }
     [[noreturn]] void refuse(const char* verb, std::size_t index, std::uint64_t owner, const char* state) const {

@@ -114,13 +114,13 @@ class ParallelEnvironmentCollector:
         self._wiring.attach(self._segment.bytes)
         self._signs = SharedSigns(self._wiring, program)
         self._processes = Processes()
-        incarnations = {node.name: number for number, node in enumerate(program.nodes, start=1)}
-        ports = NodePorts(self._wiring, LEARNER, LEARNER, incarnations[LEARNER])
+        lives = {node.name: number for number, node in enumerate(program.nodes, start=1)}
+        ports = NodePorts(self._wiring, LEARNER, LEARNER, lives[LEARNER])
         self._rollouts, self._policy = ports.stream_reader("rollouts"), ports.board_writer("policy")
         try:
             for node in program.nodes:
                 if node.kind == "env":
-                    own = {node.name: incarnations[node.name]}
+                    own = {node.name: lives[node.name]}
                     spec = WorkerSpec(placement(program, node.group), own, {node.name: ()})
                     self._signs.expect(node.group, START_LIMIT_S)
                     self._processes.start(self._segment, spec, node.threads, node.imports)

@@ -329,7 +329,7 @@ def test_calls_that_overtake_each_other_start_no_life_that_is_over(monkeypatch: 
 
     class Processes:
         def start(self, segment: object, spec: WorkerSpec, threads: int, imports: object) -> None:
-            started.append(spec.incarnations[GROUP])
+            started.append(spec.lives[GROUP])
 
         def running(self) -> list[str]:
             return []
@@ -683,7 +683,7 @@ class Asking:
         self.asker, self.answerer = self.asking(1), self.answering(2)
 
     def start(self, segment: object, spec: WorkerSpec, threads: int, imports: object) -> None:
-        self.started += spec.incarnations.items()
+        self.started += spec.lives.items()
 
     def running(self) -> list[str]:
         return []

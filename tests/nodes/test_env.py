@@ -173,7 +173,7 @@ class Ports:
     """The ports of one EnvNode."""
 
     name = "env.0"
-    incarnation = 1
+    life = 1
     former = ()
 
     def __init__(self, policy: LatePolicy, specs: tuple[ArraySpec, ...]) -> None:

@@ -82,7 +82,7 @@ class Ports:
     """The ports of a policy node that answers two askers, of lanes 0, 1 and 2, 3."""
 
     name = "policy.0"
-    incarnation = 1
+    life = 1
 
     def __init__(self) -> None:
         self.board = BoardOf()

@@ -33,9 +33,9 @@ class Run:
         self.rollouts.slot(index)["valid"][...] = True
         self.rollouts.push(index, ENV)
 
-    def redone(self, node: str, incarnation: int) -> int:
+    def redone(self, node: str, life: int) -> int:
         """Rows that are learned again because this node has died."""
-        assert recover(self.wiring, self.program, node, {node: incarnation})
+        assert recover(self.wiring, self.program, node, {node: life})
         return self.wiring.counters.get(node, "redone")
 
 

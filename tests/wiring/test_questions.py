@@ -16,7 +16,7 @@ from penstock.wiring.questions import Questions
 
 LANES, STEPS, SLOTS = 2, 3, 2
 ENV, OTHER, NODE, NODES = 11, 12, 21, {"policy.0": 21, "policy.1": 22}
-"""Incarnations."""
+"""Lives."""
 ROWS = (
     ArraySpec("obs", (STEPS + 1, LANES, 4), "float32"),
     ArraySpec("action", (STEPS + 1, LANES), "int64"),

@@ -238,7 +238,7 @@ TEST(slots, threads_that_die_anywhere_lose_nothing) {
     std::atomic<std::uint64_t> owners{1};
     std::atomic<std::uint64_t> writing{writers};
     std::atomic<std::uint64_t> deaths{0};
-    // Each incarnation runs until it dies in a transition. Then it is recovered, and its successor goes on.
+    // Each life goes on until it ends in a transition. Then it is recovered, and its successor goes on.
     const auto live = [&](std::uint64_t seed, const auto& body) {
         chance.seed(static_cast<std::mt19937::result_type>(seed));
         for (;;) {

@@ -129,7 +129,7 @@ class Relay:
                 self._ended.append(Exit(spec.placement.group, LOST, lost, Cause.LOST))
                 self._wiring.bells.ring(0)
                 return
-            placed = stand_in(self._program, self._wiring, node, spec.incarnations[node.name], spec.former[node.name])
+            placed = stand_in(self._program, self._wiring, node, spec.lives[node.name], spec.former[node.name])
             group = spec.placement.group
             task = placed.task(threads, tuple(imports))._replace(apart=self._fetches.apart(group))
             self._placed[group] = _Placed(machine, placed)

@@ -100,7 +100,7 @@ class SpreadProcesses:
         """Start the worker of a placement group where it is to run."""
         group = spec.placement.group
         if group == RELAY:
-            self._relay.begin(spec.incarnations[RELAY], spec.former[RELAY])
+            self._relay.begin(spec.lives[RELAY], spec.former[RELAY])
             return
         if group in self._seats:
             # Race: its next life may be due by itself, and its seat was taken meanwhile. So it needs no other.

@@ -186,7 +186,7 @@ class FakeLearner:
 class _Ports:
     """The ends of the edges of one node of a rehearsal."""
 
-    incarnation = 1
+    life = 1
     former: tuple[int, ...] = ()
 
     def __init__(self, name: str, stage: "_Stage") -> None:

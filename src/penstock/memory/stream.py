@@ -31,7 +31,7 @@ class Recovered(NamedTuple):
 class Stream:
     """Slots of named arrays in shared memory.
 
-    ``owner`` is an incarnation: a number below 2^20 that is never used again within a run. ``sequence`` numbers a
+    ``owner`` is a life of a node: a number below 2^20 that is never used again within a run. ``sequence`` numbers a
     slot's content: below 2^40, rising for each writer, and unique within the stream (say ``rollout * writers +
     writer``). Commit records name the slots that they consumed by their sequences.
 

@@ -89,10 +89,10 @@ class Ports(Protocol):
 
     name: str
     """The node's name: its identity, which survives a restart."""
-    incarnation: int
+    life: int
     """The number of this life of the node; never used again within a run."""
     former: tuple[int, ...]
-    """The incarnations of the node that have died. Their slots were recovered; their commits stand."""
+    """The numbers of its earlier lives. Their slots were recovered; their commits stand."""
 
     def stream_writer(self, role: str) -> StreamWriter:
         """The writing end of a stream, or of this node's ring of a table."""

@@ -168,14 +168,14 @@ class _Nodes:
         self._signs = signs
         self._number = 0
         self._lives: dict[str, tuple[int, ...]] = {node.name: () for node in program.nodes}
-        """Node -> its incarnations so far. A number is used once in a run."""
+        """Node -> the numbers of its lives so far. A number is used once in a run."""
         self.exits = processes.exits
         self.running = processes.running
         self.stacks = processes.stacks
         self.kill = processes.kill
 
     def start(self, group: str) -> None:
-        """Start the process of a placement group. Each of its nodes gets a new incarnation."""
+        """Start the process of a placement group. Each of its nodes begins a new life."""
         part = placement(self._program, group)
         former = {node.name: self._lives[node.name] for node in part.nodes}
         for node in part.nodes:

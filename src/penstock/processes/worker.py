@@ -33,7 +33,7 @@ class WorkerSpec(NamedTuple):
     """What a worker process has to do."""
 
     placement: Placement
-    incarnations: dict[str, int]
+    lives: dict[str, int]
     """Node -> the number of this life."""
     former: dict[str, tuple[int, ...]]
     """Node -> the numbers of its earlier lives."""
@@ -126,8 +126,8 @@ def run_nodes(spec: WorkerSpec, segment: Segment) -> None:
         for settings in placement.nodes:
             node = node_class(settings.kind)(settings.settings)
             name = settings.name
-            lives = spec.incarnations[name], spec.former[name]
-            ports = NodePorts(wiring, name, placement.group, *lives, trace.node(name), settings.edges)
+            numbers = spec.lives[name], spec.former[name]
+            ports = NodePorts(wiring, name, placement.group, *numbers, trace.node(name), settings.edges)
             placed.append(Placed(node, ports))
             with ports.span(OPEN):
                 node.open(ports)

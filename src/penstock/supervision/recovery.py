@@ -11,32 +11,32 @@ from penstock.wiring.ledger import ledger
 __all__ = ["recover"]
 
 
-def recover(wiring: Wiring, program: Program, group: str, incarnations: dict[str, int]) -> bool:
+def recover(wiring: Wiring, program: Program, group: str, lives: dict[str, int]) -> bool:
     """Take back what the nodes of a dead process held, and wake all processes. May be repeated.
 
     Args:
         wiring: the structures of the run.
         program: of the run.
         group: the placement group that the process ran.
-        incarnations: node -> the life that has ended.
+        lives: node -> its life that has ended.
 
     Returns:
         False while a living node still writes into what a dead node held. Then call it again.
     """
     # 1. Answerers: a question that a dead one had begun to answer is asked again. 2. Askers: now no dead answerer holds
     # their questions, so these can be withdrawn.
-    for node, owner in incarnations.items():
+    for node, owner in lives.items():
         for edge in asked_of_nodes(program.edges):
             wiring.questions(edge).recover_answerer(node, owner)
-    for node, owner in incarnations.items():
+    for node, owner in lives.items():
         for edge in asked_of_nodes(program.edges):
             if node in edge.askers and not wiring.questions(edge).recover_asker(node, owner):
                 return False
     for _, stream in wiring.streams():
-        for owner in incarnations.values():
+        for owner in lives.values():
             stream.recover(owner)
-    _count_redone(wiring, incarnations)
-    _drop_written(wiring, program, incarnations)
+    _count_redone(wiring, lives)
+    _drop_written(wiring, program, lives)
     for tree in wiring.all_trees():
         tree.recover()
     wiring.bells.recover(wiring.bell_of(group))
@@ -44,25 +44,25 @@ def recover(wiring: Wiring, program: Program, group: str, incarnations: dict[str
     return True
 
 
-def _drop_written(wiring: Wiring, program: Program, incarnations: dict[str, int]) -> None:
+def _drop_written(wiring: Wiring, program: Program, lives: dict[str, int]) -> None:
     """Drop what the dead nodes had half written to boards and records, and let rounds go on without them."""
     for edge in program.edges:
-        if isinstance(edge, Board) and edge.writer in incarnations:
+        if isinstance(edge, Board) and edge.writer in lives:
             wiring.board(edge.name).recover()
-        if isinstance(edge, Record) and edge.owner in incarnations:
+        if isinstance(edge, Record) and edge.owner in lives:
             wiring.record(edge.name).recover()
         if isinstance(edge, Rounds):
-            for member in set(edge.members) & set(incarnations):
+            for member in set(edge.members) & set(lives):
                 wiring.rounds(edge.name, member).remove()
 
 
-def _count_redone(wiring: Wiring, incarnations: dict[str, int]) -> None:
+def _count_redone(wiring: Wiring, lives: dict[str, int]) -> None:
     """Count the rows that the dead nodes were learning from: others learn from them again.
 
     The launcher counts them, because it handles each death once.
     """
     found = ledger(wiring)
-    for node, owner in incarnations.items():
+    for node, owner in lives.items():
         # Slots that a dead writer has pushed name it as well, and nobody was learning from them.
         if found is not None and node in found.readers and (rows := found.returned(owner)):
             wiring.counters.add(node, "redone", rows)

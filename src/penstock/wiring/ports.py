@@ -45,14 +45,14 @@ class NodePorts:
         wiring: Wiring,
         name: str,
         group: str,
-        incarnation: int,
+        life: int,
         former: tuple[int, ...] = (),
         trace: NodeTrace | None = None,
         edges: tuple[tuple[str, str], ...] = (),
     ) -> None:
         self.name = name
         self._edges = dict(edges)
-        self.incarnation = incarnation
+        self.life = life
         self.former = former
         self._wiring = wiring
         self._group = group
@@ -101,7 +101,7 @@ class NodePorts:
     def _stream_end(self, edge: Stream, others: tuple[str, ...]) -> StreamEnd:
         memory = self._wiring.stream(edge.name)
         handed_on = self._counters.cell(self.name, "handed_on")
-        return StreamEnd(memory, self.incarnation, handed_on=handed_on, wake=self._waker(others))
+        return StreamEnd(memory, self.life, handed_on=handed_on, wake=self._waker(others))
 
     def board_writer(self, role: str) -> BoardWriter:
         """The writing end of a board."""
@@ -130,7 +130,7 @@ class NodePorts:
                 asker = ask.askers.index(self.name)
                 first = asker % len(nodes)
                 return AskingEnd(
-                    [questions.slot(self.name, node, self.incarnation) for node in nodes],
+                    [questions.slot(self.name, node, self.life) for node in nodes],
                     self._arrays(streams[asker]),
                     board,
                     first_lane=first_lane,
@@ -144,7 +144,7 @@ class NodePorts:
         if not isinstance(ask.answer, RemoteAnswer):
             raise TypeError(f"the askers of {ask.name} answer themselves")
         questions = self._wiring.questions(ask)
-        slots = [questions.slot(asker, self.name, self.incarnation) for asker in ask.askers]
+        slots = [questions.slot(asker, self.name, self.life) for asker in ask.askers]
         wakes = [self._bell_of(asker) for asker in ask.askers]
         count = self._counters.cell(self.name, "handed_on").add
         arrays = {stream: self._arrays(stream) for stream in dict.fromkeys(ask.answer.streams)}

@@ -92,7 +92,7 @@ class Questions:
         return len(edge.askers) * (Layout(_specs(edge)).nbytes + slots)
 
     def slot(self, asker: str, node: str, owner: int) -> QuestionSlot:
-        """The slot of ``asker`` at ``node``, for one of its ends. ``owner`` is the incarnation of that end's node."""
+        """The slot of ``asker`` at ``node``, for one of its ends. ``owner`` is the life of that end's node."""
         return QuestionSlot(self._memory[asker][node], self._arrays[asker], owner, self._answer)
 
     def shortest(self, first: int) -> int:

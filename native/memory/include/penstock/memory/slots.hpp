@@ -54,7 +54,7 @@ class Slots {
     Slots(void* memory, std::size_t slots) : words_(static_cast<Atomic<std::uint64_t>*>(memory)), slots_(slots) {}
 
     // Claims a free slot for this owner, or returns nothing if it saw no free slot. Owner and sequence must fit into their
-    // bits. An owner is an incarnation: the caller never uses the same one again.
+    // bits. An owner is a life of a node: its number is never used again.
     std::optional<std::size_t> claim(std::uint64_t owner, std::uint64_t sequence) {
         const std::uint64_t claimed = SlotWord{SlotState::writing, owner, sequence}.pack();
         for (std::size_t index = 0; index < slots_; ++index) {

@@ -3,7 +3,7 @@ import re
 from penstock.config.commands import EvalOptions
 from penstock.config.fields import fields_of
 from penstock.config.help import options_help, resume_help, train_help
-from penstock.config.schema import RunConfig
+from penstock.config.schema import GROUPS, RunConfig
 
 
 def test_every_setting_stands_in_the_help_with_its_range_and_default():
@@ -28,6 +28,7 @@ def test_the_settings_of_a_run_stand_in_groups():
     ]
     titles = re.findall(r"^\S.*$", text, re.MULTILINE)
     assert titles[:3] == ["Name of the run", "Preset and file", "Environment and algorithm"]
+    assert titles[2:-1] == [group.title for group in GROUPS]
     assert titles[-1] == "Algorithm: ppo"
     assert len(titles) == 15
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from penstock.config.schema import MOST_EPISODE_METRICS
+from penstock.config.settings.stepping import MOST_EPISODE_METRICS
 from penstock.metrics.episode_metrics import EPISODE, EVAL_EPISODE
 from penstock.metrics.report import Report, read_report, report_specs, write_report
 

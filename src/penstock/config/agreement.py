@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-from penstock.config.schema import AUTO, RunConfig
+from penstock.config.fields import AUTO
+from penstock.config.schema import RunConfig
 from penstock.errors import ConfigError
 from penstock.registry import RUNTIMES, compression_of
 

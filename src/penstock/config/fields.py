@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 __all__ = [
+    "AUTO",
     "BY_KL_COEF",
     "BY_LANES",
     "BY_NETWORKS",
@@ -77,6 +78,8 @@ _BOUNDS = ("min", "max", "choices", "pattern", "form", "adds", "fixed")
 
 REQUIRED = dataclasses.MISSING
 """Marks a field without a default."""
+AUTO = "auto"
+"""Value of a setting that penstock decides, from the machine and from the run."""
 
 BY_KL_COEF = "its checkpoints hold the weight of the penalty only if the run adapts it"
 BY_LANES = "its lanes count rollouts of this length"

@@ -7,9 +7,9 @@ from typing import NamedTuple, TypeVar
 
 from penstock.algorithm_package import AlgorithmPackage
 from penstock.config.commands import ResumeOptions, TrainOptions, TuneOptions
-from penstock.config.fields import Field, field_table
+from penstock.config.fields import AUTO, Field, field_table
 from penstock.config.rllib import TOLD_APART, renamed
-from penstock.config.schema import AUTO, RunConfig
+from penstock.config.schema import RunConfig
 from penstock.config.sources import (
     Setting,
     algorithm_of,

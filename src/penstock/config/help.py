@@ -9,7 +9,7 @@ from penstock.config.algorithms import algorithm_fields
 from penstock.config.commands import ResumeOptions, TrainOptions
 from penstock.config.fields import Field, fields_of
 from penstock.config.flags import algorithm_from_arguments
-from penstock.config.schema import RunConfig
+from penstock.config.schema import GROUPS, RunConfig
 
 __all__ = ["draw_help", "options_help", "resume_help", "train_help"]
 
@@ -20,21 +20,6 @@ _SOURCES = (
         "a TOML file of settings, named as below without the dashes; it wins over a preset, flags win over it",
     ),
 )
-_TITLES = {
-    "env": "Environment and algorithm",
-    "num_envs": "Lanes, processes, length",
-    "runtime": "Machines",
-    "device": "What computes updates and actions",
-    "learners": "Several learners",
-    "table_bytes": "Replay table, demonstrations",
-    "seed": "Seed, run folder, checkpoints, reports",
-    "target_return": "Evaluation, early end",
-    "max_policy_lag": "Age of the policy that acts",
-    "vector_env": "Environment: fields, metrics, faults",
-    "host": "Games that connect",
-    "trace": "Trace, restarts, hangs",
-}
-"""The first setting of each group, in the order of `RunConfig` -> the group's title in the help."""
 
 
 def train_help(argv: Sequence[str], width: int) -> str:
@@ -56,7 +41,7 @@ def draw_help(argv: Sequence[str], width: int) -> str:
     algorithm = algorithm_from_arguments(argv)
     sections = (
         ("Preset and file", [_entry(flag, text, width) for flag, text in _SOURCES]),
-        *((title, [_of_field(field, width) for field in fields]) for title, fields in _groups()),
+        *((group.title, [_of_field(field, width) for field in fields_of(group)]) for group in GROUPS),
         (f"Algorithm: {algorithm.name}", [_of_field(field, width) for field in _own_first(algorithm)]),
     )
     return "\n".join(_section(title, entries) for title, entries in sections)
@@ -77,16 +62,6 @@ def resume_help(width: int) -> str:
     return "\n".join(
         (options_help(ResumeOptions, width), _section(title, [*changing, _entry("--NAME", others, width)]))
     )
-
-
-def _groups() -> list[tuple[str, list[Field]]]:
-    """The settings of a run by the titles of their groups."""
-    groups: list[tuple[str, list[Field]]] = []
-    for field in fields_of(RunConfig):
-        if field.name in _TITLES:
-            groups.append((_TITLES[field.name], []))
-        groups[-1][1].append(field)
-    return groups
 
 
 def _own_first(algorithm: AlgorithmPackage) -> list[Field]:

@@ -10,7 +10,9 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from penstock.config.schema import AUTO, COMPILED_PAYS_FROM, COMPILED_STEPS_PAY_FROM, RunConfig
+from penstock.config.fields import AUTO
+from penstock.config.schema import RunConfig
+from penstock.config.settings.computation import COMPILED_PAYS_FROM, COMPILED_STEPS_PAY_FROM
 from penstock.config.whole import Config
 from penstock.config.workers import auto_num_workers, check_sharing, num_workers_of_cluster
 

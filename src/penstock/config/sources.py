@@ -13,11 +13,11 @@ import tomli_w
 from penstock.algorithm_package import AlgorithmPackage, algorithms_with, find_algorithm
 from penstock.config.algorithms import algorithm_config, algorithm_fields
 from penstock.config.commands import ResumeOptions
-from penstock.config.fields import DependentDefaults, Field, Value, field_table, fields_of
+from penstock.config.fields import AUTO, DependentDefaults, Field, Value, field_table, fields_of
 from penstock.config.opponents import SCORE
 from penstock.config.rllib import NAMES
 from penstock.config.runtimes import CLUSTER, runtime_of
-from penstock.config.schema import AUTO, RunConfig
+from penstock.config.schema import RunConfig
 from penstock.config.tables import as_toml, inlined
 from penstock.config.values import from_text, from_value
 from penstock.config.whole import Config

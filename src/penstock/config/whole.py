@@ -6,7 +6,8 @@ from typing import Any
 from penstock.config.fields import fields_of
 from penstock.config.opponents import check_opponents
 from penstock.config.runtimes import check_runtime
-from penstock.config.schema import MOST_EPISODE_METRICS, RunConfig
+from penstock.config.schema import RunConfig
+from penstock.config.settings.stepping import MOST_EPISODE_METRICS
 from penstock.config.values import from_value
 from penstock.config.workers import check_num_workers
 from penstock.errors import ConfigError

@@ -12,9 +12,8 @@ from typing import Any, TypeAlias
 from penstock.algorithm import AlgorithmSpec
 from penstock.algorithm_package import AlgorithmPackage, ships
 from penstock.config.agreement import shards_of, sync_mode_of
-from penstock.config.fields import fields_of
+from penstock.config.fields import AUTO, fields_of
 from penstock.config.resolve import Demand
-from penstock.config.schema import AUTO
 from penstock.config.sources import shown
 from penstock.config.whole import Config
 from penstock.envs.sources import EnvProfile

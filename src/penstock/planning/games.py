@@ -5,7 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from penstock.clients.wire import bracketed
-from penstock.config.schema import AUTO, HTTP_PORT, RunConfig
+from penstock.config.fields import AUTO
+from penstock.config.schema import RunConfig
+from penstock.config.settings.games import HTTP_PORT
 from penstock.config.whole import Config
 from penstock.envs.sources import EnvProfile
 from penstock.errors import ConfigError

@@ -5,8 +5,9 @@ from typing import Any
 
 from penstock.algorithm import AlgorithmSpec
 from penstock.algorithm_package import AlgorithmPackage, algorithms_for, ships
+from penstock.config.fields import AUTO
 from penstock.config.resolve import available_cores, lacks_bfloat16
-from penstock.config.schema import AUTO, RunConfig
+from penstock.config.schema import RunConfig
 from penstock.config.whole import Config
 from penstock.envs.masks import IN_INFO
 from penstock.envs.sources import EnvProfile

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.config.fields import fields_of
-from penstock.config.schema import AUTO
+from penstock.config.fields import AUTO, fields_of
 from penstock.config.whole import Config
 from penstock.errors import NoEffectError
 from penstock.policies import PolicyGraph

@@ -1,6 +1,6 @@
 """The options of each command, as frozen dataclasses. Flags and help are derived from them.
 
-``train``, ``resume`` and ``tune`` also take settings of runs, which ``config/schema.py`` holds.
+``train``, ``resume`` and ``tune`` also take settings of runs, which stand in ``config/settings/``.
 """
 
 from penstock.config.commands.bundles import FORMATS, VERIFIED, ExportOptions, VerifyOptions

@@ -5,7 +5,7 @@ from typing import Literal
 
 from penstock.config.commands.bundles import VerifyOptions
 from penstock.config.commands.option import checkpoint_option, log_dir_option, option
-from penstock.config.schema import HTTP_PORT
+from penstock.config.settings.games import HTTP_PORT
 
 __all__ = ["NAME_PATTERN", "BenchServeOptions", "ServeOptions"]
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.arguments import positive_int
 from benchmarks.record import command_of, destination, write
-from penstock.algorithm_package import find_algorithm
+from penstock.algorithm_lookup import find_algorithm
 from penstock.program.rollout import rollout_specs
 from penstock.registry import load
 from penstock.types import Array, Arrays, Box, Discrete, Spaces

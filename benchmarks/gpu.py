@@ -22,7 +22,7 @@ import torch
 from benchmarks.measured import parser
 from benchmarks.record import command_of, write
 from benchmarks.varied import varied
-from penstock.algorithm_package import find_algorithm
+from penstock.algorithm_lookup import find_algorithm
 from penstock.config.resolve import available_cores, most_threads
 from penstock.envs.sources import probe
 from penstock.program.rollout import rollout_specs

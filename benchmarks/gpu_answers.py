@@ -17,7 +17,7 @@ import torch
 from benchmarks.measured import parser
 from benchmarks.record import command_of, write
 from benchmarks.varied import varied
-from penstock.algorithm_package import find_algorithm, load_functions
+from penstock.algorithm_lookup import find_algorithm, load_functions
 from penstock.envs.sources import probe
 from penstock.inference.torch import CapturedPolicy, TorchPolicy
 from penstock.policies.native import supports

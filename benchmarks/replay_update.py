@@ -27,7 +27,7 @@ from benchmarks.measured import Measured, parser, report
 from benchmarks.peak import operations_per_second
 from benchmarks.peers.rounds import peer
 from benchmarks.timing import Contestant, compare
-from penstock.algorithm_package import find_algorithm
+from penstock.algorithm_lookup import find_algorithm
 from penstock.algorithms.off_policy.critics import critic_network
 from penstock.kernels.steps import StepKeys
 from penstock.memory.segment import Segment

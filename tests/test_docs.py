@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.algorithm_package import find_algorithm
-from penstock.config.algorithms import algorithm_fields
+from penstock.algorithm_lookup import find_algorithm
 from penstock.config.fields import fields_of
+from penstock.config.hyper_parameters import algorithm_fields
 from penstock.config.schema import RunConfig
 from penstock.registry import ALGORITHMS
 

@@ -219,7 +219,7 @@ _SHIPPED = ("ppo", "a2c", "a3c", "impala", "appo", "sac", "dsac", "dsact", "td3"
 ALGORITHMS: Registry[str] = Registry(
     "algorithm", {name: f"penstock.algorithms.{name}" for name in _SHIPPED}, "penstock.algorithms", str
 )
-"""Name -> package; `penstock.algorithm_package` describes its files. Users may name other packages, too."""
+"""Name -> package; `penstock.algorithm_lookup` describes its files. Users may name other packages, too."""
 
 ENVS: Registry[str] = Registry("environment", {}, "penstock.envs", str)
 """Third parties' environments: name -> "module:attribute" of a factory. Gymnasium's ids are not in it."""

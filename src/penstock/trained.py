@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from penstock.algorithm_package import find_algorithm
+from penstock.algorithm_lookup import find_algorithm
 from penstock.config.opponents import RANDOM, SELF, NamedRun, named_runs
 from penstock.config.schema import RunConfig
 from penstock.config.sources import line_of, shown

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from penstock.algorithm_package import find_algorithm, load_functions
+from penstock.algorithm_lookup import find_algorithm, load_functions
 from penstock.algorithms.off_policy.critics import critic_network
 from penstock.algorithms.off_policy.learn import Networks
 from penstock.algorithms.sac import learn, spec

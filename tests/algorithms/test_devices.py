@@ -10,7 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import backend_registration
 
 from penstock.algorithm import Algorithm, AlgorithmSpec
-from penstock.algorithm_package import load_functions
+from penstock.algorithm_lookup import load_functions
 from penstock.ops.losses import mean_by
 from penstock.planning import Prepared
 from penstock.program.rollout import rollout_specs

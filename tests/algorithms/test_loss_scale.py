@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from penstock.algorithm import Algorithm, AlgorithmSpec, Gradients, Phase
-from penstock.algorithm_package import find_algorithm, load_functions
+from penstock.algorithm_lookup import find_algorithm, load_functions
 from penstock.algorithms.off_policy.spec import ReplayConfig
 from penstock.algorithms.optimizer.loss_scale import scaled
 from penstock.algorithms.optimizer.spec import scale_names

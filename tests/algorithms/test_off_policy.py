@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from penstock.algorithm import ReplaySchedule
-from penstock.algorithm_package import find_algorithm
+from penstock.algorithm_lookup import find_algorithm
 from penstock.algorithms.off_policy.spec import ReplayConfig
 from penstock.errors import SpaceError
 from penstock.nodes.learner.gradient_slot import METRICS

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from penstock.algorithm_package import find_algorithm, load_functions
+from penstock.algorithm_lookup import find_algorithm, load_functions
 from penstock.errors import ConfigError
 from penstock.registry import ALGORITHMS, load
 from tests.algorithms.replay_rows import CONTINUOUS, DISCRETE

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from penstock.algorithm_package import find_algorithm, load_functions
+from penstock.algorithm_lookup import find_algorithm, load_functions
 from penstock.algorithms.off_policy.critics import critic_network
 from penstock.algorithms.off_policy.learn import networks_of
 from penstock.algorithms.r2d2.spec import R2D2Config

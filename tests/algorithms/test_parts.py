@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from penstock.algorithm_package import find_algorithm
+from penstock.algorithm_lookup import find_algorithm
 from penstock.ops.losses import mean_by
 from penstock.registry import ALGORITHMS, load
 from penstock.updates.inbox import in_parts

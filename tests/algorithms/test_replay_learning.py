@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from penstock.algorithm_package import find_algorithm
+from penstock.algorithm_lookup import find_algorithm
 from penstock.registry import load
 from penstock.types import Discrete, Spaces
 from tests.algorithms.loop import Target

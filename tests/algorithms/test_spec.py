@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from penstock.algorithm_package import find_algorithm
+from penstock.algorithm_lookup import find_algorithm
 from penstock.algorithms.a2c import spec as a2c_spec
 from penstock.algorithms.ppo import learn as ppo_learn
 from penstock.algorithms.ppo import spec as ppo_spec

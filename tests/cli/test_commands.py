@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import penstock
-from penstock.algorithm_package import find_algorithm
+from penstock.algorithm_lookup import find_algorithm
 from penstock.cli import COMMANDS, main, output
 from penstock.config.sources import Setting, from_mapping
 from penstock.errors import ConfigError, NodeError, PenstockError

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from penstock.algorithm_package import find_algorithm
+from penstock.algorithm_lookup import find_algorithm
 from penstock.cluster.connection import joined
 from penstock.cluster.own_code import runtime_env
 from penstock.errors import ConfigError

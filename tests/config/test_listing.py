@@ -25,7 +25,7 @@ def test_every_algorithm_has_a_line():
 def test_a_package_that_says_nothing_is_described_by_its_config(monkeypatch):
     only = Registry("algorithm", {"mine": "penstock.algorithms.a2c"})
     monkeypatch.setattr("penstock.config.listing.ALGORITHMS", only)
-    monkeypatch.setattr("penstock.algorithm_package.ALGORITHMS", only)
+    monkeypatch.setattr("penstock.algorithm_lookup.ALGORITHMS", only)
     monkeypatch.setattr("penstock.algorithms.a2c.__doc__", None)
     text = "Hyper-parameters of A2C. It learns from many short batches, and from each only once"
     assert algorithm_lines()[0].split("  ")[-1] == text

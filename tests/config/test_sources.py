@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.algorithm_package import find_algorithm
+from penstock.algorithm_lookup import find_algorithm
 from penstock.config.fields import Wrapping, fields_of
 from penstock.config.schema import RunConfig
 from penstock.config.sources import (

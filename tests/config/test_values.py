@@ -157,7 +157,7 @@ def test_a_count_is_a_whole_number_of_at_least_1():
 
 
 def test_every_shipped_setting_has_a_help_text():
-    from penstock.algorithm_package import find_algorithm
+    from penstock.algorithm_lookup import find_algorithm
     from penstock.config.commands import EvalOptions, PlotOptions, ResumeOptions
     from penstock.config.schema import RunConfig
 

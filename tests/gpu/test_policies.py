@@ -9,7 +9,7 @@ import torch
 
 from benchmarks.varied import varied
 from penstock.algorithm import Algorithm, Tensors
-from penstock.algorithm_package import load_functions
+from penstock.algorithm_lookup import load_functions
 from penstock.inference.torch import CapturedPolicy, TorchPolicy, build
 from penstock.planning import Prepared
 from penstock.program.rollout import rollout_specs

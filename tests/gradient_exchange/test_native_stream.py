@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from penstock.algorithm_package import find_algorithm
+from penstock.algorithm_lookup import find_algorithm
 from penstock.gradient_exchange.all_reduce import AllReduce
 from penstock.gradient_exchange.feedback import ErrorFeedback
 from penstock.memory.rounds import Rounds

@@ -396,7 +396,7 @@ def test_action_values_of_an_image_come_from_the_nature_network(dueling, outputs
 )
 def test_an_action_space_that_an_actor_does_not_serve_names_what_does(monkeypatch, build, action, text):
     several = {name: f"penstock.algorithms.{name}" for name in ("ppo", "dqn", "td3")}
-    monkeypatch.setattr("penstock.algorithm_package.ALGORITHMS", Registry("algorithm", several))
+    monkeypatch.setattr("penstock.algorithm_lookup.ALGORITHMS", Registry("algorithm", several))
     with pytest.raises(SpaceError, match=text):
         build(Spaces((("obs", VECTOR),), action), BODY, "sac")
     with pytest.raises(SpaceError, match="dqn needs Discrete actions: for real-numbered ones, a Box, use ppo or td3"):

@@ -5,7 +5,7 @@ What a dry run finds stands in ``tests/end_to_end/test_mistakes_in_own_algorithm
 
 import pytest
 
-from penstock.algorithm_package import find_algorithm
+from penstock.algorithm_lookup import find_algorithm
 from penstock.planning.specs import spec_of
 from penstock.program.rollout import rollout_specs
 from penstock.types import Box, Composite, Discrete, MultiDiscrete, Spaces, Stack

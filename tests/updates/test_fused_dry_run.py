@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from penstock.algorithm_package import find_algorithm, load_functions
+from penstock.algorithm_lookup import find_algorithm, load_functions
 from penstock.errors import ConfigError
 from penstock.planning.specs import spec_of
 from penstock.program.rollout import rollout_specs

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from penstock.algorithm_package import find_algorithm, load_functions
+from penstock.algorithm_lookup import find_algorithm, load_functions
 from penstock.envs.sources import probe
 from penstock.inference import native
 from penstock.kernels import _native

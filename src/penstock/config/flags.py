@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from penstock.algorithm_package import AlgorithmPackage
+from penstock.algorithm_lookup import AlgorithmPackage
 from penstock.config.commands import ResumeOptions, TrainOptions, TuneOptions
 from penstock.config.fields import AUTO, Field, field_table
 from penstock.config.rllib import TOLD_APART, renamed

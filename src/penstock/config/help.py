@@ -4,11 +4,11 @@ import inspect
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from penstock.algorithm_package import AlgorithmPackage
-from penstock.config.algorithms import algorithm_fields
+from penstock.algorithm_lookup import AlgorithmPackage
 from penstock.config.commands import ResumeOptions, TrainOptions
 from penstock.config.fields import Field, fields_of
 from penstock.config.flags import algorithm_from_arguments
+from penstock.config.hyper_parameters import algorithm_fields
 from penstock.config.schema import GROUPS, RunConfig
 
 __all__ = ["draw_help", "options_help", "resume_help", "train_help"]

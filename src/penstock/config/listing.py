@@ -1,6 +1,6 @@
 """The text of `penstock algos`: one line for each algorithm, from its entry, package and spec. Prints nothing."""
 
-from penstock.algorithm_package import ACTION_KINDS, ActionKind, find_algorithm
+from penstock.algorithm_lookup import ACTION_KINDS, ActionKind, find_algorithm
 from penstock.registry import ALGORITHMS, load
 from penstock.types import ActionSpace, Box, Composite, Discrete, MultiDiscrete, Spaces
 

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import tomli_w
 
-from penstock.algorithm_package import AlgorithmPackage, algorithms_with, find_algorithm
-from penstock.config.algorithms import algorithm_config, algorithm_fields
+from penstock.algorithm_lookup import AlgorithmPackage, algorithms_with, find_algorithm
 from penstock.config.commands import ResumeOptions
 from penstock.config.fields import AUTO, DependentDefaults, Field, Value, field_table, fields_of
+from penstock.config.hyper_parameters import algorithm_config, algorithm_fields
 from penstock.config.opponents import SCORE
 from penstock.config.rllib import NAMES
 from penstock.config.runtimes import CLUSTER, runtime_of

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from penstock.algorithm import Tensors
-from penstock.algorithm_package import load_functions
+from penstock.algorithm_lookup import load_functions
 from penstock.cuda_graph import captured
 from penstock.errors import DeviceError
 from penstock.types import Array, Arrays, PolicyBackend, Spaces

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from penstock.algorithm import AlgorithmSpec
-from penstock.algorithm_package import AlgorithmPackage, ships
+from penstock.algorithm_lookup import AlgorithmPackage, ships
 from penstock.config.agreement import shards_of, sync_mode_of
 from penstock.config.fields import AUTO, fields_of
 from penstock.config.resolve import Demand

@@ -1,6 +1,6 @@
 """Tries the functions of a user's algorithm in a dry run, before the run itself starts anything."""
 
-from penstock.algorithm_package import ships
+from penstock.algorithm_lookup import ships
 from penstock.errors import ConfigError
 from penstock.planning.prepared import Prepared
 from penstock.processes.errand import Errand, call_apart

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from penstock.algorithm_package import AlgorithmPackage, find_algorithm, ships
+from penstock.algorithm_lookup import AlgorithmPackage, find_algorithm, ships
 from penstock.config.whole import Config
 from penstock.envs.given import Given
 from penstock.envs.imports import sendable

@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock import __version__
 from penstock.algorithm import AlgorithmSpec
-from penstock.algorithm_package import (
+from penstock.algorithm_lookup import (
     AlgorithmPackage,
     check_actions,
     check_learn,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from penstock.algorithm import AlgorithmSpec
-from penstock.algorithm_package import AlgorithmPackage, algorithms_for, ships
+from penstock.algorithm_lookup import AlgorithmPackage, algorithms_for, ships
 from penstock.config.fields import AUTO
 from penstock.config.resolve import available_cores, lacks_bfloat16
 from penstock.config.schema import RunConfig

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from penstock.algorithm import KL_COEF, AlgorithmSpec, ReplaySchedule, Schedule, TableSpec
-from penstock.algorithm_package import AlgorithmPackage
+from penstock.algorithm_lookup import AlgorithmPackage
 from penstock.errors import ConfigError, either, nearest
 from penstock.nodes.learner import record_specs
 from penstock.policies import PolicyGraph

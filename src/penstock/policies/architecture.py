@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
-from penstock.algorithm_package import algorithms_with, check_actions
+from penstock.algorithm_lookup import algorithms_with, check_actions
 from penstock.errors import ConfigError, NoEffectError, SpaceError
 from penstock.policies import (
     Deterministic,

@@ -1,6 +1,6 @@
 """Which head an action space gets."""
 
-from penstock.algorithm_package import ActionKind, check_actions
+from penstock.algorithm_lookup import ActionKind, check_actions
 from penstock.errors import SpaceError
 from penstock.policies import Categorical, Composed, Gaussian
 from penstock.types import ActionSpace, Box, Composite, Discrete, Leaf, MultiDiscrete

@@ -6,7 +6,7 @@ A run: by its algorithm, its actions and its settings. An episode of a game: by 
 from pathlib import Path
 
 from penstock.algorithm import DEMONSTRATED
-from penstock.algorithm_package import AlgorithmPackage, algorithms_that
+from penstock.algorithm_lookup import AlgorithmPackage, algorithms_that
 from penstock.errors import ConfigError
 from penstock.planning import Prepared
 from penstock.planning.kept_episodes import check_agent, lacking

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Literal
 
-from penstock.algorithm_package import find_algorithm
+from penstock.algorithm_lookup import find_algorithm
 from penstock.config.schema import RunConfig
 from penstock.nodes.contract import OPEN_LIMIT_S, LaneStart
 from penstock.nodes.env import EnvSettings

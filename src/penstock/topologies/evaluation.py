@@ -4,7 +4,7 @@ judge --tickets--> player.0 .. player.n --episodes--> judge
 judge --policy--> player.0 .. player.n
 """
 
-from penstock.algorithm_package import find_algorithm
+from penstock.algorithm_lookup import find_algorithm
 from penstock.nodes.contract import OPEN_LIMIT_S
 from penstock.nodes.evaluation import (
     TICKET,

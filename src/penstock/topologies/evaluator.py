@@ -3,7 +3,7 @@
 Builds no program of its own: that of a final evaluation is in ``evaluation.py``.
 """
 
-from penstock.algorithm_package import find_algorithm
+from penstock.algorithm_lookup import find_algorithm
 from penstock.nodes.contract import OPEN_LIMIT_S
 from penstock.nodes.evaluation import EvaluatorSettings, PlaySettings
 from penstock.program.graph import NodeSpec

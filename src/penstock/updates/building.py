@@ -3,7 +3,7 @@
 import torch
 
 from penstock.algorithm import Algorithm
-from penstock.algorithm_package import load_functions
+from penstock.algorithm_lookup import load_functions
 from penstock.updates.settings import UpdaterSettings
 
 __all__ = ["algorithm_of"]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from penstock.algorithm_package import load_functions
+from penstock.algorithm_lookup import load_functions
 from penstock.policies import PolicyGraph
 from penstock.updates.calls import UsersFunction
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from penstock.algorithm import Fused, FusedReplay, FusedReplayUpdate, FusedUpdate, StreamShape, Tensors
-from penstock.algorithm_package import load_functions
+from penstock.algorithm_lookup import load_functions
 from penstock.kernels.steps import FusedPhase
 from penstock.registry import load
 from penstock.types import Array, Arrays, ArraySpec

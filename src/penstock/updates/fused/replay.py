@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from penstock.algorithm import FusedReplay, FusedReplayUpdate
-from penstock.algorithm_package import load_functions
+from penstock.algorithm_lookup import load_functions
 from penstock.kernels.pace import Pace
 from penstock.kernels.steps import StepKeys
 from penstock.replay.minibatches import TableMinibatches

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from penstock.algorithm import AlgorithmSpec, Fused, StreamShape
-from penstock.algorithm_package import load_functions
+from penstock.algorithm_lookup import load_functions
 from penstock.types import Array, Arrays
 from penstock.updates.rows import Rows, Targeted
 from penstock.updates.running import RunningStatistics

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from penstock.algorithm_package import AlgorithmPackage
+from penstock.algorithm_lookup import AlgorithmPackage
 from penstock.config.fields import Field, field_table, fields_of
 from penstock.config.schema import RunConfig
 from penstock.config.values import from_value

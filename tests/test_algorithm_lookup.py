@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from penstock.algorithm_package import (
+from penstock.algorithm_lookup import (
     ACTION_KINDS,
     algorithms_for,
     check_actions,
@@ -107,7 +107,7 @@ def test_its_settings_are_read_back_from_a_run_folder(package, tmp_path):
 
 
 def test_no_torch_is_imported_to_find_or_check_an_algorithm():
-    code = "import sys, penstock.algorithm_package as a; a.check_learn(a.find_algorithm('ppo')); "
+    code = "import sys, penstock.algorithm_lookup as a; a.check_learn(a.find_algorithm('ppo')); "
     ended = subprocess.run([sys.executable, "-c", f"{code}sys.exit('torch' in sys.modules)"], check=False)
     assert ended.returncode == 0
 
@@ -216,7 +216,7 @@ def test_functions_that_cannot_be_imported_are_one_line_without_a_cause(package)
 @pytest.fixture
 def three(monkeypatch):
     known = {name: f"penstock.algorithms.{name}" for name in ("ppo", "dqn", "td3")} | {"broken": "no_such_package"}
-    monkeypatch.setattr("penstock.algorithm_package.ALGORITHMS", Registry("algorithm", known))
+    monkeypatch.setattr("penstock.algorithm_lookup.ALGORITHMS", Registry("algorithm", known))
 
 
 def test_algorithms_are_listed_by_the_actions_they_serve(three):

@@ -1,8 +1,10 @@
 """What is asked of all machines of a run at the same time."""
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import ray
 
@@ -77,3 +79,15 @@ def test_all_machines_look_at_their_stacks_at_the_same_time(monkeypatch: pytest.
     # Ray refuses to wait for nothing.
     assert stacks_on({}) == {}
     assert len(waits) == 1
+
+
+@pytest.mark.parametrize("error", [ray.exceptions.ObjectStoreFullError, ray.exceptions.OutOfDiskError])
+def test_a_call_that_finds_no_room_here_is_answered_with_that_at_once(error: type[Exception]) -> None:
+    def remote(*arguments: object) -> None:
+        raise error("no room for 10 MB")
+
+    machine = machines.Machine.__new__(machines.Machine)
+    machine.actor = SimpleNamespace(feed=SimpleNamespace(remote=remote))
+    replies: list[Any] = []
+    machine.call("feed", lambda result, raised: replies.append((result, type(raised))), np.zeros(10))
+    assert replies == [(None, error)]

@@ -182,6 +182,58 @@ def test_a_full_object_store_does_not_end_a_run_that_loses_a_host(home: Home, mo
     assert publication.version == 7
 
 
+def test_a_publication_that_finds_no_room_is_due_once_there_is_some(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No host is lost. What is published meanwhile takes its place."""
+    store = Store(monkeypatch)
+    store.room = 0
+    publish(home.parameters, settled=1)
+    for _ in range(2):
+        assert sent(home.publications) == []
+        assert home.publications.no_room
+    publish(home.parameters, settled=2)
+    store.room = 1
+    assert sent(home.publications) == [(7, 2)]
+    assert not home.publications.no_room
+    assert store.room == 0
+
+
+@pytest.mark.parametrize("room", [0, 1], ids=["for neither", "for the goal alone"])
+def test_a_goal_is_not_sent_without_its_rollouts_although_there_is_no_room(
+    monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    store = Store(monkeypatch)
+    program = with_relay(sharing_program())
+    wiring = wired(program)
+    of_home = publications.Publications(program, wiring, kept)
+    publish(wiring.board("goals"))
+    store.room = room
+    assert list(of_home.due({"learner.1": HOST, "learner.2": OTHER})) == []
+    assert of_home.no_room
+    store.room = 2
+    found = list(of_home.due({"learner.1": HOST, "learner.2": OTHER}))
+    assert {host for host, _, _, _ in found} == {HOST, OTHER}
+    assert [(board, goal.number) for _, board, goal, _ in found] == [("goals", 1)] * 2
+    assert all(rollouts is not None for _, _, _, rollouts in found)
+    assert not of_home.no_room
+
+
+class Store:
+    """An object store with room for so many objects more."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.room = 0
+        monkeypatch.setattr(ray, "put", self.put)
+        monkeypatch.setattr(publications, "as_object", objects.as_object)
+
+    def put(self, content: object) -> object:
+        if not self.room:
+            raise ray.exceptions.ObjectStoreFullError("no room for 10 MB")
+        self.room -= 1
+        return content
+
+
 def marked(held: Publication) -> Publication:
     """Another object with the same content. Here it is known by its version."""
     return held._replace(version=MARK)

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import ray
 
 from penstock.cluster import host as hosts
-from penstock.cluster import observation_fields, publications
+from penstock.cluster import no_room, observation_fields, publications
 from penstock.cluster import relay as relays
 from penstock.cluster.cut import RELAY, host_program, with_relay
 from penstock.cluster.followers import Followers
@@ -22,13 +23,13 @@ from penstock.cluster.parcels import packed
 from penstock.cluster.relay import Relay
 from penstock.cluster.spread_processes import SpreadProcesses
 from penstock.cluster.stand_in import stand_in
-from penstock.errors import ResourceError
+from penstock.errors import NodeError, ResourceError
 from penstock.memory.stream import Stream
 from penstock.processes.log_lines import LogLine
 from penstock.processes.starts import Processes
 from penstock.processes.worker import WorkerSpec
 from penstock.program.graph import Program
-from penstock.supervision.lives import Exit
+from penstock.supervision.lives import HOPELESS, Exit
 from penstock.supervision.outcome import SharedSigns
 from penstock.types import Array, Cause
 from penstock.wiring.edges import placement
@@ -55,11 +56,11 @@ class Machine:
 
     def __init__(self) -> None:
         self.has_ended = False
-        self.answers: list[Callable[[Any, None], None]] = []
+        self.answers: list[Callable[[Any, Any], None]] = []
         self.called: list[tuple[str, Any]] = []
         """The calls and their first arguments."""
 
-    def call(self, name: str, replied: Callable[[Any, None], None], *arguments: Any) -> None:
+    def call(self, name: str, replied: Callable[[Any, Any], None], *arguments: Any) -> None:
         self.called.append((name, arguments[0]))
         if name == "collect":
             self.answers.append(replied)
@@ -167,6 +168,156 @@ def test_a_machine_is_lost_also_if_there_is_no_room_for_what_others_need(
     other = Machine()
     home.start(other, 2)
     assert "publish" in [name for name, _ in other.called]
+
+
+def full_store(there: bool = False) -> BaseException:
+    """The error of a call for which an object store has no room: that of home, or that of the host."""
+    full = ray.exceptions.ObjectStoreFullError("no room for 10 MB")
+    return ray.exceptions.RayTaskError("collect", "its traceback", full).as_instanceof_cause() if there else full
+
+
+FULL = (
+    "Ray's object store on {} is full, so the run waits for room, for at most 270 s; "
+    "to have more, start Ray there with ray start --object-store-memory BYTES"
+)
+
+
+def test_a_run_waits_for_room_in_the_object_store_of_home(
+    home: Home, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(content: object) -> object:
+        raise full_store()
+
+    monkeypatch.setattr(publications, "as_object", full)
+    board = home.wiring.board("parameters")
+    board.publish({spec.name: np.zeros(spec.shape, spec.dtype) for spec in board.specs}, 1)
+    machine = Machine()
+    home.start(machine, 1)
+    for _ in range(20):
+        machine.answer()
+        home.pass_time(relays.LATE_S)
+    assert [name for name, _ in machine.called if name != "collect"] == ["start"]
+    assert home.relay.log_lines() == [LogLine(RELAY, "WARNING", FULL.format("the launcher's machine"), 1)]
+    assert caplog.messages == [FULL.format("the launcher's machine")]
+    monkeypatch.setattr(publications, "as_object", lambda content: content)
+    machine.answer()
+    home.pass_time(no_room.RETRY_S)
+    assert [name for name, _ in machine.called if name != "collect"] == ["start", "publish"]
+    assert home.relay.exits() == []
+    assert home.relay.log_lines() == []
+
+
+def test_a_run_that_finds_no_room_for_most_of_the_stall_timeout_ends_with_its_reason(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(content: object) -> object:
+        raise full_store()
+
+    monkeypatch.setattr(publications, "as_object", full)
+    board = home.wiring.board("parameters")
+    board.publish({spec.name: np.zeros(spec.shape, spec.dtype) for spec in board.specs}, 1)
+    machine = Machine()
+    home.start(machine, 1)
+    waited = 0.0
+    while not (ended := home.relay.exits()):
+        machine.answer()
+        home.pass_time(relays.LATE_S)
+        waited += relays.LATE_S
+    assert waited == 275.0
+    assert [(one.group, one.status) for one in ended] == [(RELAY, HOPELESS)]
+    assert NodeError(RELAY, ended[0].detail).line == (
+        "Ray's object store on the launcher's machine has been full for 275 s; to have more, start Ray there with "
+        "ray start --object-store-memory BYTES"
+    )
+    assert not home.relay.lost()
+
+
+class FullMachine(Machine):
+    """Calls of this name find no room in the object store of home, as often as it is told."""
+
+    def __init__(self, name: str, times: int) -> None:
+        super().__init__()
+        self.full, self.times = name, times
+
+    def call(self, name: str, replied: Callable[[Any, Any], None], *arguments: Any) -> None:
+        if name == self.full and self.times:
+            self.times -= 1
+            replied(None, full_store())
+            return
+        super().call(name, replied, *arguments)
+
+
+@pytest.mark.parametrize("name", ["start", "publish"])
+def test_a_call_whose_arguments_find_no_room_is_made_again(home: Home, name: str) -> None:
+    board = home.wiring.board("parameters")
+    board.publish({spec.name: np.zeros(spec.shape, spec.dtype) for spec in board.specs}, 1)
+    machine = FullMachine(name, 2)
+    home.start(machine, 1)
+    assert name not in [called for called, _ in machine.called]
+    home.pass_time(no_room.RETRY_S)
+    assert machine.times == 0
+    home.pass_time(no_room.RETRY_S)
+    assert [called for called, _ in machine.called].count(name) == 1
+    assert home.relay.exits() == []
+
+
+def test_no_call_is_made_again_to_a_machine_that_was_given_up(home: Home) -> None:
+    machine = FullMachine("start", 1000)
+    home.start(machine, 1)
+    # It answers nothing, and its own silence counts.
+    home.pass_time(relays.SILENCE_S + 2.0)
+    assert home.relay.lost() == {machine}
+    left = machine.times
+    home.pass_time(400.0)
+    assert machine.times == left
+    assert [ended.group for ended in home.relay.exits()] == [GROUP]
+
+
+def test_what_a_host_has_collected_comes_once_its_object_store_has_room(home: Home) -> None:
+    machine = Machine()
+    home.start(machine, 1)
+    lines = [LogLine(GROUP, "WARNING", "too hot", 1)]
+    again: list[Callable[[Any, Any], None]] = []
+    call = machine.call
+
+    def called(name: str, replied: Callable[[Any, Any], None], *arguments: Any) -> None:
+        if name == "collect_again":
+            again.append(replied)
+        else:
+            call(name, replied, *arguments)
+
+    machine.call = called  # type: ignore[method-assign]
+    machine.answers.pop()(None, full_store(there=True))
+    home.pass_time(0.0)
+    assert home.relay.log_lines() == [LogLine(RELAY, "WARNING", FULL.format("a machine"), 1)]
+    assert not again
+    for _ in range(4):
+        home.pass_time(relays.LATE_S)
+        again.pop()(None, full_store(there=True))
+        home.wiring.counters.set(GROUP, "heartbeat_ns", 0)
+        home.pass_time(0.0)
+        # The machine is not silent. What is known of its nodes is in the answer that does not come.
+        assert home.wiring.counters.get(GROUP, "heartbeat_ns") > 0
+    assert not home.relay.lost()
+    assert machine.answers == []
+    home.pass_time(no_room.RETRY_S)
+    again.pop()(Batch([], [(1, Exit(GROUP, 1, "its traceback"))], {}, lines), None)
+    home.pass_time(0.0)
+    assert home.relay.log_lines() == [LogLine(f"{GROUP} on a machine", "WARNING", "too hot", 1)]
+    assert [ended.group for ended in home.relay.exits()] == [GROUP]
+    home.pass_time(300.0)
+    assert home.relay.exits() == []
+
+
+def test_another_error_of_a_hosts_own_code_ends_the_run(home: Home) -> None:
+    machine = Machine()
+    home.start(machine, 1)
+    error: Any = ray.exceptions.RayTaskError("collect", "its traceback", ValueError("no slot")).as_instanceof_cause()
+    machine.answers.pop()(None, error)
+    assert wait_until(lambda: RELAY not in home.relay.running(), 60)
+    (ended,) = home.relay.exits()
+    assert (ended.group, ended.status) == (RELAY, HOPELESS)
+    assert "no slot" in ended.detail
 
 
 def test_what_was_not_heard_while_the_launcher_stood_still_counts_for_nothing(home: Home) -> None:
@@ -521,6 +672,24 @@ def test_a_host_that_stood_still_alone_tells_when_its_nodes_were_last_alive(monk
     # From now on it hangs.
     paused.now += 0.5
     assert 0.5 <= paused.silent_s() <= 0.75
+
+
+def test_a_host_has_its_last_answer_until_it_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    paused = Paused(monkeypatch)
+    exits = [Exit(GROUP, 1, "its traceback")]
+    monkeypatch.setattr(paused, "exits", lambda: [exits.pop()] if exits else [], raising=False)
+    monkeypatch.setattr(paused, "log_lines", list, raising=False)
+    monkeypatch.setattr(hosts.Host, "_listen", lambda _: None)
+    monkeypatch.setattr(hosts, "REPLY_S", 0.0)
+    first = asyncio.run(paused.host.collect(()))
+    assert first.exits == [(1, Exit(GROUP, 1, "its traceback"))]
+    paused.now += 2.0
+    again = asyncio.run(paused.host.collect_again())
+    assert again.exits == first.exits
+    # Its signs of life are those of now.
+    assert again.vitals[GROUP].silent_ns != first.vitals[GROUP].silent_ns
+    assert asyncio.run(paused.host.collect(())).exits == []
+    assert asyncio.run(paused.host.collect_again()).exits == []
 
 
 @pytest.mark.parametrize("home", [asking_program], indirect=True)

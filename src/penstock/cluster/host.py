@@ -58,6 +58,7 @@ LATE_S = 1.0
 """If a host looks for home so much later than the last time, its own process stood still meanwhile."""
 WITHDRAW_S = 0.01
 """How often a host looks whether the last question of a dead environment node is answered."""
+NOTHING = Batch([], [], {}, ())
 TOLD = ("busy_ns", "idle_ns", "skipped", "not_restored")
 """Counters of a node that home reports."""
 
@@ -100,6 +101,8 @@ class Host:
         """When this host last looked whether it had stood still."""
         self._excused: deque[tuple[int, int]] = deque(maxlen=100)
         """The end and the length, in nanoseconds, of each time in which it stood still."""
+        self._told = NOTHING
+        """The last answer of `collect`, until home asks for the next one."""
         self._rung = asyncio.Event()
         self._publishes = asyncio.Event()
         self._listener: threading.Thread | None = None
@@ -228,6 +231,7 @@ class Host:
             delivered: group, life and slot of rollouts that home has. Their slots are free again.
         """
         self._listen()
+        self._told = NOTHING
         await self.release(delivered)
         until = time.monotonic() + REPLY_S
         while True:
@@ -237,11 +241,17 @@ class Host:
             # The end of a process comes behind all that it has filled.
             exits = self._exits() if is_all else []
             if filled or exits or (left := until - time.monotonic()) <= 0:
-                return Batch(filled, exits, self._vitals(), self._processes.log_lines())
+                self._told = Batch(filled, exits, self._vitals(), self._processes.log_lines())
+                return self._told
             try:
                 await asyncio.wait_for(self._rung.wait(), min(LOOK_S, left))
             except TimeoutError:
                 continue
+
+    async def collect_again(self) -> Batch:
+        """The last answer of `collect` once more: there was no room for it in the object store of this machine."""
+        self._asked = time.monotonic()
+        return self._told._replace(vitals=self._vitals())
 
     async def release(self, delivered: Sequence[tuple[str, int, int]]) -> None:
         """Free slots whose rollouts home has; the argument is that of `collect`."""

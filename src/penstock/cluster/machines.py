@@ -12,6 +12,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from penstock.cluster.host import Host
 from penstock.cluster.listing import Listed, others
 from penstock.cluster.messages import Facts
+from penstock.cluster.ray_errors import NO_ROOM
 from penstock.program.graph import Program
 
 __all__ = ["END_LIMIT_S", "Machine", "answers", "end_all", "machines", "stacks_on"]
@@ -37,13 +38,21 @@ class Machine(Listed):
         self.actor = ray.remote(Host).options(**options).remote(program, list(sys.path))
 
     def call(self, name: str, replied: Callable[[Any, BaseException | None], None], *arguments: Any) -> None:  # noqa: ANN401
-        """Call a method of the host. ``replied`` is called with its result or its error, in another thread."""
+        """Call a method of the host. ``replied`` is called with its result or its error, in another thread.
+
+        If the object store of this machine has no room for the arguments, it is called at once, with one of `NO_ROOM`.
+        """
 
         def done(future: Any) -> None:  # noqa: ANN401
             error = future.exception()
             replied(None if error is not None else future.result(), error)
 
-        getattr(self.actor, name).remote(*arguments).future().add_done_callback(done)
+        try:
+            answer = getattr(self.actor, name).remote(*arguments)
+        except NO_ROOM as error:
+            replied(None, error)
+            return
+        answer.future().add_done_callback(done)
 
     def facts(self) -> Facts:
         """Facts of the machine. Waits for its host to start.

@@ -17,6 +17,7 @@ from penstock.cluster.messages import Publication
 from penstock.cluster.objects import as_object, put_again
 from penstock.cluster.observation_fields import observation_fields
 from penstock.cluster.parcels import packed
+from penstock.cluster.ray_errors import NO_ROOM
 from penstock.cluster.resident import ResidentShards
 from penstock.cluster.rings import PART_BYTES, FoundShard, HostedShards, News, RowRanks
 from penstock.errors import PenstockError
@@ -70,9 +71,13 @@ class Publications:
         program: of home.
         wiring: of home.
         give_back: gives a part of home's memory back to the system, as `penstock.memory.segment.Segment.give_back`.
+
+    Attributes:
+        no_room: whether the last call of `due` found no room for a publication in the object store. It is still due.
     """
 
     def __init__(self, program: Program, wiring: Wiring, give_back: Callable[[Array], object]) -> None:
+        self.no_room = False
         self._boards = {edge.name: (edge, wiring.board(edge.name)) for edge in carried(program)}
         self._rollouts: StreamMemory | None = None
         stream = viewed(program)
@@ -108,9 +113,14 @@ class Publications:
         Args:
             placed: node -> the host that runs it.
         """
+        self.no_room = False
         for name, (edge, board) in self._boards.items():
             hosts = {placed[reader] for reader in edge.readers if reader in placed}
-            latest = self._read(edge, board) if hosts else None
+            try:
+                latest = self._read(edge, board) if hosts else None
+            except NO_ROOM:
+                self.no_room = True
+                continue
             for host in hosts:
                 key = host, name
                 if latest is None or key in self._under_way or self._sent.get(key) == latest.number:
@@ -122,8 +132,8 @@ class Publications:
                 if news is None:
                     yield host, name, latest.object, self._rollouts_for(host, latest)
                 else:
-                    whole = Publication(latest.number, latest.version, packed(latest.arrays), news)
-                    yield host, name, as_object(whole), None
+                    # No object: only this host gets it, and its slots count as sent from now on.
+                    yield host, name, Publication(latest.number, latest.version, packed(latest.arrays), news), None
 
     def _rollouts_for(self, host: Machine, latest: _Latest) -> Any:  # noqa: ANN401 - Ray's own type
         """The rollouts of the batch that a version names; ``None`` if it names none, or if the host has them."""
@@ -298,6 +308,11 @@ class Publications:
         return self._table is None or name != GOALS
 
     def _read(self, edge: Board, board: BoardMemory) -> _Latest | None:
+        """The latest publication of a board, with its objects. One that finds no room counts as not read yet.
+
+        Raises:
+            NO_ROOM: one of these errors; the object store has no room for an object.
+        """
         latest = self._latest.get(edge.name)
         # Race: the board may be published between this look and the read. Then the next call reads it again.
         number = board.publication()
@@ -309,12 +324,13 @@ class Publications:
             # One object a publication. Each machine fetches it once.
             published = as_object(Publication(number, version, packed(arrays)))
             before = NO_BATCH if latest is None else latest.batch
-            latest = self._latest[edge.name] = _Latest(number, version, published, arrays, _batch_of(version, arrays))
+            latest = _Latest(number, version, published, arrays, _batch_of(version, arrays))
             if latest.batch not in {NO_BATCH, before} and self._rollouts is not None:
                 # They stay in their slots until all learners have learned from them.
                 rollouts = self._rollouts
                 content = as_object({slot: packed(rollouts.slot(slot)) for slot in arrays["slots"].tolist()})
                 self._batch = _Rollouts(latest.batch, content)
+            self._latest[edge.name] = latest
         return latest
 
 

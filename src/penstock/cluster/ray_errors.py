@@ -1,8 +1,12 @@
 """What errors of Ray say."""
 
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import ObjectStoreFullError, OutOfDiskError, RayActorError, RayTaskError
 
-__all__ = ["line_of", "machine_error"]
+__all__ = ["NO_ROOM", "line_of", "machine_error"]
+
+NO_ROOM = (ObjectStoreFullError, OutOfDiskError)
+"""The object store of a machine is full. If it also was that of the host, and not of the caller, the error is a
+`RayTaskError` as well."""
 
 
 def machine_error(error: BaseException) -> tuple[str, bool]:

@@ -6,23 +6,25 @@ It also starts and ends nodes on hosts for the supervisor, and reports how they 
 their hosts it gives back to the system.
 """
 
+import logging
 import threading
 import time
 import traceback
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from penstock.cluster.calls import COLLECT_AGAIN, Calls, Reply
 from penstock.cluster.cut import RELAY
 from penstock.cluster.deliveries import Deliveries
 from penstock.cluster.fetches import Fetches
 from penstock.cluster.machines import Machine
 from penstock.cluster.messages import Batch
+from penstock.cluster.no_room import HOME, NoRoom
 from penstock.cluster.publications import Publications
 from penstock.cluster.ray_errors import machine_error
 from penstock.cluster.rings import FoundShard, News
 from penstock.cluster.stand_in import FollowerStandIn, StandIn, stand_in
-from penstock.errors import LostError
+from penstock.errors import LostError, PenstockError, ResourceError
 from penstock.memory.doorbell import CEILING_S
 from penstock.processes.log_lines import LogLine
 from penstock.processes.worker import WorkerSpec
@@ -50,6 +52,8 @@ LET_GO_S = 1.0
 """Seconds between two looks at rows whose memory may be given back, because they stay on their hosts."""
 RETRY_S = 0.002
 """Seconds until a rollout that found no free slot is tried again."""
+PUBLICATIONS = "publications"
+"""What `NoRoom` knows publications by that wait for room."""
 LOST = -9
 """Exit status of a node whose machine was lost: as if killed from outside, which is not its own fault."""
 
@@ -59,17 +63,6 @@ class _Placed(NamedTuple):
 
     machine: Machine
     node: StandIn
-
-
-class _Reply(NamedTuple):
-    """What became of a call to a host."""
-
-    machine: Machine
-    call: str
-    about: str
-    """The group, the board, or the number of the call."""
-    result: Any
-    error: BaseException | None
 
 
 class Relay:
@@ -92,7 +85,6 @@ class Relay:
         self._placed: dict[str, _Placed] = {}
         self._ended: list[Exit] = []
         self._log_lines: list[LogLine] = []
-        self._replies: deque[_Reply] = deque()
         self._heard: dict[Machine, float] = {}
         self._turned = time.monotonic()
         """When this process last showed that it does not stand still."""
@@ -102,6 +94,8 @@ class Relay:
         self._showing: set[str] = set()
         """Groups of learners to which rollouts are under way."""
         self._lost: set[Machine] = set()
+        self._no_room = NoRoom(program.stall_limit_s)
+        self._calls = Calls(self._no_room, self._lost, lambda: wiring.bells.ring(self._bell))
         self._thread: threading.Thread | None = None
         self._closing = False
 
@@ -133,7 +127,7 @@ class Relay:
             group = spec.placement.group
             task = placed.task(threads, tuple(imports))._replace(apart=self._fetches.apart(group))
             self._placed[group] = _Placed(machine, placed)
-            self._call(machine, "start", group, placed.there, task)
+            self._calls.make(machine, "start", group, placed.there, task)
             if machine not in self._collecting:
                 # A machine without nodes was not asked for anything, so its silence meant nothing.
                 # Race: the supervisor may go on before the thread does, after this process stood still.
@@ -181,12 +175,15 @@ class Relay:
             placed = self._placed.pop(group, None)
             self._showing.discard(group)
             if placed is not None and placed.machine not in self._lost:
-                self._call(placed.machine, "stop", group, placed.node.there, placed.node.life)
+                self._calls.make(placed.machine, "stop", group, placed.node.there, placed.node.life)
 
     def fail(self, why: str) -> None:
         """The run cannot go on here: it ends."""
+        self._fail(LostError(why))
+
+    def _fail(self, error: PenstockError) -> None:
         with self._lock:
-            self._ended.append(Exit(RELAY, HOPELESS, "".join(traceback.format_exception_only(LostError(why)))))
+            self._ended.append(Exit(RELAY, HOPELESS, "".join(traceback.format_exception_only(error))))
         self._wiring.bells.ring(0)
 
     def close(self) -> None:
@@ -229,9 +226,10 @@ class Relay:
 
     def _turn(self) -> None:
         now = self._look()
-        while self._replies:
-            self._hear(self._replies.popleft())
-        self._publish()
+        for reply in self._calls.replies(now):
+            self._hear(reply)
+        self._calls.make_again(now)
+        self._publish(now)
         self._deliver()
         self._fetch()
         self._show()
@@ -239,7 +237,7 @@ class Relay:
             self._collect(machine)
         self._release()
         for placed in self._placed.values():
-            if now - self._heard[placed.machine] > QUIET_S:
+            if now - self._heard[placed.machine] > QUIET_S or self._calls.keeps_back(placed.machine):
                 placed.node.wait_for_word()
         if now - self._let_go > LET_GO_S:
             self._let_go = now
@@ -247,20 +245,37 @@ class Relay:
         for machine, heard in list(self._heard.items()):
             if now - heard > SILENCE_S and machine in self._collecting:
                 self._lose(machine, f"{machine.name} told nothing for {SILENCE_S:.0f} s")
+        self._tell_of_room(now)
+
+    def _tell_of_room(self, now: float) -> None:
+        """Tell the user once that an object store is full. If the run has waited for too long, it ends."""
+        if line := self._no_room.untold():
+            # This process is no worker, whose lines would come to the console and into the log by themselves.
+            logging.getLogger(__name__).warning("%s", line)
+            self._log_lines.append(LogLine(RELAY, "WARNING", line, 1))
+            self._wiring.bells.ring(0)
+        if why := self._no_room.given_up(now):
+            self._fail(ResourceError(why))
 
     def _machines(self) -> dict[str, Machine]:
         """Node -> the host that runs it."""
         return {one.node.name: one.machine for one in self._placed.values() if one.machine not in self._lost}
 
-    def _publish(self) -> None:
+    def _publish(self, now: float) -> None:
         """Hand the latest version of each board to the hosts whose nodes read it."""
+        if not self._no_room.due(PUBLICATIONS, now):
+            return
         for machine, board, publication, rollouts in self._publications.due(self._machines()):
-            self._call(machine, "publish", board, board, publication, rollouts)
+            self._calls.make(machine, "publish", board, board, publication, rollouts)
+        if self._publications.no_room:
+            self._no_room.add(PUBLICATIONS, HOME, now)
+        else:
+            self._no_room.remove(PUBLICATIONS)
 
     def _fetch(self) -> None:
         """Have the observations of rollouts that wait brought to where their learner runs."""
         for number, machine, method, arguments in self._fetches.due(self._deliveries.waiting, self._machines()):
-            self._call(machine, method, str(number), *arguments)
+            self._calls.make(machine, method, str(number), *arguments)
 
     def _show(self) -> None:
         """Hand new rollouts to the learners that look for them by themselves, in a stream or in a table."""
@@ -269,38 +284,29 @@ class Relay:
                 rollouts = node.unseen()
                 if rollouts:
                     self._showing.add(group)
-                    self._call(machine, "show", group, group, node.life, rollouts)
+                    self._calls.make(machine, "show", group, group, node.life, rollouts)
         sampling = {
             one.node.name: one.machine
             for one in self._placed.values()
             if isinstance(one.node, FollowerStandIn) and one.machine not in self._lost
         }
         for machine, news in self._publications.feeds(sampling):
-            self._call(machine, "feed", "", news)
+            self._calls.make(machine, "feed", "", news)
 
     def _collect(self, machine: Machine) -> None:
         """Ask a host for what it has. The rollouts that were delivered since go with the question."""
         if machine in self._lost:
             return
         self._collecting.add(machine)
-        self._call(machine, "collect", "", self._deliveries.freed_on(machine))
+        self._calls.make(machine, "collect", "", self._deliveries.freed_on(machine))
 
     def _release(self) -> None:
         """Tell hosts at once which slots are free, if they are asked for rollouts already: a node may wait for one."""
         for machine, freed in self._deliveries.freed():
             if machine not in self._lost:
-                self._call(machine, "release", "", freed)
+                self._calls.make(machine, "release", "", freed)
 
-    def _call(self, machine: Machine, call: str, about: str, *arguments: Any) -> None:  # noqa: ANN401
-        def replied(result: Any, error: BaseException | None) -> None:  # noqa: ANN401
-            self._replies.append(_Reply(machine, call, about, result, error))
-            self._wiring.bells.ring(self._bell)
-
-        machine.call(call, replied, *arguments)
-
-    def _hear(self, reply: _Reply) -> None:
-        if reply.machine in self._lost:
-            return
+    def _hear(self, reply: Reply) -> None:
         if reply.error is not None:
             why, own = machine_error(reply.error)
             if own:
@@ -320,7 +326,7 @@ class Relay:
             self._fetches.answered(int(reply.about), reply.result)
         elif reply.call == "show":
             self._showing.discard(reply.about)
-        elif reply.call == "collect":
+        elif reply.call in {"collect", COLLECT_AGAIN}:
             self._collecting.discard(reply.machine)
             self._take(reply.machine, reply.result)
 

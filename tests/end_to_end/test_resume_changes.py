@@ -16,7 +16,9 @@ from penstock.config.sources import from_toml
 from penstock.run import Result
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import load_checkpoint
+from penstock.saved_runs.launches import SETTINGS
 from penstock.saved_runs.leftovers import run_to_resume, take_back_where_it_goes_on, tell_where_it_goes_on
+from penstock.saved_runs.parts import parts_of
 from penstock.saved_runs.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("shared_templates")
@@ -82,6 +84,10 @@ def test_a_run_goes_on_in_another_way(tmp_path: Path, first: dict[str, object], 
     assert int(arrays["update"]) > saved.manifest["update"]
     if "applied" in arrays:
         assert int(arrays["applied"]) == int(arrays["gradient_steps"]) > int(saved.arrays["gradient_steps"]) > 0
+    before, after = parts_of(RunFolder(run), from_toml(run / "config.toml").run)
+    assert (before.begin, after.begin) == (0, saved.manifest["steps"])
+    for name in then.keys() & set(SETTINGS):
+        assert getattr(before.run, name) != getattr(after.run, name) == then[name]
 
 
 def launches(run: Path) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ import pytest
 from penstock.config.sources import from_mapping
 from penstock.saved_runs.card import write_card
 from penstock.saved_runs.checkpoints import save_checkpoint
+from penstock.saved_runs.launches import add_launch
 from penstock.saved_runs.run_folder import RunFolder
 
 CONFIG = from_mapping({"env": "Pendulum-v1", "num_workers": 2, "backend": "eager"})
@@ -103,3 +104,24 @@ def test_the_card_names_policy_nodes(tmp_path):
     config = from_mapping({**CONFIG.values(), "policy_placement": "node", "policy_nodes": 2, "max_wait": 0.002})
     write_card(folder, config, 999_424, 61, EVALUATION)
     assert "| Policy | 2 policy nodes, max_wait 0.002 |" in folder.card_path.read_text()
+
+
+def test_the_card_of_a_resumed_run_says_which_part_had_which_learners(tmp_path):
+    folder, _ = written(tmp_path, EVALUATION)
+    first = from_mapping({**CONFIG.values(), "learners": 2, "exchange": "allreduce", "pace": "sync"})
+    then = from_mapping({**first.values(), "exchange": "gossip", "policy_placement": "node"})
+    add_launch(folder, None, first.run, 0)
+    write_card(folder, first, 40_000, 3, EVALUATION)
+    assert "| Learners | 2 learners, allreduce, sync |" in folder.card_path.read_text()
+    assert "| Resumed |" not in folder.card_path.read_text()
+    add_launch(folder, "update-00000003", then.run, 40_000)
+    write_card(folder, then, 999_424, 61, EVALUATION)
+    text = folder.card_path.read_text()
+    assert "| Learners | 2 learners, allreduce, sync, to 40,000 steps; then 2 learners, gossip, sync |\n" in text
+    assert "| Policy | in place, to 40,000 steps; then policy node |\n" in text
+    assert "| Resumed | once, at 40,000 steps; `run.log` says which settings that changed |\n" in text
+    add_launch(folder, "update-00000050", then.run, 800_000)
+    # A resume that had nothing to do.
+    add_launch(folder, "update-00000061", then.run, 999_424)
+    write_card(folder, then, 999_424, 61, EVALUATION)
+    assert "| Resumed | 2 times, the last time at 800,000 steps; " in folder.card_path.read_text()

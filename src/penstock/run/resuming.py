@@ -95,7 +95,8 @@ def _resume(
         program, found = begin_table(program, begin, alone=alone)
         if not over:
             folder.write_config(prepared.config)
-        add_launch(folder, begin.path.name)
+        goes_on = before if over else prepared.config
+        add_launch(folder, begin.path.name, goes_on.run, int(begin.manifest["steps"]))
         set_aside_after(folder.path, int(begin.manifest["update"]))
         folder.clear_trace()
         begun_anew = sum(start.position is None for start in the_plan.starts)
@@ -106,7 +107,7 @@ def _resume(
         folder,
         outcome,
         begun_anew,
-        told=before if over else prepared.config,
+        told=goes_on,
         episodes_before=int(begin.arrays["episodes"]),
         had_ended=bool(over),
         quiet=quiet,

@@ -1,6 +1,7 @@
 """A run's card, ``RUN/README.md``: what the run is, how good it became, and what to type next."""
 
 import shlex
+from collections.abc import Sequence
 
 from penstock import __version__
 from penstock.config.agreement import learners_text
@@ -10,9 +11,11 @@ from penstock.config.sources import shown, to_toml
 from penstock.config.whole import Config
 from penstock.errors import RunFolderError
 from penstock.metrics.final import Evaluated
+from penstock.metrics.run_log import RUN_LOG
 from penstock.saved_runs.best import best_checkpoint
 from penstock.saved_runs.checkpoints import list_checkpoints
 from penstock.saved_runs.durable import write_file
+from penstock.saved_runs.parts import Part, parts_of, parts_text
 from penstock.saved_runs.run_folder import RunFolder
 
 __all__ = ["write_card"]
@@ -43,7 +46,7 @@ def write_card(
     text = "\n\n".join(
         (
             f"# {folder.name}",
-            _summary(config, steps, updates, evaluation, failure),
+            _summary(config, parts_of(folder, config.run), steps, updates, evaluation, failure=failure),
             _commands(folder, config.run),
             _contents(folder),
             f"## Config\n\n```toml\n{to_toml(config)}```\n",
@@ -55,16 +58,27 @@ def write_card(
         raise RunFolderError(f"cannot write {folder.card_path}: {error.strerror or error}") from error
 
 
-def _summary(config: Config, steps: int, updates: int, evaluation: Evaluated | None, failure: str | None) -> str:
+def _summary(
+    config: Config,
+    parts: Sequence[Part],
+    steps: int,
+    updates: int,
+    evaluation: Evaluated | None,
+    *,
+    failure: str | None,
+) -> str:
     run = config.run
+    policy_nodes = parts_text(parts, policy_nodes_text, "in place")
+    learners = parts_text(parts, learners_text, "1 learner")
     rows = [
         ("Environment", f"`{run.env}`"),
         *_shape(run),
         ("Algorithm", f"`{run.algo}`, seed {run.seed}"),
         ("Trained", f"{steps:,} of {run.timesteps:,} steps, {updates:,} updates"),
+        *_resumed(parts, steps),
         ("Lanes and workers", f"{run.num_envs} and {run.num_workers}, {run.sync_mode.replace('_', '-')}"),
-        *([("Policy", nodes)] if (nodes := policy_nodes_text(run)) else []),
-        *([("Learners", learners)] if (learners := learners_text(run)) else []),
+        *([("Policy", policy_nodes)] if policy_nodes else []),
+        *([("Learners", learners)] if learners else []),
         ("Update", f"`{run.backend}` on `{run.device}`"),
     ]
     if failure is not None:
@@ -78,6 +92,15 @@ def _summary(config: Config, steps: int, updates: int, evaluation: Evaluated | N
         rows.append(("Episode length", f"{evaluation.mean_length:,.1f} steps"))
     lines = [f"| {name} | {value} |" for name, value in rows]
     return "\n".join((f"A policy trained by penstock {__version__}.", "", "| | |", "|---|---|", *lines))
+
+
+def _resumed(parts: Sequence[Part], steps: int) -> list[tuple[str, str]]:
+    """A row on the resumes that the run has learned something after, if there are any."""
+    begins = [part.begin for part in parts if 0 < part.begin < steps]
+    if not begins:
+        return []
+    when = "once," if len(begins) == 1 else f"{len(begins)} times, the last time"
+    return [("Resumed", f"{when} at {begins[-1]:,} steps; `{RUN_LOG}` says which settings that changed")]
 
 
 def _why_not_evaluated(run: RunConfig, steps: int) -> str:

@@ -7,23 +7,33 @@ import sys
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from penstock import __version__
+from penstock.config.schema import RunConfig
 from penstock.errors import RunFolderError
 from penstock.saved_runs.run_folder import RunFolder
 
-__all__ = ["add_launch", "first_launch"]
+__all__ = ["SETTINGS", "add_launch", "each_launch", "first_launch"]
+
+SETTINGS = (
+    *("num_workers", "learners", "exchange", "pace", "max_policy_lag", "compress"),
+    *("policy_placement", "policy_nodes", "max_batch", "max_wait"),
+)
+"""Settings that a launch records: a resume may change them, and the card and a comparison name them."""
 
 _PACKAGES = ("numpy", "gymnasium", "torch", "onnxruntime", "ray")
 """Packages that a run may use, besides those of its environment."""
 
 
-def add_launch(folder: RunFolder, checkpoint: str | None) -> None:
+def add_launch(folder: RunFolder, checkpoint: str | None, run: RunConfig, steps: int) -> None:
     """Append a line on this process, which starts or resumes the run: when, where, by which command and versions.
 
     Args:
         folder: of the run.
         checkpoint: name of the checkpoint that the run goes on from; ``None``: it is new.
+        run: its settings from here on, resolved.
+        steps: steps that the run has learned from so far.
 
     Raises:
         RunFolderError: the file cannot be written.
@@ -34,6 +44,8 @@ def add_launch(folder: RunFolder, checkpoint: str | None) -> None:
         "directory": _directory(),
         "host": socket.gethostname(),
         "checkpoint": checkpoint,
+        "steps": steps,
+        "settings": {name: value for name in SETTINGS if (value := getattr(run, name)) is not None},
         "versions": {"penstock": __version__, "python": platform.python_version(), **_installed()},
     }
     try:
@@ -56,6 +68,29 @@ def first_launch(folder: RunFolder) -> str:
         return ""
     except OSError as error:
         raise RunFolderError(f"cannot read {folder.launches_path}: {error.strerror or error}") from error
+
+
+def each_launch(folder: RunFolder) -> list[dict[str, Any]]:
+    """What the lines say, in their order. Lines that are torn or altered are left out.
+
+    Raises:
+        RunFolderError: the file cannot be read.
+    """
+    try:
+        lines = folder.launches_path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise RunFolderError(f"cannot read {folder.launches_path}: {error.strerror or error}") from error
+    found = []
+    for line in lines:
+        try:
+            launch = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(launch, dict):
+            found.append(launch)
+    return found
 
 
 def _directory() -> str | None:

@@ -11,6 +11,7 @@ from penstock.errors import ConfigError, RunFolderError
 from penstock.metrics.jsonl import read_reports
 from penstock.metrics.report import STEPS_PER_SECOND, Report
 from penstock.paths import expanded
+from penstock.saved_runs.parts import Part, parts_of
 from penstock.saved_runs.run_folder import RunFolder, list_runs
 
 __all__ = ["ComparedRun", "Side", "read_sides"]
@@ -24,6 +25,8 @@ class ComparedRun(NamedTuple):
 
     path: Path
     settings: RunConfig
+    parts: Sequence[Part]
+    """The parts of the run: a resume may have changed settings that a comparison names."""
     reports: Sequence[Report]
     """``steps`` of each counts the rows that were dropped as well: environments gave them all."""
 
@@ -96,7 +99,8 @@ def _read(folder: RunFolder) -> ComparedRun:
         reports = []
     if not any(STEPS_PER_SECOND in report.values for report in reports):
         raise RunFolderError(f"run {folder.path} has reported no update yet")
-    return ComparedRun(folder.path, folder.read_config().run, list(_with_dropped(reports)))
+    run = folder.read_config().run
+    return ComparedRun(folder.path, run, parts_of(folder, run), list(_with_dropped(reports)))
 
 
 def _with_dropped(reports: Sequence[Report]) -> Iterator[Report]:

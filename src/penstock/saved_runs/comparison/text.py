@@ -12,15 +12,12 @@ from penstock.metrics.episode_metrics import EPISODE
 from penstock.saved_runs.comparison.bootstrap import CONFIDENCE, Estimate
 from penstock.saved_runs.comparison.measures import Comparison, Measure
 from penstock.saved_runs.comparison.sides import Side
+from penstock.saved_runs.launches import SETTINGS
+from penstock.saved_runs.parts import parts_text
 
 __all__ = ["as_json", "as_table", "described", "of_what"]
 
 _GAP = "   "
-_SETTINGS = (
-    *("num_workers", "learners", "exchange", "pace", "max_policy_lag", "compress"),
-    *("policy_placement", "policy_nodes", "max_batch", "max_wait"),
-)
-"""Settings of a run that the lines of the sides are made of."""
 
 
 def as_json(found: Comparison) -> str:
@@ -73,7 +70,7 @@ def described(side: Side, found: Comparison) -> str:
     seconds = [run.last.time_s for run in side.runs]
     seeds = ", ".join(str(run.settings.seed) for run in side.runs)
     reached = f"{_span(steps, ',.0f')} steps in {_span(seconds, ',.1f')} s"
-    counts = {run.settings.num_workers for one in found.sides for run in one.runs}
+    counts = {part.run.num_workers for one in found.sides for run in one.runs for part in run.parts}
     of_each = [
         _of_runs(side, lambda run: processes_text(run.num_workers) if len(counts) > 1 else ""),
         _of_runs(side, policy_nodes_text, otherwise="policy in place"),
@@ -87,7 +84,7 @@ def described(side: Side, found: Comparison) -> str:
 
 def _of_runs(side: Side, text_of: Callable[[RunConfig], str], otherwise: str = "") -> str:
     """What is said of a side's runs, each text once. ``otherwise`` stands for a run of which nothing is said."""
-    found = list(dict.fromkeys(text_of(run.settings) for run in side.runs))
+    found = list(dict.fromkeys(parts_text(run.parts, text_of, otherwise) for run in side.runs))
     return "" if found == [""] else " or ".join(text or otherwise for text in found)
 
 
@@ -107,11 +104,17 @@ def _side(side: Side) -> dict[str, Any]:
                 "seed": run.settings.seed,
                 "steps": run.last.steps,
                 "time_s": run.last.time_s,
-                **{name: getattr(run.settings, name) for name in _SETTINGS},
+                **_settings(run.settings),
+                "parts": [{"begin": part.begin, **_settings(part.run)} for part in run.parts],
             }
             for run in side.runs
         ],
     }
+
+
+def _settings(run: RunConfig) -> dict[str, Any]:
+    """The settings that the lines of the sides are made of."""
+    return {name: getattr(run, name) for name in SETTINGS}
 
 
 def _title(measure: Measure) -> str:

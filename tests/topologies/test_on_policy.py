@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cluster.cut import host_program
 from penstock.errors import ConfigError
 from penstock.planning import plan
 from penstock.policies.batching import BatchRule
@@ -45,6 +46,13 @@ def test_without_lock_step_each_worker_has_two_slots_and_never_waits() -> None:
     assert stream(overlapping, "rollouts").slots == 4
     assert board(overlapping, "policy").max_lag is None
     assert overlapping.node("learner").settings.assemble == "by_arrival"
+
+
+@pytest.mark.parametrize(("max_policy_lag", "here", "on_host"), [(2, 1, 1), (3, 2, 2)])
+def test_on_several_machines_few_rollouts_wait_if_few_may_be_old(max_policy_lag, here, on_host) -> None:
+    ahead = program(async_on_policy, runtime="ray", max_policy_lag=max_policy_lag)
+    assert stream(ahead, "rollouts").slots == 2 * here
+    assert stream(host_program(ahead), "rollouts.env.1").slots == on_host
 
 
 def test_a_minibatch_of_whole_lanes_takes_the_memory_of_its_rows() -> None:

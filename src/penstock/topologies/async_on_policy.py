@@ -2,21 +2,32 @@
 
 Two slots for each environment node bound how far collection runs ahead. Rollouts older than ``max_policy_lag`` versions
 are dropped and counted. If cores are short, the learner goes first, because all other processes wait for it.
+
+On several machines a node on a host fills as many slots there before these come free. So with a small
+``max_policy_lag`` each has one slot: otherwise a busy learner would drop every second rollout for its age.
 """
 
 from penstock.config.agreement import agreement
 from penstock.program.graph import Program
 from penstock.program.plan import Plan
+from penstock.registry import RUNTIMES
 from penstock.topologies import parameter_server
 from penstock.topologies.env_nodes import NICENESS
 from penstock.topologies.on_policy import streamed
 
 __all__ = ["build"]
 
+_AHEAD = 2
+"""Slots of an environment node: one is learned from, one waits."""
+_FEW = 3
+"""Versions within which four rollouts of a node, two here and two on its host, cannot be learned from."""
+
 
 def build(plan: Plan) -> Program:
-    """The graph of ``on_policy`` with twice the slots and no waiting."""
-    agreed, slots = agreement(plan.run, from_table=False), 2 * plan.num_workers
+    """The graph of ``on_policy`` with more slots and no waiting."""
+    run = plan.run
+    ahead = 1 if RUNTIMES[run.runtime].machines and run.max_policy_lag < _FEW else _AHEAD
+    agreed, slots = agreement(run, from_table=False), ahead * plan.num_workers
     if agreed.apart:
         return parameter_server.at_own_pace(plan, agreed, slots=slots, niceness=NICENESS)
     return streamed(plan, slots=slots, max_lag=None, assemble="by_arrival", niceness=NICENESS)

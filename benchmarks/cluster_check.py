@@ -10,8 +10,13 @@ Each task has another limit. The environments sleep, so this machine's cores are
 - *link out*: networks of 256, 256 units over links of 10 MB/s.
 
 The launcher's costs come from runs on one host with 4 and with 16 workers, whose rollouts have 16 steps: in longer ones
-a small error of the time of a step would be a large one of the way back. A learner's time for a row is taken to grow
-with the passes over a batch; where networks are larger, passes are so few that it does not matter.
+a small error of the time of a step would be a large one of the way back. A learner's time for a row comes from a run on
+this machine alone with a hundred times as many passes over a batch, and is taken to grow with these; where networks are
+larger, passes are so few that it does not matter.
+
+Three hosts with many short rollouts fill this machine's cores, although all environments sleep: seen were 86 % with the
+task *relay*. Machines of their own would not. So the model of these hosts also has their cores, with the processor time
+that a host takes for a rollout and for a version. It is told by runs on one host and on two.
 
 Limited links are those of network namespaces: they need root and iproute2.
 """
@@ -30,10 +35,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.bars import Bar
+from benchmarks.busy_cores import BusyCores
 from benchmarks.hosts import BIN, Host, Hosts
 from benchmarks.runs import curve, flags, idle, rate, train
-from benchmarks.simulated_cluster import BATCHES, WARM_UP, Cluster, Costs, Setting
-from benchmarks.sleeping import NUMBERS
+from benchmarks.simulated_cluster import BATCHES, WARM_UP, Cluster, Costs, Setting, Shared
+from benchmarks.sleeping import FIXED_S, NUMBERS
 from penstock.metrics.report import STEPS_PER_SECOND
 
 WITHIN = 0.2
@@ -43,6 +49,10 @@ SHORT = 16
 """Steps of a rollout in these runs."""
 EPOCHS = 10
 """Passes over a batch in these runs."""
+TIMES = 100
+"""How many times as many the run has that tells a learner's time for a row."""
+THREADS = min(2, len(os.sched_getaffinity(0)))
+"""Of the learner. A thread that waits for the other takes processor time, too."""
 MOST = 3
 """Hosts beside the launcher's."""
 LIMIT_S = 300.0
@@ -89,7 +99,7 @@ class Task:
 
 TASKS = (
     Task("workers", hosts=(1, 2, MOST), lags=(0, 1), num_steps=64),
-    Task("learners", lags=(0, 1), epochs=100 * EPOCHS),
+    Task("learners", lags=(0, 1), epochs=TIMES * EPOCHS),
     Task("relay", workers=16, num_steps=4, batches=100),
     Task("turn", workers=2, num_steps=4, batches=100),
     Task("link in", numbers=256, hidden=(16, 16), epochs=1, link_bytes_s=1e6),
@@ -97,6 +107,23 @@ TASKS = (
 )
 COSTLY = Task("costs", num_steps=SHORT, batches=100)
 """What the runs train that tell the costs."""
+
+
+class Measured(NamedTuple):
+    """What the model is fed with."""
+
+    costs: Costs
+    step_s: float
+    """One step of a sleeping environment with its action."""
+    host_rollout_s: float
+    """Processor time of a host for a rollout, without its steps."""
+    host_version_s: float
+    """Processor time of a host for a version."""
+
+    def shared(self, task: Task) -> Shared:
+        """What imitated hosts that train a task take of this machine's cores."""
+        steps = task.num_steps * max(0.0, self.step_s - FIXED_S)
+        return Shared(len(os.sched_getaffinity(0)), self.host_rollout_s + steps, self.host_version_s)
 
 
 class Run(NamedTuple):
@@ -107,6 +134,8 @@ class Run(NamedTuple):
     learn_s: float
     """The learner's time for one batch."""
     steps_per_s: float
+    work_s: float
+    """Processor time of the whole machine for one batch."""
 
 
 def trained(task: Task, workers: int, words: Sequence[str] = (), *, lag: int = 0, trains: Trains = train) -> Run:
@@ -126,10 +155,12 @@ def trained(task: Task, workers: int, words: Sequence[str] = (), *, lag: int = 0
     }
     ahead = ["--max_policy_lag", str(lag)] if lag else []
     with tempfile.TemporaryDirectory() as folder:
-        run = trains(Path(folder), [*flags(sizes), *ahead, *words])
+        with BusyCores(Path(folder)) as cores:
+            run = trains(Path(folder), [*flags(sizes), *ahead, *words])
         steps = rate(curve(run, STEPS_PER_SECOND), WARM_UP)
         period = workers * task.num_steps / steps
-        return Run(period, period * (1 - idle(run, WARM_UP)["learner"]), steps)
+        work = cores.a_report((run / "metrics.jsonl").read_bytes(), WARM_UP)
+        return Run(period, period * (1 - idle(run, WARM_UP)["learner"]), steps, work)
 
 
 @contextmanager
@@ -169,28 +200,50 @@ def bytes_a_second(address: str) -> float:
         ray.shutdown()
 
 
-def measure() -> tuple[Costs, float]:
-    """The costs, and the time of one step of a sleeping environment with its action."""
+def measure() -> Measured:
+    """The costs of this machine. Nothing else may run on it."""
     alone = trained(COSTLY, 1)
-    step = (alone.period_s - alone.learn_s) / SHORT
+    slow = trained(replace(COSTLY, epochs=TIMES * EPOCHS, batches=BATCHES), FEW)
     with quick_hosts(1) as address:
         carried = bytes_a_second(address)
         few, many = (trained(COSTLY, workers, on_cluster(address)) for workers in (FEW, MANY))
-    return costs_of(few, many, step, carried), step
+    with quick_hosts(2) as address:
+        apart = trained(COSTLY, FEW, on_cluster(address))
+    return measured_by(Runs(alone, slow, few, many, apart), carried)
 
 
-def costs_of(few: Run, many: Run, step_s: float, local_bytes_s: float) -> Costs:
-    """The costs that explain runs on one host with ``FEW`` and with ``MANY`` workers."""
-    over = [run.period_s - run.learn_s - SHORT * step_s for run in (few, many)]
+class Runs(NamedTuple):
+    """The runs that tell the costs."""
+
+    alone: Run
+    """One worker, without a cluster."""
+    slow: Run
+    """``FEW`` workers, without a cluster, and ``TIMES`` as many passes over a batch."""
+    few: Run
+    """``FEW`` workers on one host."""
+    many: Run
+    """``MANY`` workers on one host."""
+    apart: Run
+    """``FEW`` workers on two hosts."""
+
+
+def measured_by(runs: Runs, local_bytes_s: float) -> Measured:
+    """The costs that explain these runs."""
+    few, many = runs.few, runs.many
+    step = (runs.alone.period_s - runs.alone.learn_s) / SHORT
+    row = max(0.0, (runs.slow.learn_s - few.learn_s) / ((TIMES - 1) * FEW * SHORT))
+    over = [run.period_s - run.learn_s - SHORT * step for run in (few, many)]
     rollout = max(0.0, (over[1] - over[0]) / (MANY - FEW))
-    row = max(0.0, (many.learn_s - few.learn_s) / ((MANY - FEW) * SHORT))
-    return Costs(
+    costs = Costs(
         rollout_s=rollout,
         turn_s=max(0.0, over[0] - FEW * rollout),
         batch_s=max(0.0, few.learn_s - FEW * SHORT * row),
         row_s=row,
         local_bytes_s=local_bytes_s,
     )
+    learner = THREADS * (many.learn_s - few.learn_s)
+    of_rollout = (many.work_s - few.work_s - learner) / (MANY - FEW) - SHORT * (step - FIXED_S) - rollout
+    return Measured(costs, step, max(0.0, of_rollout), max(0.0, runs.apart.work_s - few.work_s))
 
 
 def on_cluster(address: str) -> list[str]:
@@ -198,7 +251,7 @@ def on_cluster(address: str) -> list[str]:
     return ["--runtime", "ray", "--address", address]
 
 
-def checked(tasks: Sequence[Task], costs: Costs, step_s: float) -> list[dict[str, Any]]:
+def checked(tasks: Sequence[Task], measured: Measured) -> list[dict[str, Any]]:
     """Real runs on hosts of this machine beside the model."""
     quick = [task for task in tasks if task.link_bytes_s is None]
     rows = []
@@ -207,12 +260,12 @@ def checked(tasks: Sequence[Task], costs: Costs, step_s: float) -> list[dict[str
             for task in quick:
                 for lag in task.lags if number in task.hosts else ():
                     real = trained(task, number * task.workers, on_cluster(address), lag=lag)
-                    rows.append(_beside(real, task, number, lag, costs, step_s))
+                    rows.append(_beside(real, task, number, lag, measured))
     limited = [task for task in tasks if task.link_bytes_s is not None]
-    return rows + (_checked_over_links(limited, costs, step_s) if limited else [])
+    return rows + (_checked_over_links(limited, measured) if limited else [])
 
 
-def _checked_over_links(tasks: Sequence[Task], costs: Costs, step_s: float) -> list[dict[str, Any]]:
+def _checked_over_links(tasks: Sequence[Task], measured: Measured) -> list[dict[str, Any]]:
     rows = []
     workers = max(task.workers for task in tasks)
     everywhere = {"CPU": workers, "any": workers}
@@ -224,7 +277,7 @@ def _checked_over_links(tasks: Sequence[Task], costs: Costs, step_s: float) -> l
             for number, where in ((1, "first"), (MOST, "any")):
                 words = [*on_cluster(hosts.address), "--resources", f"env: {{{where}: 1}}"]
                 real = trained(task, number * task.workers, words, trains=_trains_on(hosts.all[0]))
-                rows.append(_beside(real, task, number, 0, costs, step_s))
+                rows.append(_beside(real, task, number, 0, measured))
     return rows
 
 
@@ -241,10 +294,11 @@ def _trains_on(host: Host) -> Trains:
     return there
 
 
-def _beside(real: Run, task: Task, hosts: int, lag: int, costs: Costs, step_s: float) -> dict[str, Any]:
+def _beside(real: Run, task: Task, hosts: int, lag: int, measured: Measured) -> dict[str, Any]:
     """One row: a real run beside the model."""
-    setting = setting_of(task, lag, costs, step_s)
-    whole = Cluster(setting, costs, hosts).run()
+    costs, shared = measured.costs, measured.shared(task)
+    setting = setting_of(task, lag, costs, measured.step_s)
+    whole = Cluster(setting, costs, hosts, shared).run()
     row: dict[str, Any] = {
         "task": task.name,
         "hosts": hosts,
@@ -252,9 +306,10 @@ def _beside(real: Run, task: Task, hosts: int, lag: int, costs: Costs, step_s: f
         "measured": round(real.steps_per_s, 1),
         "model": round(whole.steps_per_s, 1),
         "limit": whole.limit,
+        "cores_busy": round(real.work_s / real.period_s / shared.cores, 2),
     }
     if (less := without(task.name, setting, costs)) is not None:
-        row["model_without"] = round(Cluster(*less, hosts).run().steps_per_s, 1)
+        row["model_without"] = round(Cluster(*less, hosts, shared).run().steps_per_s, 1)
     print(row, flush=True)
     return row
 

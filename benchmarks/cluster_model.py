@@ -102,12 +102,14 @@ def main() -> int:
     result: dict[str, Any] = {"command": command_of("python -m benchmarks.cluster_model")}
     bars = []
     if args.measure:
-        costs, step_s = measure()
-        print(costs, f"step {1000 * step_s:.3f} ms; a sleep is {1000 * FIXED_S:g} ms")
-        check = checked([task for task in TASKS if task.name in args.tasks], costs, step_s)
+        measured = measure()
+        print(measured, f"a sleep is {1000 * FIXED_S:g} ms")
+        costs = measured.costs
+        check = checked([task for task in TASKS if task.name in args.tasks], measured)
         bars = bars_of(check)
         print("\n".join(bar.line() for bar in bars))
-        result |= {"bars": [bar.entry() for bar in bars], "check": check}
+        hosts = {name: value for name, value in measured._asdict().items() if name != "costs"}
+        result |= {"bars": [bar.entry() for bar in bars], "hosts": hosts, "check": check}
     else:
         costs = Costs(**json.loads(RESULT.read_text("utf-8"))["costs"])
     tables = {setting.name: table(setting, costs, args.machines) for setting in settings(costs)}

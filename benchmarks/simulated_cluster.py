@@ -8,6 +8,7 @@ The model has these queues, each served in order:
 - A batch is one rollout of every worker. K learners on K machines share it. In each gradient step
   every learner gets the gradients of all others over its link.
 - The newest version goes to all machines at once, and they share the link; versions in between are left out.
+- Hosts that are imitated on one machine share its cores (`Shared`). Real machines have cores of their own.
 
 Measures nothing: `benchmarks.cluster_check` measures the costs.
 """
@@ -36,8 +37,19 @@ class Costs:
     """A learner's time for one row of a batch: all epochs of PPO at its defaults, two networks of 64, 64 units."""
     local_bytes_s: float
     """Bytes a second from one object store of Ray to another through the loopback device."""
-    batch_s: float = 0.0
-    """A learner's time for a batch without its rows: commit and publication. Older results have it in ``row_s``."""
+    batch_s: float
+    """A learner's time for a batch without its rows: commit and publication."""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The cores that imitated hosts share, and the processor time that each host takes of them."""
+
+    cores: int
+    rollout_s: float
+    """For one rollout, all its steps included."""
+    version_s: float
+    """For one version, from the launcher to the first steps with it."""
 
 
 @dataclass(frozen=True)
@@ -89,21 +101,23 @@ class Cluster:
 
     Args:
         machines: other machines than the launcher's, which has no environments.
+        shared: cores that these machines share; left out: each has enough.
     """
 
-    def __init__(self, setting: Setting, costs: Costs, machines: int) -> None:
+    def __init__(self, setting: Setting, costs: Costs, machines: int, shared: Shared | None = None) -> None:
         self._setting = setting
         self._costs = costs
         self._machines = machines
+        self._shared = shared
         self._random = np.random.default_rng(0)
         self._events: list[tuple[float, int, str, tuple[int, ...]]] = []
-        self._free = dict.fromkeys(("link in", "relay", "learners", "link out"), 0.0)
+        self._free = dict.fromkeys(("link in", "relay", "learners", "link out", "cores"), 0.0)
         self._work = dict.fromkeys(("workers", *self._free), 0.0)
         self._workers = machines * setting.workers
         self._begun = np.zeros(self._workers, np.int64)
         self._collecting = np.zeros(self._workers, np.bool_)
-        self._version = 0
-        """The newest version that all machines have."""
+        self._versions = np.zeros(machines, np.int64)
+        """The newest version that each machine has."""
         self._newest = 0
         self._waiting: deque[int] = deque()
         """Versions that the arrived rollouts were collected with."""
@@ -133,7 +147,7 @@ class Cluster:
         return Outcome(rows / span, float(np.mean(self._lags)), busy)
 
     def _begin(self, worker: int) -> None:
-        setting, version = self._setting, self._version
+        setting, version = self._setting, int(self._versions[worker // self._setting.workers])
         if self._collecting[worker] or version < self._begun[worker] - setting.lag:
             return
         self._begun[worker] += 1
@@ -141,7 +155,11 @@ class Cluster:
         steps = setting.num_steps
         takes = setting.step_s * max(0.0, steps + setting.spread * steps**0.5 * self._random.standard_normal())
         self._work["workers"] += takes
-        self._later(self._now + takes, "collected", worker, version)
+        ends = self._now + takes
+        if self._shared is not None:
+            # Its steps sleep most of the time. Meanwhile the cores serve the steps of others.
+            ends = max(ends, self._serve("cores", self._now, self._shared.rollout_s / self._shared.cores))
+        self._later(ends, "collected", worker, version)
 
     def _collected(self, worker: int, version: int) -> None:
         self._collecting[worker] = False
@@ -187,12 +205,18 @@ class Cluster:
 
     def _arrived_there(self) -> None:
         self._sending = False
-        self._later(self._now + self._costs.turn_s, "published", self._sent)
+        for machine in range(self._machines):
+            takes = self._costs.turn_s
+            if self._shared is not None:
+                # The time of one machine alone is part of the way back.
+                alone = self._shared.version_s / self._shared.cores
+                takes += max(0.0, self._serve("cores", self._now, alone) - self._now - alone)
+            self._later(self._now + takes, "published", machine, self._sent)
         self._send()
 
-    def _published(self, version: int) -> None:
-        self._version = version
-        for worker in range(self._workers):
+    def _published(self, machine: int, version: int) -> None:
+        self._versions[machine] = version
+        for worker in range(machine * self._setting.workers, (machine + 1) * self._setting.workers):
             self._begin(worker)
 
     def _serve(self, queue: str, now: float, takes: float) -> float:

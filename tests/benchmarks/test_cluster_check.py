@@ -10,30 +10,45 @@ from benchmarks.cluster_check import (
     MANY,
     SHORT,
     TASKS,
+    THREADS,
+    TIMES,
     Run,
+    Runs,
     Task,
     bars_of,
-    costs_of,
+    measured_by,
     setting_of,
     trained,
     without,
 )
 from benchmarks.simulated_cluster import Cluster, Costs
+from benchmarks.sleeping import FIXED_S
 
 COSTS = Costs(rollout_s=0.0005, turn_s=0.014, batch_s=0.001, row_s=15e-6, local_bytes_s=500e6)
 STEP_S = 0.0052
 
 
-def run_of(workers: int) -> Run:
-    """A run on one host that costs just this."""
-    learn = COSTS.batch_s + workers * SHORT * COSTS.row_s
-    period = SHORT * STEP_S + learn + workers * COSTS.rollout_s + COSTS.turn_s
-    return Run(period, learn, workers * SHORT / period)
+ROLLOUT_S, VERSION_S = 0.001, 0.009
 
 
-def test_costs_are_those_that_explain_two_runs() -> None:
-    found = costs_of(run_of(FEW), run_of(MANY), STEP_S, COSTS.local_bytes_s)
-    assert asdict(found) == pytest.approx(asdict(COSTS))
+def run_of(workers: int, *, hosts: int = 1, times: int = 1) -> Run:
+    """A run that costs just this, in time and in work of the cores; on no host none of what a cluster costs."""
+    learn = COSTS.batch_s + times * workers * SHORT * COSTS.row_s
+    there = workers * COSTS.rollout_s + COSTS.turn_s if hosts else 0.0
+    period = SHORT * STEP_S + learn + there
+    steps = workers * SHORT * (STEP_S - FIXED_S)
+    work = steps + THREADS * learn + hosts * VERSION_S + (workers * (ROLLOUT_S + COSTS.rollout_s) if hosts else 0.0)
+    return Run(period, learn, workers * SHORT / period, work)
+
+
+def test_costs_are_those_that_explain_the_runs() -> None:
+    runs = Runs(run_of(1, hosts=0), run_of(FEW, hosts=0, times=TIMES), run_of(FEW), run_of(MANY), run_of(FEW, hosts=2))
+    found = measured_by(runs, COSTS.local_bytes_s)
+    assert asdict(found.costs) == pytest.approx(asdict(COSTS))
+    assert found[1:] == pytest.approx((STEP_S, ROLLOUT_S, VERSION_S))
+    # Four steps of 0.2 ms beside their sleep.
+    shared = found.shared(Task("by hand", num_steps=4))
+    assert (shared.rollout_s, shared.version_s) == pytest.approx((0.001 + 4 * 0.0002, 0.009))
 
 
 def test_bytes_of_rows_and_weights() -> None:
@@ -83,10 +98,11 @@ def test_a_limited_link_is_limited_at_both_ends(monkeypatch) -> None:
     assert all(words[words.index("rate") + 1] == "8000000bit" for words in said)
 
 
-@pytest.mark.nightly  # Three seconds. Shorter: the runs of ``test_sleeping.py``.
+@pytest.mark.nightly  # Four seconds. Shorter: the runs of ``test_sleeping.py``.
 def test_a_real_run_at_its_smallest() -> None:
-    task = Task("by hand", num_steps=2, numbers=8, hidden=(4, 4), batches=15)
+    task = Task("by hand", num_steps=2, numbers=8, hidden=(4, 4), batches=60)
     real = trained(task, 2)
     assert real.period_s > 2 * 0.005
     assert 0 < real.learn_s < real.period_s
     assert real.steps_per_s == pytest.approx(2 * 2 / real.period_s)
+    assert real.work_s > 0

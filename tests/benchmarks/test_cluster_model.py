@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.simulated_cluster import Cluster, Costs, Setting
+from benchmarks.simulated_cluster import Cluster, Costs, Setting, Shared
 
 COSTS = Costs(rollout_s=0.1, turn_s=0.5, batch_s=0.0, row_s=0.0, local_bytes_s=1.0)
 SETTING = Setting(
@@ -70,3 +70,16 @@ def test_versions_that_come_while_one_is_on_its_way_are_left_out() -> None:
     outcome = Cluster(replace(SETTING, weights_bytes=400, lag=12), COSTS, 1).run()
     assert outcome.steps_per_s == pytest.approx(10 / 1.0, rel=0.01)
     assert outcome.busy["link out"] == pytest.approx(1.0, abs=0.15)
+
+
+def test_imitated_hosts_wait_for_the_cores_that_they_share() -> None:
+    # From a version's arrival on, the cores work without a pause: 3 x 0.4 / 2 s for the version, 3 x 1.5 / 2 s for the
+    # rollouts. Then come the link of the last rollout with 20 / 100 s, the relay with 0.1 s, learning with 30 x 0.04 s,
+    # and the link back with 3 x 30 / 100 s.
+    shared = Shared(cores=2, rollout_s=1.5, version_s=0.4)
+    outcome = Cluster(SETTING, COSTS, 3, shared).run()
+    assert outcome.steps_per_s == pytest.approx(30 / (0.6 + 2.25 + 0.2 + 0.1 + 1.2 + 0.9))
+    assert outcome.limit == "cores"
+    # With enough of them nothing waits.
+    many = Cluster(SETTING, COSTS, 3, replace(shared, cores=1000)).run()
+    assert many.steps_per_s == pytest.approx(Cluster(SETTING, COSTS, 3).run().steps_per_s, rel=0.01)

@@ -59,7 +59,7 @@ def test_an_environment_or_device_that_is_not_there_is_refused() -> None:
 def test_a_tilde_before_demonstrations_stands_for_the_home_of_the_user(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     run = prepared(algo="sac", env="Pendulum-v1", demonstrations="~/expert").config.run
-    assert run.demonstrations == str(tmp_path.resolve() / "expert")
+    assert run.demonstrations == (str(tmp_path.resolve() / "expert"),)
 
 
 def test_a_checkpoint_of_other_shapes_is_refused() -> None:

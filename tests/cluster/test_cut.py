@@ -151,7 +151,7 @@ def test_learners_that_rank_a_table_may_move_once_their_gradients_take_the_prior
 def test_learners_with_demonstrations_stay_where_these_lie(pattern, settings: dict[str, object]) -> None:
     whole = program(pattern, **settings)
     assert movable_learners(apart(whole, "10.0.0.1")) != ()
-    kept = DemonstrationSettings(TableDemonstrations(Path("other"), ()), 0.5)
+    kept = (DemonstrationSettings(TableDemonstrations(Path("other"), ()), 0.5),)
 
     def shown(node: NodeSpec) -> NodeSpec:
         of = node.settings

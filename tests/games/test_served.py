@@ -132,7 +132,7 @@ def test_a_run_takes_only_demonstrations_that_its_agent_has_seen(run: Path, tmp_
         kept = tmp_path / f"kept-{name.rpartition(':')[2]}"
         kept.mkdir()
         np.savez(kept / "episode-00000007.npz", **{**arrays, "seen_by": np.array(name)})
-        asked = replace(config, run=replace(config.run, demonstrations=str(kept)))
+        asked = replace(config, run=replace(config.run, demonstrations=(str(kept),)))
         if holds is None:
             penstock.draw(asked)
             continue

@@ -20,10 +20,12 @@ from penstock.nodes.learner.demonstrations import (
 )
 from penstock.planning import plans
 from penstock.program.rollout import table_specs
+from penstock.replay.mixture import Mixture
 from penstock.replay.sampler import Sampler
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import TABLE, load_table
 from penstock.saved_runs.episodes import EpisodeFiles, KeptEpisode
+from penstock.saved_runs.run_folder import RunFolder
 from penstock.types import Box, Discrete, Spaces
 from tests.planned import prepared
 
@@ -68,7 +70,7 @@ def batch():
 
 
 def test_each_minibatch_holds_its_share_and_no_rank_of_the_others_is_ever_changed():
-    mixed = WithDemonstrations(sampler(own(1.0)), sampler(own(-1.0)), 0.25)
+    mixed = WithDemonstrations(sampler(own(1.0)), [sampler(own(-1.0))], [0.25])
     for number in range(5):
         out = batch()
         mixed.sample((1, number), out, [SLOTS - 1])
@@ -78,8 +80,54 @@ def test_each_minibatch_holds_its_share_and_no_rank_of_the_others_is_ever_change
         assert (out["index"][6:] == 0).all()
 
 
+def test_one_source_is_sampled_with_the_bits_of_a_mixture_of_two() -> None:
+    """As before there could be several: the rest is 1 - share, then the share."""
+    for share in (0.1, 0.25, 0.3, 0.7):
+        mixed = WithDemonstrations(sampler(own(1.0)), [sampler(own(-1.0))], [share])
+        plain = Mixture([sampler(own(1.0)), sampler(own(-1.0))], [1.0 - share, share])
+        for number in range(20):
+            out, same = ({**batch(), "obs": np.zeros((SIZE, 2), np.float32)} for _ in range(2))
+            mixed.sample((1, number), out, [SLOTS - 1])
+            end, _ = plain.sample((1, number), same, [[SLOTS - 1], None])
+            for name in ("obs", "reward"):
+                assert out[name].tobytes() == same[name].tobytes()
+            for name in ("stamp", "index"):
+                assert out[name][:end].tobytes() == same[name][:end].tobytes()
+
+
+def test_several_sources_fill_their_shares_one_behind_the_other() -> None:
+    mixed = WithDemonstrations(sampler(own(1.0)), [sampler(own(-1.0)), sampler(own(-2.0))], [0.125, 0.25])
+    for number in range(5):
+        out = {**batch(), "demonstrated": np.full(SIZE, 9.0, np.float32)}
+        mixed.sample((1, number), out, [SLOTS - 1])
+        # Of 8 rows: 8 * 0.125 = 1 and 8 * 0.25 = 2; the other 5 are the run's own.
+        assert out["reward"].tolist() == [1.0] * 5 + [-1.0] + [-2.0] * 2
+        assert out["demonstrated"].tolist() == [0.0] * 5 + [1.0] * 3
+        assert (out["stamp"][:5] >= 0).all()
+        assert out["stamp"][5:].tolist() == [OF_NOBODY] * 3
+        assert out["index"][5:].tolist() == [0] * 3
+
+
+def test_shares_that_are_no_whole_number_of_rows_are_exact_on_average() -> None:
+    class Numbered:
+        def __init__(self, number):
+            self.number = number
+
+        def sample(self, key, out, before=None, beta=0.0):
+            out["reward"][:] = self.number
+
+    mixed = WithDemonstrations(Numbered(0), [Numbered(1), Numbered(2), Numbered(3)], [0.1, 0.3, 0.05])
+    counts = np.zeros(4)
+    for number in range(2000):
+        out = batch()
+        mixed.sample((1, number), out)
+        counts += np.bincount(out["reward"].astype(int), minlength=4)
+    # Of 8 rows: 0.8, 2.4, 0.4 and 4.4. The mean of 2,000 is within five deviations (at most 0.5 / sqrt(2000) each).
+    assert np.allclose(counts / 2000, [4.4, 0.8, 2.4, 0.4], atol=5 * 0.5 / np.sqrt(2000))
+
+
 def test_minibatches_say_which_rows_are_demonstrations_if_they_are_asked_to():
-    mixed = WithDemonstrations(sampler(own(1.0)), sampler(own(-1.0)), 0.25)
+    mixed = WithDemonstrations(sampler(own(1.0)), [sampler(own(-1.0))], [0.25])
     out = {**batch(), "demonstrated": np.full(SIZE, 9.0, np.float32)}
     mixed.sample((1, 0), out, [SLOTS - 1])
     assert out["demonstrated"].tolist() == [0.0] * 6 + [1.0] * 2
@@ -96,12 +144,16 @@ def test_demonstrations_weigh_what_the_own_rows_weigh_on_average():
         def sample(self, key, out, before=None, beta=0.0):
             out["importance"][:] = 1.0
 
-    mixed = WithDemonstrations(Ranked(), Uniform(), 0.25)
+    mixed = WithDemonstrations(Ranked(), [Uniform()], [0.25])
     out = {**batch(), "importance": np.zeros(SIZE, np.float32)}
     mixed.sample((1, 0), out)
     np.testing.assert_allclose(out["importance"][:6], [1.0, 0.25, 0.1] * 2)
     np.testing.assert_allclose(out["importance"][6:], 0.45, rtol=1e-6)
-    every = WithDemonstrations(Ranked(), Uniform(), 1.0)
+    several = WithDemonstrations(Ranked(), [Uniform(), Uniform()], [0.125, 0.125])
+    out["importance"][:] = 0.0
+    several.sample((1, 0), out)
+    np.testing.assert_allclose(out["importance"], [1.0, 0.25, 0.1] * 2 + [0.45] * 2, rtol=1e-6)
+    every = WithDemonstrations(Ranked(), [Uniform()], [1.0])
     every.sample((1, 0), out)
     assert out["importance"].tolist() == [1.0] * SIZE
 
@@ -170,6 +222,27 @@ def test_rows_of_others_make_a_difference_and_a_share_of_nothing_makes_none(firs
     alone = actor()
     assert actor(demonstrations=str(first), demonstration_share=0.0) == alone
     assert actor(demonstrations=str(first), demonstration_share=0.5) != alone
+
+
+@pytest.mark.parametrize("more", [{}, {"prioritised": True}])
+def test_a_run_learns_from_several_sources_and_is_resumed_with_them(first, tmp_path, more):
+    folder = keep(tmp_path / "kept", *(episode(20) for _ in range(10)))
+    told = {**SMALL, **more, "demonstrations": [str(first), str(folder)], "log_dir": str(tmp_path / "runs")}
+    result = penstock.train({**told, "demonstration_share": [0.25, 0.125]}, quiet=True)
+    assert result.steps >= 600
+    run = RunFolder(result.run_folder)
+    assert f"shares of each minibatch: 0.25 from {first}, 0.125 from {folder}" in run.log_path.read_text()
+    assert penstock.resume(result.run_folder, timesteps=800, quiet=True).steps >= 800
+    assert run.read_config().run.demonstration_share == (0.25, 0.125)
+    # One source fewer, with its own share.
+    fewer = {"demonstrations": [str(folder)], "demonstration_share": 0.5}
+    assert penstock.resume(result.run_folder, timesteps=1000, settings=fewer, quiet=True).steps >= 1000
+
+
+def test_a_source_that_does_not_fit_is_named(first, tmp_path):
+    told = {**SMALL, "demonstrations": [str(first), str(tmp_path / "nowhere")], "log_dir": str(tmp_path)}
+    with pytest.raises(penstock.UsageError, match=r"nowhere is no run folder"):
+        penstock.train(told, quiet=True)
 
 
 def test_what_cannot_be_learned_from_is_said_before_anything_starts(first, tmp_path):

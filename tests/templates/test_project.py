@@ -98,7 +98,8 @@ def test_the_recordings_are_demonstrations(project):
         record.write(place / "demonstrations", number, *record.played(seed=number))
     config = penstock.from_toml(place / "train.toml")
     source = open_source(config.run.env, False, 1)
-    found = find_demonstrations(place / config.run.demonstrations, source.spaces, None)
+    (folder,) = config.run.demonstrations
+    found = find_demonstrations(place / folder, source.spaces, None)
     source.close()
     assert isinstance(found, KeptEpisodes)
     assert (found.newest, found.agent) == (2, "")

@@ -19,6 +19,13 @@ def test_kinds_and_several_settings_in_one_word():
     )
 
 
+def test_of_a_list_that_may_be_one_value_each_trial_gets_one():
+    config = from_mapping({"env": "X", "algo": "sac", "demonstrations": "/a"})
+    words = ("demonstration_share=uniform:0.1:0.5", "demonstrations=choice:/a", "/b")
+    share, folder = read_search(words, config)
+    assert (share, folder.values) == (Search("demonstration_share", "uniform", (0.1, 0.5)), ("/a", "/b"))
+
+
 def test_a_name_with_dashes_begins_the_next_setting():
     assert read_search(["lr=uniform:0:1,mini-batch-size=choice:64,128, clip-param=uniform:0:1"], CONFIG) == (
         Search("lr", "uniform", (0.0, 1.0)),

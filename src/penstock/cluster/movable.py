@@ -78,7 +78,7 @@ def handing_on(program: Program) -> tuple[str, ...]:
 def needs_demonstrations(node: NodeSpec) -> bool:
     """Whether a learner needs demonstrations, which lie at home."""
     steps = node.settings.steps if isinstance(node.settings, ReplicaSettings) else node.settings
-    return isinstance(steps, StepSettings) and steps.demonstrations is not None
+    return isinstance(steps, StepSettings) and bool(steps.demonstrations)
 
 
 def rankers(program: Program) -> dict[str, StepSettings]:

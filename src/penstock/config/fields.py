@@ -73,7 +73,7 @@ Scalar: TypeAlias = bool | int | float | str | dict[str, Any] | Wrapping | Deman
 Value: TypeAlias = Scalar | tuple[Scalar, ...] | None
 """Values of settings: all that both a command line and TOML can write."""
 
-_BOUNDS = ("min", "max", "choices", "pattern", "form", "adds", "fixed")
+_BOUNDS = ("min", "max", "choices", "pattern", "form", "adds", "alone", "fixed")
 """What `tunable` takes besides a default and a text."""
 
 REQUIRED = dataclasses.MISSING
@@ -140,6 +140,8 @@ class Field(NamedTuple):
     """Given on a command line without a flag."""
     adds: bool
     """If the flag is given several times, all values count; otherwise the last one counts."""
+    alone: bool
+    """A value that is no list stands for a list of one."""
     fixed: str
     """Why a resumed run keeps its value; empty: it may change."""
 
@@ -191,7 +193,8 @@ def tunable(default: Any, text: str, **bounds: object) -> Any:  # noqa: ANN401  
     """A hyper-parameter: its default, and a text on what moves when you change it (with the usual range).
 
     ``bounds`` are ``min``, ``max``, ``choices``, ``pattern`` with its ``form`` in words, ``adds``: a repeated flag adds
-    to a list, and ``fixed``: why a resumed run keeps its value, if it must.
+    to a list, ``alone``: a value that is no list stands for a list of one, and ``fixed``: why a resumed run keeps its
+    value, if it must.
 
     Raises:
         TypeError: there is no such bound.
@@ -253,5 +256,6 @@ def _field(field: "dataclasses.Field[Any]", hint: object) -> Field:
         form=metadata.get("form", ""),
         positional=metadata.get("positional", False),
         adds=metadata.get("adds", False),
+        alone=metadata.get("alone", False),
         fixed=metadata.get("fixed", ""),
     )

@@ -268,7 +268,10 @@ def _read(field: Field, setting: Setting | None) -> Value | object:
         return field.default
     if setting.text:
         return from_text(field, str(setting.value), setting.label)
-    return from_value(field, setting.value, setting.label)
+    value = setting.value
+    if field.alone and value is not None and not isinstance(value, list | tuple) and not getattr(value, "shape", None):
+        value = [value]
+    return from_value(field, value, setting.label)
 
 
 def shown(value: object) -> str:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Any
 
+from penstock.config.demonstrations import check_demonstrations
 from penstock.config.fields import fields_of
 from penstock.config.opponents import check_opponents
 from penstock.config.runtimes import check_runtime
@@ -53,10 +54,7 @@ def _check_together(run: RunConfig) -> None:
         raise ConfigError(
             "--bad_numbers skip needs --sync_mode non_blocking: in lock step an update waits for every lane's rollout"
         )
-    if run.demonstrations is None and run.demonstration_share != RunConfig.demonstration_share:
-        raise ConfigError(
-            "--demonstration_share needs demonstrations, and there are none; give --demonstrations as well"
-        )
+    check_demonstrations(run)
     _check_episode_metrics(run.episode_metrics or ())
     check_opponents(run)
     _check_cluster(run)

@@ -135,17 +135,22 @@ def _checked_reward(prepared: Prepared) -> str | bytes | None:
     return prepared.reward
 
 
-def _demonstrations(prepared: Prepared) -> Demonstrations | None:
+def _demonstrations(prepared: Prepared) -> tuple[Demonstrations, ...]:
     run = prepared.config.run
     if run.demonstrations is None:
         if DEMONSTRATED in prepared.spec.minibatch:
             flag = " (--imitation)" if hasattr(prepared.config.algorithm, "imitation") else ""
             why = f"keeps to demonstrations{flag}, and there are none; give --demonstrations as well"
             raise ConfigError(f"{run.algo} {why}")
-        return None
-    found = find_demonstrations(Path(run.demonstrations), prepared.profile.spaces, prepared.identity()["reward"])
+        return ()
+    return tuple(_found_in(Path(folder), prepared) for folder in run.demonstrations)
+
+
+def _found_in(folder: Path, prepared: Prepared) -> Demonstrations:
+    found = find_demonstrations(folder, prepared.profile.spaces, prepared.identity()["reward"])
     if isinstance(found, KeptEpisodes) and (lacks := lacking(prepared.spec)) is not None:
-        raise ConfigError(f"--demonstrations {found.folder}: {run.algo} {lacks}; give a run folder")
+        algo = prepared.config.run.algo
+        raise ConfigError(f"--demonstrations {found.folder}: {algo} {lacks}; give a run folder")
     if isinstance(found, KeptEpisodes):
         check_agent(prepared.env, {found.newest: found.agent}, f"--demonstrations {found.folder}")
     return found

@@ -17,6 +17,7 @@ from penstock.algorithm_lookup import (
     find_algorithm,
 )
 from penstock.config.agreement import agreement, agreement_flags
+from penstock.config.demonstrations import settled_folders, shares_text
 from penstock.config.resolve import resolve
 from penstock.config.schema import RunConfig
 from penstock.config.tables import inlined
@@ -28,7 +29,6 @@ from penstock.envs.names import display_name, reference
 from penstock.envs.sources import PROBED_LANES, EnvProfile, probe
 from penstock.errors import ConfigError
 from penstock.kernels.level import instruction_set
-from penstock.paths import expanded
 from penstock.planning.backends import backend_of, demand, inference_of
 from penstock.planning.games import with_games
 from penstock.planning.opponents import with_scores
@@ -130,8 +130,7 @@ def prepare(
         raise ConfigError(str(error).replace("--model:", f"--model {model}:", 1)) from error
     _check_table_settings(run, spec)
     if run.demonstrations is not None:
-        # An absolute path, because a run may be resumed from another working directory.
-        config = replace(config, run=replace(run, demonstrations=str(expanded(run.demonstrations).resolve())))
+        config = replace(config, run=replace(run, demonstrations=settled_folders(run.demonstrations)))
     config, of_games = with_games(config, profile, spec.topology)
     config, of_opponents = with_scores(config, profile)
     wanted = run.threads
@@ -143,7 +142,12 @@ def prepare(
     name = inference_of(config, spec)
     config = replace(config, run=replace(config.run, inference=name, policy_placement=_place(config, name, spec)))
     backend = backend_of(name, config, profile, algorithm, spec)
-    told = (*remarks(config, spec, algorithm, profile, threads=wanted), *of_games, *of_opponents)
+    told = (
+        *remarks(config, spec, algorithm, profile, threads=wanted),
+        *of_games,
+        *of_opponents,
+        *shares_text(config.run),
+    )
     reward = run.reward if given.reward is None else sendable(given.reward, "reward")
     return Prepared(
         config=config,

@@ -60,8 +60,8 @@ class Plan:
     manifest: dict[str, Any]
     starts: tuple[LaneStart, ...]
     """Starting point of each of the ``run.num_envs`` lanes."""
-    demonstrations: Demonstrations | None = None
-    """Another run's rows, which are learned from together with the run's own."""
+    demonstrations: tuple[Demonstrations, ...] = ()
+    """Rows of other runs, which are learned from together with the run's own."""
     checkpoint: Path | None = None
     resumed_update: int = 0
     resumed_steps: int = 0

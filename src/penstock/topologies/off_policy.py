@@ -8,6 +8,7 @@ import math
 from dataclasses import replace
 from typing import Literal
 
+from penstock.config.demonstrations import shares
 from penstock.errors import ConfigError
 from penstock.nodes.contract import OPEN_LIMIT_S
 from penstock.nodes.learner import (
@@ -28,7 +29,7 @@ from penstock.program.rollout import table_specs
 from penstock.replay.contents import TABLE_LIMIT, contents_bytes
 from penstock.replay.limiter import RateLimiter
 from penstock.replay.priorities import Ranking
-from penstock.saved_runs.demonstrations import KeptTable
+from penstock.saved_runs.demonstrations import Demonstrations, KeptTable
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.topologies.env_nodes import env_names
 from penstock.topologies.learners import (
@@ -198,17 +199,21 @@ def minibatch(plan: Plan, sharing: int) -> Minibatch:
     return Minibatch(plan.learning.spec.rows(plan.learning.spec.schedule.mini_batch_size, plan.num_steps), held)
 
 
-def _demonstrations(plan: Plan) -> DemonstrationSettings | None:
-    found, spec = plan.demonstrations, plan.learning.spec
-    if found is None:
-        return None
-    source: DemonstrationSource
+def _demonstrations(plan: Plan) -> tuple[DemonstrationSettings, ...]:
+    if not plan.demonstrations:
+        return ()
+    return tuple(
+        DemonstrationSettings(_source(plan, found), share)
+        for found, share in zip(plan.demonstrations, shares(plan.run), strict=True)
+    )
+
+
+def _source(plan: Plan, found: Demonstrations) -> DemonstrationSource:
+    spec = plan.learning.spec
     if isinstance(found, KeptTable):
         # Fields of acting that this algorithm does not learn from may be missing: Ape-X may learn from a table of DQN.
         row, carry = tuple(part for part in spec.row if part.name in spec.minibatch), spec.policy.carry
         slot = table_specs(plan.spaces, row, found.num_steps, found.num_envs, same_step=plan.same_step, carry=carry)
-        source = TableDemonstrations(found.checkpoint, slot)
-    else:
-        slot = table_specs(plan.spaces, (), plan.num_steps, 1, same_step=False)
-        source = EpisodeDemonstrations(found.folder, plan.spaces, found.space, slot)
-    return DemonstrationSettings(source, plan.run.demonstration_share)
+        return TableDemonstrations(found.checkpoint, slot)
+    slot = table_specs(plan.spaces, (), plan.num_steps, 1, same_step=False)
+    return EpisodeDemonstrations(found.folder, plan.spaces, found.space, slot)

@@ -57,7 +57,8 @@ def _one(text: str, fields: Mapping[str, Field]) -> Search:
         raise ConfigError(f"--search {text} cannot be read; write NAME={_FORM}")
     if name not in fields:
         raise ConfigError(f"--search {text}: unknown setting {name}{nearest(name, fields)}")
-    field = fields[name]
+    # Each trial gets one value of it.
+    field = fields[name]._replace(many=fields[name].many and not fields[name].alone)
     given = values.split("," if kind == "choice" else ":")
     read = tuple(from_text(field, value.strip(), f"--search {name}") for value in given)
     if kind != "choice":

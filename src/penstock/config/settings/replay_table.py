@@ -26,12 +26,21 @@ class ReplayTableConfig(SettingsGroup):
         "launcher's machine does not have to hold all; then a lost machine takes its rows with it, and only a run that "
         "ends in order keeps them for a resume",
     )
-    demonstrations: str | None = setting(
+    demonstrations: tuple[str, ...] | None = setting(
         None,
         "run folder of another run, or a folder of kept episodes; this run also learns from the replay table of the "
-        "other run's latest checkpoint, or from the episodes",
-        form="a run folder or a folder of episodes",
+        "other run's latest checkpoint, or from the episodes; for several, repeat the flag",
+        pattern=r"(?s).*\S.*",
+        form="run folders or folders of episodes, separated by commas or with a flag each",
+        adds=True,
+        alone=True,
     )
-    demonstration_share: float = setting(
-        0.25, "share of each minibatch that comes from the --demonstrations", min=0, max=1
+    demonstration_share: tuple[float, ...] = setting(
+        (0.25,),
+        "share of each minibatch that comes from the --demonstrations; one number is for all together, and each gets "
+        "an equal part of it; or one number for each, in their order, at most 1 together",
+        min=0,
+        max=1,
+        adds=True,
+        alone=True,
     )

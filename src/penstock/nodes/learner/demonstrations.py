@@ -1,6 +1,7 @@
 """Loads demonstrations into a table, and puts some of its rows into each minibatch. Learns nothing."""
 
 import contextlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +47,7 @@ class DemonstrationSource(Protocol):
 
 @dataclass(frozen=True)
 class DemonstrationSettings:
-    """Which demonstrations are sampled, and how many."""
+    """Demonstrations that are sampled, and how many of them."""
 
     source: DemonstrationSource
     share: float
@@ -107,12 +108,13 @@ class WithDemonstrations:
 
     Args:
         own: samples the run's rows.
-        demonstrated: samples demonstrations, all equally likely.
-        share: of the demonstrations, in [0, 1].
+        demonstrated: each samples the demonstrations of one source, all of these equally likely.
+        shares: of a minibatch, one for each source; in [0, 1], also together.
     """
 
-    def __init__(self, own: RowSampler, demonstrated: RowSampler, share: float) -> None:
-        self._mixture = Mixture([own, demonstrated], [1.0 - share, share])
+    def __init__(self, own: RowSampler, demonstrated: Sequence[RowSampler], shares: Sequence[float]) -> None:
+        self._sources = len(demonstrated)
+        self._mixture = Mixture([own, *demonstrated], [1.0 - math.fsum(shares), *shares])
 
     def sample(self, key: tuple[int, int], out: Arrays, before: Sequence[int] | None = None, beta: float = 0.0) -> None:
         """As `penstock.replay.sampler.Sampler.sample`; ``index`` and ``stamp`` are set for own rows only.
@@ -120,7 +122,7 @@ class WithDemonstrations:
         The importance of demonstrations is the mean of that of the own rows.
         """
         rows = {name: values for name, values in out.items() if name != DEMONSTRATED}
-        end, _ = self._mixture.sample(key, rows, [before, None], beta)
+        end, *_ = self._mixture.sample(key, rows, [before, *[None] * self._sources], beta)
         if DEMONSTRATED in out:
             out[DEMONSTRATED][:end], out[DEMONSTRATED][end:] = 0.0, 1.0
         out["stamp"][end:] = OF_NOBODY

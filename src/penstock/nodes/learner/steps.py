@@ -49,7 +49,7 @@ class StepSettings:
     """Number of shards of the table. If there are several, each learner samples its own one."""
     spread: bool = False
     """Learners are on several machines. Then all give up a turn if one is lost, and home keeps all priorities."""
-    demonstrations: DemonstrationSettings | None = None
+    demonstrations: tuple[DemonstrationSettings, ...] = ()
     """Demonstrations in each minibatch; ``None``: none."""
 
     @property
@@ -97,10 +97,12 @@ class GradientSteps:
         self._shard: ShardSampler | None = None
         if settings.shards > 1:
             sampler = self._shard = ShardSampler(sampler, self.table, self.tree)
-        if settings.demonstrations is not None:
-            with ports.busy("load demonstrations", settings.open_limit_s):
-                others = self._sampler(settings.demonstrations.source.load())
-            sampler = WithDemonstrations(sampler, others, settings.demonstrations.share)
+        if settings.demonstrations:
+            demonstrated = []
+            for demonstrations in settings.demonstrations:
+                with ports.busy("load demonstrations", settings.open_limit_s):
+                    demonstrated.append(self._sampler(demonstrations.source.load()))
+            sampler = WithDemonstrations(sampler, demonstrated, [one.share for one in settings.demonstrations])
         self._team: Team | None = None
         if settings.team is not None:
             self._team = load(settings.team)(ports, settings.updater, settings.learners)

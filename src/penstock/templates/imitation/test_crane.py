@@ -43,4 +43,4 @@ def test_a_recording_holds_what_penstock_reads(tmp_path: Path) -> None:
 def test_penstock_takes_the_settings() -> None:
     config = penstock.from_toml(Path(__file__).with_name("train.toml"))
     assert config.run.env == "crane:Crane"
-    assert config.run.demonstrations == "demonstrations"
+    assert config.run.demonstrations == ("demonstrations",)

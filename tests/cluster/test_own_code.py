@@ -12,7 +12,7 @@ from penstock.algorithm_lookup import find_algorithm
 from penstock.cluster.connection import joined
 from penstock.cluster.own_code import runtime_env
 from penstock.errors import ConfigError
-from penstock.planning.own_modules import modules_named
+from penstock.planning.own_modules import modules_named, top_level
 from penstock.planning.plans import plan
 from penstock.saved_runs.checkpoints import list_checkpoints
 from penstock.types import EnvRecipe, Wrapper
@@ -127,10 +127,14 @@ def test_a_run_names_the_modules_of_its_environment_wrappers_reward_algorithm_an
     recipe = EnvRecipe("games.car:Car-v0", {}, wrappers)
     algorithm = find_algorithm("ppo")._replace(package="my_package.my_algorithm")
     found = modules_named(recipe, "rewards:shaped", algorithm, model="nets:Net")
-    assert found == ("games", "wraps", "__main__", "rewards", "my_package", "nets")
+    assert found == ("games.car", "wraps.of_mine", "__main__", "rewards", "my_package.my_algorithm", "nets")
+    assert top_level(found) == ("games", "wraps", "__main__", "rewards", "my_package", "nets")
     assert modules_named("CartPole-v1", None, find_algorithm("ppo"), model='{"mlp": [64]}') == ()
     assert modules_named("gamecore://agents:Agent") == ("agents",)
     assert modules_named(b"pickled") == ("__main__",)
+    for name in ("pettingzoo:mine.chase", "pettingzoo:mine.chase:make"):
+        assert modules_named(name) == ("mine.chase",)
+    assert modules_named("envpool:Pong-v5") == modules_named("dm_env_rpc://127.0.0.1:9000") == ()
 
 
 @pytest.mark.usefixtures("folder")

@@ -5,16 +5,14 @@ beside them in their folder, which they may import.
 """
 
 import contextlib
-import importlib.util
 import json
 import os
-import site
 import sys
-import sysconfig
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from penstock.module_files import is_installed, places
 from penstock.registry import search_working_directory
 from penstock.saved_runs.scratch import scratch_folder
 
@@ -34,7 +32,7 @@ def runtime_env(modules: Sequence[str]) -> Iterator[dict[str, Any]]:
         modules: top-level modules that the run names.
     """
     search_working_directory()
-    named = [place for module in modules for place in _places(module) if not _installed(place)]
+    named = [place for module in modules for place in places(module) if not is_installed(place)]
     if not named or _brought_by_job():
         yield {}
         return
@@ -57,23 +55,7 @@ def _brought_by_job() -> bool:
 def imported_from() -> tuple[str, ...]:
     """Folders of the module search path, without those that belong to this machine's Python."""
     entries = [Path(entry) for entry in sys.path if entry and not entry.endswith(".zip")]
-    return tuple(str(entry) for entry in entries if not _installed(entry))
-
-
-def _places(module: str) -> Iterator[Path]:
-    """The file of a module, or the folders of a package; nothing if there is no such module."""
-    if module == "__main__":
-        # In an interactive interpreter it has no file.
-        script = getattr(sys.modules[module], "__file__", None)
-        yield from () if script is None else (Path(script).resolve(),)
-        return
-    found = importlib.util.find_spec(module)
-    if found is None or found.origin in {"built-in", "frozen"}:
-        return
-    if found.submodule_search_locations is None:
-        yield Path(str(found.origin)).resolve()
-    else:
-        yield from (Path(folder).resolve() for folder in found.submodule_search_locations)
+    return tuple(str(entry) for entry in entries if not is_installed(entry))
 
 
 def _link_code(source: Path, target: Path) -> None:
@@ -107,10 +89,3 @@ def _holds_modules(path: Path) -> bool:
     with contextlib.suppress(NotADirectoryError, PermissionError):
         return any(map(_is_module, path.iterdir()))
     return False
-
-
-def _installed(path: Path) -> bool:
-    """Whether a path belongs to this machine's Python."""
-    own = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    # A virtual environment may be reached by a link.
-    return any(path.is_relative_to(Path(folder).resolve()) for folder in (*own, site.getusersitepackages()))

@@ -8,9 +8,10 @@ from penstock.config.whole import Config
 from penstock.envs.given import Given
 from penstock.envs.imports import sendable
 from penstock.envs.names import reference
+from penstock.registry import ENV_PACKAGES
 from penstock.types import EnvRecipe, EnvReference
 
-__all__ = ["modules_named", "modules_of"]
+__all__ = ["modules_named", "modules_of", "top_level"]
 
 
 def modules_named(
@@ -19,7 +20,9 @@ def modules_named(
     algorithm: AlgorithmPackage | None = None,
     model: object = None,
 ) -> tuple[str, ...]:
-    """The top-level modules of all that is given, save penstock. They may be installed, the user's own, or missing.
+    """The modules of all that is given, such as ``my_package.my_module``, save penstock.
+
+    They may be installed, the user's own, or missing.
 
     An object without a name is of ``__main__``: the user's script, which may have modules beside it.
 
@@ -36,10 +39,20 @@ def modules_named(
 
 
 def modules_of(config: Config, given: Given) -> tuple[str, ...]:
-    """The modules that a config names, before anything of it is settled. ``given``: what was passed as an object."""
+    """The top-level modules that a config names, before anything of it is settled.
+
+    Args:
+        config: of the run.
+        given: what was passed as an object.
+    """
     run, model = config.run, getattr(config.algorithm, "model", None)
     reward = run.reward if given.reward is None else sendable(given.reward, "reward")
-    return modules_named(reference(given.environment(run)), reward, find_algorithm(run.algo), model)
+    return top_level(modules_named(reference(given.environment(run)), reward, find_algorithm(run.algo), model))
+
+
+def top_level(modules: tuple[str, ...]) -> tuple[str, ...]:
+    """The modules and packages that these are, or are in."""
+    return tuple(dict.fromkeys(module.partition(".")[0] for module in modules))
 
 
 def _of_environment(env: object) -> Iterator[object]:
@@ -51,11 +64,12 @@ def _of_environment(env: object) -> Iterator[object]:
 
 
 def _module(reference: object) -> str:
-    """The top-level module of ``module:attribute`` or ``scheme://module:attribute``; empty if it names none."""
+    """The module of ``module:attribute``, ``scheme://module:attribute`` or ``pettingzoo:module``; else empty."""
     if isinstance(reference, bytes):
         return "__main__"
     if not isinstance(reference, str):
         return ""
-    module, colon, _ = reference.rpartition("://")[2].partition(":")
-    top = module.partition(".")[0]
-    return top if colon and top.isidentifier() else ""
+    module, colon, behind = reference.rpartition("://")[2].partition(":")
+    if ENV_PACKAGES.get(module) is not None:
+        module = behind.partition(":")[0]
+    return module if colon and all(map(str.isidentifier, module.split("."))) else ""

@@ -19,7 +19,7 @@ from penstock.memory.action_log import Position
 from penstock.nodes.contract import LaneStart
 from penstock.planning.games import game_settings
 from penstock.planning.kept_episodes import check_agent, lacking
-from penstock.planning.own_modules import modules_named
+from penstock.planning.own_modules import top_level
 from penstock.planning.prepared import Prepared
 from penstock.program.plan import LearningPlan, Plan
 from penstock.registry import RUNTIMES, UPDATES
@@ -101,7 +101,7 @@ def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | N
         starts=tuple(LaneStart() for _ in range(run.num_envs)),
         quiet=quiet,
         told=(_what(run, profile, folder), *prepared.told),
-        modules=_modules(prepared),
+        modules=top_level(prepared.own_modules()),
         demonstrations=_demonstrations(prepared),
         games=game_settings(run, profile, prepared.env, folder),
     )
@@ -115,11 +115,6 @@ def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | N
         resumed_steps=int(begin.arrays["steps"]),
         resumed_s=float(begin.arrays["elapsed_s"]),
     )
-
-
-def _modules(prepared: Prepared) -> tuple[str, ...]:
-    own = prepared.spec.policy.actor.own
-    return modules_named(prepared.env, prepared.reward, prepared.algorithm, None if own is None else own.reference)
 
 
 def _checked_reward(prepared: Prepared) -> str | bytes | None:

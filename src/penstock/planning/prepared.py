@@ -32,6 +32,7 @@ from penstock.kernels.level import instruction_set
 from penstock.planning.backends import backend_of, demand, inference_of
 from penstock.planning.games import with_games
 from penstock.planning.opponents import with_scores
+from penstock.planning.own_modules import modules_named
 from penstock.planning.placement import Place, placed, placed_on_gpu
 from penstock.planning.remarks import remarks
 from penstock.planning.specs import spec_of
@@ -66,6 +67,11 @@ class Prepared:
         fused = self.algorithm.fused
         native = fused is not None and UPDATES[self.config.run.backend].native
         return fused if fused is not None and native else self.algorithm.learn
+
+    def own_modules(self) -> tuple[str, ...]:
+        """The modules that the user has named, such as ``my_package.my_module``; installed ones, too."""
+        own = self.spec.policy.actor.own
+        return modules_named(self.env, self.reward, self.algorithm, None if own is None else own.reference)
 
     def identity(self) -> dict[str, Any]:
         """Facts that must be equal in a checkpoint's manifest before it is continued or evaluated."""

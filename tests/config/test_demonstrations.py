@@ -66,7 +66,7 @@ def test_all_rows_of_a_minibatch_may_be_demonstrations() -> None:
         ({"demonstrations": "/a", "demonstration_share": 1.5}, "numbers from 0 to 1, separated by commas, not 1.5"),
         ({"demonstrations": "/a", "demonstration_share": "much"}, 'not the text "much"'),
         ({"demonstrations": ["/a", "/b/../a"]}, "--demonstrations names /a twice; give it once, with a larger"),
-        ({"demonstrations": "  "}, "--demonstrations takes run folders or folders of episodes"),
+        ({"demonstrations": "  "}, "demonstrations takes run folders or folders of episodes"),
         ({"demonstrations": 7}, "demonstrations takes run folders or folders of episodes"),
     ],
 )

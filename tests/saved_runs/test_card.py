@@ -1,3 +1,4 @@
+import json
 import tomllib
 from types import SimpleNamespace
 
@@ -73,6 +74,22 @@ def test_the_card_names_what_shapes_the_environment(tmp_path):
     assert "| Wrappers, the first innermost | `a:B,c:D` |" in text
     assert '| Arguments | `{"size": 5}` |' in text
     assert "| Rewards learned from | `m:shaped`; returns below are the environment's own |" in text
+
+
+def test_the_card_names_the_code_of_the_last_launch(tmp_path):
+    folder, text = written(tmp_path, EVALUATION)
+    assert "Own code" not in text
+    assert "`code/`" not in text
+    states = [
+        {"path": "/x", "commit": "0123456789abcdef", "changed": changed, "diff": None} for changed in (False, True)
+    ]
+    lines = [{"code": {"folder": "code/0123", "repositories": [state]}} for state in states]
+    folder.launches_path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    folder.code.mkdir()
+    write_card(folder, CONFIG, 999_424, 61, EVALUATION)
+    text = folder.card_path.read_text()
+    assert "| Own code | commit 0123456789ab with changes; kept in `code/0123` |" in text
+    assert "- `code/`: the modules of your own that it ran" in text
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import matplotlib.image
 import numpy as np
@@ -18,7 +19,6 @@ from penstock.saved_runs.comparison.bootstrap import difference, estimate, resam
 from penstock.saved_runs.comparison.curves import training_curve
 from penstock.saved_runs.comparison.measures import band
 from penstock.saved_runs.comparison.picture import draw
-from penstock.saved_runs.launches import add_launch
 from penstock.saved_runs.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("shared_templates")
@@ -117,6 +117,21 @@ def test_a_side_of_several_runs_is_their_mean_and_its_interval_is_over_runs(tmp_
     assert rates.sides[0].low is not None
     assert rates.sides[1].low is None, "one run gives no interval of its speed"
     assert rates.differences[0].low is None
+
+
+def test_the_commits_of_the_users_code_are_named_if_they_are_known(tmp_path):
+    for seed, changed in ((0, False), (1, False), (2, True)):
+        path = run_of(tmp_path / "many", f"seed{seed}", growing(2, 1.0), seed=seed)
+        state = {"path": "/x", "commit": "0123456789abcdef", "changed": changed, "diff": None}
+        line = {"code": {"folder": "code/0", "repositories": [state]}}
+        (Path(path) / "launches.jsonl").write_text(json.dumps(line) + "\n")
+    other = run_of(tmp_path, "other", growing(2, 1.0))
+    found = compared(str(tmp_path / "many"), other)
+    first, second = as_table(found).splitlines()[1:3]
+    assert first.endswith("; own code: commit 0123456789ab or commit 0123456789ab with changes")
+    assert "own code" not in second
+    sides = json.loads(as_json(found))["sides"]
+    assert [run["code"] and run["code"]["folder"] for side in sides for run in side["runs"]] == ["code/0"] * 3 + [None]
 
 
 def test_evaluations_are_compared_where_every_run_has_them(tmp_path):
@@ -367,23 +382,6 @@ def test_a_side_of_several_learners_says_so(tmp_path):
     first, second = (side["runs"][0] for side in json.loads(as_json(compared(*runs)))["sides"])
     assert (first["learners"], second["learners"]) == (1, 2)
     assert (second["exchange"], second["pace"], second["compress"]) == ("hogwild", "async", "none")
-
-
-def test_a_side_whose_learners_a_resume_has_changed_says_which_part_had_which(tmp_path):
-    first = {"learners": 2, "exchange": "allreduce", "pace": "sync", "num_workers": 2}
-    then = {**first, "exchange": "gossip", "num_workers": 4}
-    runs = [run_of(tmp_path, name, growing(3, 1.0), **then) for name in ("a", "b")]
-    changed = RunFolder(tmp_path / "b")
-    add_launch(changed, None, from_mapping({"env": "CartPole-v1", **first}).run, 0)
-    add_launch(changed, "update-00000001", from_mapping({"env": "CartPole-v1", **then}).run, 100)
-    said = as_table(compared(*runs))
-    assert "A  a (ppo, 4 processes; 2 learners, gossip, sync; seed 0): " in said
-    learners = "2 learners, allreduce, sync, to 100 steps; then 2 learners, gossip, sync"
-    assert f"B  b (ppo, 2 processes, to 100 steps; then 4 processes; {learners}; seed 0): " in said
-    whole, parted = (side["runs"][0] for side in json.loads(as_json(compared(*runs)))["sides"])
-    assert [(part["begin"], part["exchange"]) for part in whole["parts"]] == [(0, "gossip")]
-    assert [(part["begin"], part["exchange"]) for part in parted["parts"]] == [(0, "allreduce"), (100, "gossip")]
-    assert parted["exchange"] == "gossip"
 
 
 def test_a_side_with_policy_nodes_or_another_number_of_processes_says_so(tmp_path):

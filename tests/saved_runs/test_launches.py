@@ -16,7 +16,7 @@ def test_a_working_directory_that_was_removed_fails_no_launch(tmp_path: Path, mo
         raise FileNotFoundError(2, "No such file or directory")
 
     monkeypatch.setattr(launches.Path, "cwd", removed)
-    launches.add_launch(RunFolder(tmp_path), None, RunConfig(env="X"), 0)
+    launches.add_launch(RunFolder(tmp_path), None, RunConfig(env="X"), 0, ())
     (line,) = (tmp_path / "launches.jsonl").read_text().splitlines()
     assert json.loads(line)["directory"] is None
 

@@ -1,7 +1,7 @@
 """A copy of a run folder on another machine: what it lacks, and how it is kept there. Knows no cluster.
 
-The copy has the run's config, its origin, its logs, those for TensorBoard too, its checkpoints and its pins. It lacks
-the file of a replay table, and what a resumed run makes anew or removes, such as a trace.
+The copy has the run's config, its origin, its logs, those for TensorBoard too, its code, its checkpoints and its pins.
+It lacks the file of a replay table, and what a resumed run makes anew or removes, such as a trace.
 """
 
 import contextlib
@@ -84,7 +84,9 @@ class Original:
         listed = tuple(path.name for path in list_checkpoints(folder.path))
         events = sorted(folder.path.glob(f"{EVENTS}*"))
         logs = (folder.metrics_path, folder.log_path, folder.launches_path, folder.deaths, *events)
-        files = (folder.config_path, folder.path / ORIGIN, *logs)
+        # A launch writes its code before it trains, and changes none that is there.
+        code = sorted(path for path in folder.code.rglob("*") if path.is_file())
+        files = (folder.config_path, folder.path / ORIGIN, *logs, *code)
         pieces: list[Piece] = []
         for path in files:
             # All logs together are as long as a piece: their sender is given up if an answer takes too long.
@@ -108,13 +110,14 @@ class Original:
     def _grown(self, path: Path, most: int) -> Iterator[Piece]:
         """The next bytes, ``most`` at most, of a file that grows, or that was replaced by another of its name."""
         with contextlib.suppress(OSError), path.open("rb") as file:
-            number, had = os.fstat(file.fileno()).st_ino, self._sent.get(path.name, (-1, 0))
+            name = path.relative_to(self._folder.path).as_posix()
+            number, had = os.fstat(file.fileno()).st_ino, self._sent.get(name, (-1, 0))
             at = had[1] if had[0] == number else 0
             file.seek(at)
             content = file.read(most)
             if content or had[0] != number:
-                self._sent[path.name] = number, at + len(content)
-                yield Piece(path.name, at, content)
+                self._sent[name] = number, at + len(content)
+                yield Piece(name, at, content)
 
 
 def _pieces_of(checkpoint: Path) -> Iterator[Piece]:
@@ -191,7 +194,7 @@ class Copy:
 
     def _write(self, piece: Piece) -> None:
         path = self._folder.path / piece.path
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("r+b" if path.exists() else "w+b") as file:
             file.truncate(piece.at)
             file.seek(piece.at)

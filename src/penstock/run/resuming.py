@@ -96,7 +96,7 @@ def _resume(
         if not over:
             folder.write_config(prepared.config)
         goes_on = before if over else prepared.config
-        add_launch(folder, begin.path.name, goes_on.run, int(begin.manifest["steps"]))
+        add_launch(folder, begin.path.name, goes_on.run, int(begin.manifest["steps"]), prepared.own_modules())
         set_aside_after(folder.path, int(begin.manifest["update"]))
         folder.clear_trace()
         begun_anew = sum(start.position is None for start in the_plan.starts)

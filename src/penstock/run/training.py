@@ -94,7 +94,7 @@ def _train(processes: Processes, config: Config, given: Given, run_name: str | N
             with folder.claim():
                 folder.become_latest()
                 folder.write_config(prepared.config)
-                add_launch(folder, None, run, 0)
+                add_launch(folder, None, run, 0, prepared.own_modules())
                 program, _ = begin_table(program, None, alone=alone)
                 # 4. The run itself, by the runtime.
                 outcome = launch(processes, prepared, folder, program)

@@ -14,7 +14,9 @@ from penstock.metrics.final import Evaluated
 from penstock.metrics.run_log import RUN_LOG
 from penstock.saved_runs.best import best_checkpoint
 from penstock.saved_runs.checkpoints import list_checkpoints
+from penstock.saved_runs.code import code_text
 from penstock.saved_runs.durable import write_file
+from penstock.saved_runs.launches import last_code
 from penstock.saved_runs.parts import Part, parts_of, parts_text
 from penstock.saved_runs.run_folder import RunFolder
 
@@ -46,7 +48,7 @@ def write_card(
     text = "\n\n".join(
         (
             f"# {folder.name}",
-            _summary(config, parts_of(folder, config.run), steps, updates, evaluation, failure=failure),
+            _summary(folder, config, steps, updates, evaluation, failure=failure),
             _commands(folder, config.run),
             _contents(folder),
             f"## Config\n\n```toml\n{to_toml(config)}```\n",
@@ -59,15 +61,10 @@ def write_card(
 
 
 def _summary(
-    config: Config,
-    parts: Sequence[Part],
-    steps: int,
-    updates: int,
-    evaluation: Evaluated | None,
-    *,
-    failure: str | None,
+    folder: RunFolder, config: Config, steps: int, updates: int, evaluation: Evaluated | None, *, failure: str | None
 ) -> str:
     run = config.run
+    parts = parts_of(folder, run)
     policy_nodes = parts_text(parts, policy_nodes_text, "in place")
     learners = parts_text(parts, learners_text, "1 learner")
     rows = [
@@ -80,6 +77,7 @@ def _summary(
         *([("Policy", policy_nodes)] if policy_nodes else []),
         *([("Learners", learners)] if learners else []),
         ("Update", f"`{run.backend}` on `{run.device}`"),
+        *_code(folder),
     ]
     if failure is not None:
         rows.append(("Result", f"failed, so not evaluated: {failure.replace('|', '&#124;')}"))
@@ -119,6 +117,15 @@ def _shape(run: RunConfig) -> list[tuple[str, str]]:
     return [*rows, ("Rewards learned from", learned)] if run.reward else rows
 
 
+def _code(folder: RunFolder) -> list[tuple[str, str]]:
+    """A row on the user's own code that was launched last, if there is any."""
+    code = last_code(folder)
+    if code is None:
+        return []
+    kept = f"kept in `{code['folder']}`" if code["folder"] else "not kept"
+    return [("Own code", "; ".join(text for text in (code_text(code), kept) if text))]
+
+
 def _plays_games(run: RunConfig) -> bool:
     """Whether games connect to the run. No other run has a port."""
     return run.port is not None or run.tcp_port is not None
@@ -152,13 +159,15 @@ def _contents(folder: RunFolder) -> str:
         ("events.out.tfevents.*", "the same for TensorBoard"),
         (
             folder.launches_path.name,
-            "when, where and by which command it was started and resumed",
+            "when, where and by which command it was started and resumed, with which versions and code",
         ),
         (
             folder.log_path.name,
             "what the display showed, warnings of processes, how the run ended: each line with its time",
         ),
     ]
+    if folder.code.exists():
+        files.append((f"{folder.code.name}/", "the modules of your own that it ran, and changes since their commit"))
     if folder.table_path.exists():
         files.append((folder.table_path.name, "the replay table that a resume continues with, mapped by all processes"))
     if folder.policy_path.exists():

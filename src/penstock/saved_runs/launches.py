@@ -1,9 +1,11 @@
 """Keeps the launches of a run, ``RUN/launches.jsonl``: a line for each time that it was started or resumed."""
 
+import contextlib
 import json
 import platform
 import socket
 import sys
+from collections.abc import Sequence
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -12,9 +14,11 @@ from typing import Any
 from penstock import __version__
 from penstock.config.schema import RunConfig
 from penstock.errors import RunFolderError
+from penstock.metrics.run_log import add_to_log
+from penstock.saved_runs.code import keep_code
 from penstock.saved_runs.run_folder import RunFolder
 
-__all__ = ["SETTINGS", "add_launch", "each_launch", "first_launch"]
+__all__ = ["SETTINGS", "add_launch", "each_launch", "first_launch", "last_code"]
 
 SETTINGS = (
     *("num_workers", "learners", "exchange", "pace", "max_policy_lag", "compress"),
@@ -26,18 +30,22 @@ _PACKAGES = ("numpy", "gymnasium", "torch", "onnxruntime", "ray")
 """Packages that a run may use, besides those of its environment."""
 
 
-def add_launch(folder: RunFolder, checkpoint: str | None, run: RunConfig, steps: int) -> None:
-    """Append a line on this process, which starts or resumes the run: when, where, by which command and versions.
+def add_launch(
+    folder: RunFolder, checkpoint: str | None, run: RunConfig, steps: int, modules: Sequence[str] = ()
+) -> None:
+    """Append a line on this process, which starts or resumes the run: when, where, by which command, versions and code.
 
     Args:
         folder: of the run.
         checkpoint: name of the checkpoint that the run goes on from; ``None``: it is new.
         run: its settings from here on, resolved.
         steps: steps that the run has learned from so far.
+        modules: those that the run names. The user's own are kept, as far as `keep_code` can.
 
     Raises:
         RunFolderError: the file cannot be written.
     """
+    code = keep_code(folder, modules)
     line = {
         "time": datetime.now().astimezone().isoformat(timespec="seconds"),
         "command": sys.orig_argv,
@@ -47,12 +55,15 @@ def add_launch(folder: RunFolder, checkpoint: str | None, run: RunConfig, steps:
         "steps": steps,
         "settings": {name: value for name in SETTINGS if (value := getattr(run, name)) is not None},
         "versions": {"penstock": __version__, "python": platform.python_version(), **_installed()},
+        "code": code,
     }
     try:
         with folder.launches_path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
     except OSError as error:
         raise RunFolderError(f"cannot write {folder.launches_path}: {error.strerror or error}") from error
+    if code is not None:
+        add_to_log(folder.path, *(f"note: code: {note}" for note in code["notes"]))
 
 
 def first_launch(folder: RunFolder) -> str:
@@ -91,6 +102,14 @@ def each_launch(folder: RunFolder) -> list[dict[str, Any]]:
         if isinstance(launch, dict):
             found.append(launch)
     return found
+
+
+def last_code(folder: RunFolder) -> dict[str, Any] | None:
+    """What the last launch says of the user's own code, as `keep_code` returned it; ``None``: nothing."""
+    with contextlib.suppress(RunFolderError, IndexError):
+        code = each_launch(folder)[-1].get("code")
+        return code if isinstance(code, dict) else None
+    return None
 
 
 def _directory() -> str | None:

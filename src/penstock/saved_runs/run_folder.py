@@ -257,6 +257,11 @@ class RunFolder:
         return self.path / "launches.jsonl"
 
     @property
+    def code(self) -> Path:
+        """The user's own code that launches have run: a folder for each state of it."""
+        return self.path / "code"
+
+    @property
     def table_path(self) -> Path:
         """The file of the replay table, if the table is too large for checkpoints."""
         return self.path / "replay.table"

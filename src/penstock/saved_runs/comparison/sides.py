@@ -1,7 +1,7 @@
 """The sides of a comparison: the runs that the words of a command line name, with their config and reports."""
 
 import string
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ from penstock.errors import ConfigError, RunFolderError
 from penstock.metrics.jsonl import read_reports
 from penstock.metrics.report import STEPS_PER_SECOND, Report
 from penstock.paths import expanded
+from penstock.saved_runs.launches import last_code
 from penstock.saved_runs.parts import Part, parts_of
 from penstock.saved_runs.run_folder import RunFolder, list_runs
 
@@ -29,6 +30,8 @@ class ComparedRun(NamedTuple):
     """The parts of the run: a resume may have changed settings that a comparison names."""
     reports: Sequence[Report]
     """``steps`` of each counts the rows that were dropped as well: environments gave them all."""
+    code: Mapping[str, Any] | None
+    """The user's own code of the last launch, as `penstock.saved_runs.code.keep_code` returned it."""
 
     @property
     def last(self) -> Report:
@@ -100,7 +103,8 @@ def _read(folder: RunFolder) -> ComparedRun:
     if not any(STEPS_PER_SECOND in report.values for report in reports):
         raise RunFolderError(f"run {folder.path} has reported no update yet")
     run = folder.read_config().run
-    return ComparedRun(folder.path, run, parts_of(folder, run), list(_with_dropped(reports)))
+    reports = list(_with_dropped(reports))
+    return ComparedRun(folder.path, run, parts_of(folder, run), reports, last_code(folder))
 
 
 def _with_dropped(reports: Sequence[Report]) -> Iterator[Report]:

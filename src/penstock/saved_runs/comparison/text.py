@@ -9,6 +9,7 @@ from penstock.config.nodes_text import policy_nodes_text, processes_text
 from penstock.config.schema import RunConfig
 from penstock.config.sources import shown
 from penstock.metrics.episode_metrics import EPISODE
+from penstock.saved_runs.code import code_text
 from penstock.saved_runs.comparison.bootstrap import CONFIDENCE, Estimate
 from penstock.saved_runs.comparison.measures import Comparison, Measure
 from penstock.saved_runs.comparison.sides import Side
@@ -53,7 +54,7 @@ def as_table(found: Comparison) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
     lines = [_GAP.join([title.ljust(widths[0]), *map(str.rjust, cells, widths[1:])]).rstrip() for title, *cells in rows]
     task = found.sides[0].runs[0].settings
-    sides = [f"  {side.name}  {described(side, found)}" for side in found.sides]
+    sides = [f"  {side.name}  {described(side, found)}{_own_code(side)}" for side in found.sides]
     return "\n".join((f"{shown(task.env)}: {of_what(found)}", *sides, "", *lines, "", *_notes(found)))
 
 
@@ -82,6 +83,12 @@ def described(side: Side, found: Comparison) -> str:
     return f"{len(side.runs)} runs of {side.algorithm} ({nodes}seeds {seeds}): {reached}"
 
 
+def _own_code(side: Side) -> str:
+    """The commits of the user's own code, as the end of a line; empty if none is known."""
+    commits = dict.fromkeys(text for run in side.runs if (text := code_text(run.code)))
+    return f"; own code: {' or '.join(commits)}" if commits else ""
+
+
 def _of_runs(side: Side, text_of: Callable[[RunConfig], str], otherwise: str = "") -> str:
     """What is said of a side's runs, each text once. ``otherwise`` stands for a run of which nothing is said."""
     found = list(dict.fromkeys(parts_text(run.parts, text_of, otherwise) for run in side.runs))
@@ -104,6 +111,7 @@ def _side(side: Side) -> dict[str, Any]:
                 "seed": run.settings.seed,
                 "steps": run.last.steps,
                 "time_s": run.last.time_s,
+                "code": run.code,
                 **_settings(run.settings),
                 "parts": [{"begin": part.begin, **_settings(part.run)} for part in run.parts],
             }

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from penstock.run import Result, draw, evaluate, load_policy, resume, train
     from penstock.saved_runs.run_metrics import Metrics, read_metrics
     from penstock.serving.policy import Policy
+    from penstock.serving.remote_policy import RemotePolicy, connect_policy
     from penstock.watching import Watched, watch
 
 __version__ = "0.1.0"
@@ -66,6 +67,7 @@ __all__ = [
     "ParallelPPO",
     "PenstockError",
     "Policy",
+    "RemotePolicy",
     "ResourceError",
     "Result",
     "Retrained",
@@ -76,6 +78,7 @@ __all__ = [
     "State",
     "UsageError",
     "Watched",
+    "connect_policy",
     "draw",
     "evaluate",
     "export",
@@ -104,6 +107,7 @@ _HOMES = {
     "penstock.run": ("Result", "draw", "evaluate", "load_policy", "resume", "train"),
     "penstock.saved_runs.run_metrics": ("Metrics", "read_metrics"),
     "penstock.serving.policy": ("Policy",),
+    "penstock.serving.remote_policy": ("RemotePolicy", "connect_policy"),
     "penstock.watching": ("Watched", "watch"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

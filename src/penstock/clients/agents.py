@@ -12,13 +12,13 @@ from typing import Any
 
 from penstock.clients.dialling import CHUNK, welcomed
 from penstock.clients.frames import Replies, frame
-from penstock.clients.session import Reach, pause_after
+from penstock.clients.session import PATIENCE_S, TIMEOUT_S, Reach, pause_after
 from penstock.clients.wire import NO_SECOND_VERSION, EpisodeLostError, RefusedError, closed, decoded, encoded
 from penstock.errors import ConfigError
 
-__all__ = ["AgentsClient"]
+__all__ = ["MOST_AGENTS", "AgentsClient"]
 
-_MOST = 64
+MOST_AGENTS = 64
 """Requests of one connection that a server takes at a time."""
 
 
@@ -36,8 +36,8 @@ class AgentsClient:
         *,
         policy: str = "",
         token: str = "",
-        timeout: float = 60.0,
-        patience: float = 60.0,
+        timeout: float = TIMEOUT_S,
+        patience: float = PATIENCE_S,
         ca_file: str | None = None,
     ) -> None:
         """No connection is made yet.
@@ -57,9 +57,9 @@ class AgentsClient:
         if self._reach.address.scheme != "tcp":
             raise ConfigError(f"agents that act together need a tcp:// address, not {url!r}")
         self._sessions = {agent: f"{game}-agent-{agent}" for agent in agents}
-        if not 1 <= len(self._sessions) <= _MOST:
-            text = f"{len(self._sessions)} agents share a connection; wanted 1 to {_MOST}: divide them among clients"
-            raise ConfigError(text)
+        if not 1 <= len(self._sessions) <= MOST_AGENTS:
+            wanted = f"wanted 1 to {MOST_AGENTS}: divide them among clients"
+            raise ConfigError(f"{len(self._sessions)} agents share a connection; {wanted}")
         self._open: set[str] = set()
         """Agents whose episode has begun, as far as the client knows."""
         self._connection: socket.socket | None = None
@@ -163,8 +163,8 @@ class AgentsClient:
         """
         if not requests:
             return []
-        if len(requests) > _MOST:
-            raise ConfigError(f"{len(requests)} requests are sent together; the most is {_MOST}")
+        if len(requests) > MOST_AGENTS:
+            raise ConfigError(f"{len(requests)} requests are sent together; the most is {MOST_AGENTS}")
         replies = Replies(self._number + 1, len(requests))
         frames = []
         for kind, agent, body in requests:

@@ -6,8 +6,12 @@ from dataclasses import dataclass
 from penstock.clients.wire import Address, EpisodeLostError, RefusedError, checked_version
 from penstock.errors import ConfigError
 
-__all__ = ["GameSession", "Reach", "pause_after", "trust", "untrusted"]
+__all__ = ["PATIENCE_S", "TIMEOUT_S", "GameSession", "Reach", "pause_after", "trust", "untrusted"]
 
+TIMEOUT_S = 60.0
+"""Longest time for one reply, if the caller gives no other."""
+PATIENCE_S = 60.0
+"""How long a client tries to reach its server, if the caller gives no other time."""
 _PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 """Between tries to begin an episode."""
 
@@ -47,8 +51,8 @@ class GameSession:
         *,
         policy: str = "",
         token: str = "",
-        timeout: float = 60.0,
-        patience: float = 60.0,
+        timeout: float = TIMEOUT_S,
+        patience: float = PATIENCE_S,
         version: int | None = None,
         delta: bool = False,
         ca_file: str | None = None,

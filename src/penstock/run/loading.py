@@ -26,7 +26,7 @@ def load_policy(
     wrap: Sequence[Any] | None = None,
     reward: Callable[..., Any] | None = None,
 ) -> Policy:
-    """The policy of a run, or of a bundle that `penstock.export` has made of one.
+    """The policy of a run, or of a bundle that `penstock.export` has made of one. That of a server: `connect_policy`.
 
     Args:
         run: a run folder, or the folder of a bundle.
@@ -41,6 +41,8 @@ def load_policy(
     """
     if not isinstance(run, str | Path):
         raise ConfigError(f"run is {run!r}; wanted the folder of a run or of a bundle")
+    if isinstance(run, str) and "://" in run:
+        raise ConfigError(f"{run} is the address of a server; its policy is penstock.connect_policy({run!r})")
     path = expanded(run)
     if is_bundle(path):
         if checkpoint is not None:

@@ -16,6 +16,9 @@ from penstock.types import Array, Arrays, Composite, Spaces
 
 __all__ = ["CODECS", "Codec", "Heard", "JsonCodec", "RawCodec", "plain", "tuples_in", "with_tuples"]
 
+_LONGEST_QUESTION = 64
+"""Bytes of a body that asks for a description. Longer ones hold observations, and are not searched."""
+
 
 class Heard(NamedTuple):
     """What a body says."""
@@ -47,6 +50,14 @@ class Codec(Protocol):
 
     def decode_end(self, body: bytes) -> Heard:
         """What the body of a ``stop`` says. It may be empty.
+
+        Raises:
+            Refusal: it cannot be read (400).
+        """
+        ...
+
+    def asks_for_description(self, body: bytes) -> bool:
+        """Whether the body of a request without a session asks what the policy takes, and for no action.
 
         Raises:
             Refusal: it cannot be read (400).
@@ -98,6 +109,14 @@ class JsonCodec:
             return self.decode(body)
         return Heard({}, batched=False, reward=given.get("reward"), terminated=given.get("terminated"))
 
+    def asks_for_description(self, body: bytes) -> bool:
+        """See `Codec`. Such a body is ``{"describe": true}``."""
+        return (
+            len(body) <= _LONGEST_QUESTION
+            and b'"describe"' in body
+            and bool(read_json(body, self._most) == {"describe": True})
+        )
+
     def encode(self, action: Array, *, batched: bool) -> bytes:
         """See `Codec`. Numbers are written so that reading them gives the same bits."""
         actions = self._endpoint.policy.batch(action) if self._has_parts else action
@@ -136,6 +155,10 @@ class RawCodec:
     def decode_end(self, body: bytes) -> Heard:
         """See `Codec`."""
         return self.decode(body) if body else Heard({}, batched=False)
+
+    def asks_for_description(self, body: bytes) -> bool:  # noqa: ARG002 - every body is numbers
+        """See `Codec`: no body does."""
+        return False
 
     def encode(self, action: Array, *, batched: bool) -> bytes:  # noqa: ARG002 - there are no batches
         """See `Codec`. The elements of Dict and Tuple actions stand one after the other."""

@@ -5,6 +5,9 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import NamedTuple
 
+import orjson
+
+from penstock.serving.description import Description
 from penstock.serving.server.admission.refusal import Refusal
 from penstock.serving.server.endpoints.by_name import Endpoints
 from penstock.serving.server.endpoints.endpoint import Endpoint
@@ -13,7 +16,7 @@ from penstock.serving.server.engines.batcher import Asker
 from penstock.serving.server.protocols.gamecore.codecs import Codec, Heard
 from penstock.serving.server.sessions import SessionKey, no_session
 from penstock.serving.server.steps import StepReply
-from penstock.types import Array
+from penstock.types import Array, ArraySpec
 
 __all__ = ["PolicySteps"]
 
@@ -85,8 +88,11 @@ class PolicySteps:
             endpoint.on_end = self._forget
 
     def stateless(self, policy: str, body: bytes, reply: StepReply) -> None:
-        """The action for one observation, or a batch of them."""
+        """The action for one observation, or a batch of them. Or what the policy is like, if the body asks that."""
         endpoint, codec, _ = self._desk(policy)
+        if codec.asks_for_description(body):
+            reply.answer(codec.content_type, orjson.dumps(_description_of(endpoint).to_json()))
+            return
         heard = codec.decode(body)
         endpoint.ask(heard.fields, _Asker(reply, codec, batched=heard.batched))
 
@@ -171,6 +177,12 @@ class PolicySteps:
         episode = self._episodes.pop(key, None)
         if episode is not None:
             episode.vanish()
+
+
+def _description_of(endpoint: Endpoint) -> Description:
+    policy = endpoint.policy
+    carry = tuple(ArraySpec(name, row.shape[1:], row.dtype.name) for name, row in policy.session(1).carry.items())
+    return Description(endpoint.name, endpoint.stable.number, policy.spaces, carry, endpoint.limits.max_batch)
 
 
 def _last_words(codec: Codec, body: bytes) -> Heard:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from penstock.games.agent import Agent, Game, State
     from penstock.mppi import MPPI
     from penstock.parallel_ppo import DistributedPPO, ParallelPPO
+    from penstock.replay.buffer_writer import BufferWriter
+    from penstock.replay_buffer import ReplayBuffer
     from penstock.retraining import Retrained, retrain
     from penstock.run import Result, draw, evaluate, load_policy, resume, train
     from penstock.saved_runs.run_metrics import Metrics, read_metrics
@@ -48,6 +50,7 @@ __all__ = [
     "MPPI",
     "Agent",
     "BadDataError",
+    "BufferWriter",
     "BundleError",
     "CheckpointError",
     "Config",
@@ -68,6 +71,7 @@ __all__ = [
     "PenstockError",
     "Policy",
     "RemotePolicy",
+    "ReplayBuffer",
     "ResourceError",
     "Result",
     "Retrained",
@@ -103,6 +107,8 @@ _HOMES = {
     "penstock.games.agent": ("Agent", "Game", "State"),
     "penstock.evaluation": ("Evaluation",),
     "penstock.mppi": ("MPPI",),
+    "penstock.replay.buffer_writer": ("BufferWriter",),
+    "penstock.replay_buffer": ("ReplayBuffer",),
     "penstock.retraining": ("Retrained", "retrain"),
     "penstock.run": ("Result", "draw", "evaluate", "load_policy", "resume", "train"),
     "penstock.saved_runs.run_metrics": ("Metrics", "read_metrics"),

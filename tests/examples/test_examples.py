@@ -436,6 +436,13 @@ def test_plan_pendulum(penstock, tmp_path):
     )
 
 
+def test_own_learner():
+    command = [sys.executable, ROOT / "examples/own_learner.py"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT_S).stdout
+    assert 100 <= number(r"^([\d,]+) updates on \d+ rows of 2 processes", said) < 20_000
+    assert "greedy return 1, the best is 1" in said
+
+
 def test_duel(monkeypatch):
     """Two addresses play one game, each with its own policy: who goes for the coin beats who stays where it is."""
     monkeypatch.syspath_prepend(ROOT / "examples" / "duel")

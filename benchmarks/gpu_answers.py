@@ -18,8 +18,10 @@ from benchmarks.measured import parser
 from benchmarks.record import command_of, write
 from benchmarks.varied import varied
 from penstock.algorithm_lookup import find_algorithm, load_functions
+from penstock.config.schema import RunConfig
 from penstock.envs.sources import probe
 from penstock.inference.torch import CapturedPolicy, TorchPolicy
+from penstock.policies.batch_sizes import BatchSizes
 from penstock.policies.native import supports
 from penstock.program.rollout import rollout_specs
 from penstock.registry import INFERENCE, load
@@ -45,7 +47,7 @@ def measure(rounds: int) -> list[dict[str, Any]]:
         act = load_functions(package.learn)(spaces, config).act
         on_cpu = "native" if supports(spec.policy) else "onnx"
         backends: dict[str, PolicyBackend] = {
-            "GPU, captured": CapturedPolicy(act, cuda),
+            "GPU, captured": CapturedPolicy(act, cuda, BatchSizes(RunConfig.pad_batches)),
             "GPU, eager": TorchPolicy(act, cuda),
             f"CPU, {on_cpu}, 1 thread": load(INFERENCE[on_cpu].build)(spec.policy),
         }

@@ -62,3 +62,13 @@ def test_on_a_gpu_a_node_answers_for_all_processes_unless_the_run_is_in_lock_ste
     monkeypatch.setattr("penstock.updates.devices.check", lambda device: None)
     run = prepared(**{"env": "CartPole-v1", "device": "cuda", "inference": "torch", "num_workers": 2, **settings})
     assert run.config.run.policy_placement == place
+
+
+def test_sizes_of_batches_reach_torch_on_a_gpu_and_change_nothing_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.updates.devices.check", lambda device: None)
+    on_gpu = {"env": "CartPole-v1", "device": "cuda", "inference": "torch", "pad_batches": [8, 64]}
+    run = prepared(**on_gpu)
+    assert run.inference.arguments[3:] == ("cuda", (8, 64))
+    assert run.told == ()
+    (said,) = prepared(**{**on_gpu, "inference": "native"}).told
+    assert said == "--pad_batches changes nothing with --inference native: only batches of CUDA graphs are padded"

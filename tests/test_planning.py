@@ -238,6 +238,7 @@ FREE = {"sync_mode": "non_blocking"}
             {**FREE, "num_steps": 32, "renew_every": 32},
             "--renew_every 32 changes nothing: a rollout has --num_steps 32, and begins with the latest policy",
         ),
+        ({"pad_batches": (8, 64)}, "--pad_batches changes nothing with --device cpu: only batches of CUDA graphs are"),
         ({"env": "CartPole-v1", "log_std_init": -1.0}, "--log_std_init -1 changes nothing: the actions are choices"),
         ({"mini_batch_size": 20_000}, "--mini_batch_size 20,000 is more than a batch, which has 16,384 rows: an epoch"),
         ({**DQN, "priority_alpha": 0.9}, "--priority_alpha changes nothing without --prioritised True"),

@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,6 +64,26 @@ def test_an_answer_is_that_of_the_same_policy_without_a_graph(
         for name, values in answered(run, captured, inputs).items():
             np.testing.assert_allclose(values, expected[name], rtol=near, atol=near, err_msg=name)
     assert captured.in_graphs
+
+
+@pytest.mark.parametrize("sizes", ["none", (2, 6)], ids=str)
+def test_padding_changes_no_bit_of_the_rows_before_it(sizes: Any) -> None:
+    run = prepared(**RUNS[0], device="cuda")
+    learn, spaces, config = run.algorithm.learn, run.profile.spaces, run.config.algorithm
+    published = {part.name: first_state(run)[part.name] for part in run.spec.policy.published()}
+    used = build(learn, spaces, config, "cuda", sizes)
+    for seed, count in enumerate(SIZES):
+        inputs = inputs_of(run, count, seed)
+        # Its padding holds zeros, and that of the other earlier rows.
+        fresh = build(learn, spaces, config, "cuda", sizes)
+        for backend in (used, fresh):
+            backend.load(published)
+        expected = answered(run, fresh, inputs)
+        for name, values in answered(run, used, inputs).items():
+            np.testing.assert_array_equal(values, expected[name], err_msg=name)
+    assert isinstance(used, CapturedPolicy)
+    made = {"none": {4, 1, 3, 7}, (2, 6): {6, 2, 12}}
+    assert {rows for rows, _ in used._batches} == made[sizes]
 
 
 def _reuse_free_memory() -> None:

@@ -2,10 +2,13 @@
 
 import subprocess
 import sys
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import onnxruntime
 import pytest
+import torch
 
 from penstock.algorithms.ppo.spec import PPOConfig, policy_graph
 from penstock.envs.actions import batched
@@ -26,6 +29,7 @@ from penstock.policies import (
     PolicyGraph,
     SquashedGaussian,
 )
+from penstock.policies.batch_sizes import BatchSizes
 from penstock.policies.native import supports
 from penstock.policies.space_heads import head_of
 from penstock.policies.stacks import hidden, transformer
@@ -335,6 +339,33 @@ def test_torch_runs_the_act_that_it_loads_by_name():
     backend.act({"obs": obs, "noise": noise, "explore": np.array([1.0, 0.0], np.float32)}, out)
     np.testing.assert_array_equal(out["value"], [6.0, 14.0])
     np.testing.assert_array_equal(out["action"], [[7.0], [14.0]])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "made"), [("powers", {1, 4, 8}), ("none", {1, 3, 4, 7}), ((6, 2), {2, 6, 12})], ids=str
+)
+def test_batches_of_cuda_graphs_have_few_sizes_and_padding_changes_no_bit(monkeypatch, sizes, made):
+    """Without a GPU: what would be captured is called. ``tests/gpu/test_policies.py`` has one."""
+    empty = torch.empty
+    monkeypatch.setattr(torch, "empty", lambda shape, *, dtype, pin_memory: empty(shape, dtype=dtype))
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda values: values)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: SimpleNamespace(synchronize=lambda: None))
+    monkeypatch.setattr(torch_backend, "captured", lambda function, inputs: partial(function, *inputs))
+    seen, generator = set(), np.random.default_rng(0)
+
+    def act(published, inputs):
+        seen.add(len(inputs["obs"]))
+        return {"value": published["scale"] * inputs["obs"].sum(1)}
+
+    policy = torch_backend.CapturedPolicy(act, torch.device("cpu"), BatchSizes(sizes))
+    policy.load({"scale": np.array([2.0], np.float32)})
+    # 3 comes where 4 has left its rows.
+    for count in (4, 1, 3, 7, 4):
+        obs = generator.integers(-9, 9, (count, 2)).astype(np.float32)
+        out = {"value": np.zeros(count, np.float32)}
+        policy.act({"obs": obs, "explore": np.zeros(count, np.float32)}, out)
+        np.testing.assert_array_equal(out["value"], 2 * obs.sum(1))
+    assert seen == made
 
 
 @pytest.mark.parametrize("action", [Discrete(3), Box((2,), "float32", (-1.0,), (1.0,))])

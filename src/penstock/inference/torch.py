@@ -5,15 +5,17 @@ Does not know which algorithm it runs: it loads ``learn.py`` by name.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
 
 from penstock.algorithm import Tensors
 from penstock.algorithm_lookup import load_functions
+from penstock.config.schema import RunConfig
 from penstock.cuda_graph import captured
 from penstock.errors import DeviceError
+from penstock.policies.batch_sizes import BatchSizes
 from penstock.types import Array, Arrays, PolicyBackend, Spaces
 
 __all__ = ["CapturedPolicy", "TorchPolicy", "build"]
@@ -59,18 +61,24 @@ class CapturedPolicy:
     """Runs an algorithm's ``act`` on a GPU as a CUDA graph. Call `load` before `act`.
 
     The graph brings the inputs to the GPU, runs all kernels and brings the outputs back, so an answer is one call and
-    one wait. There is one for each size of a batch; to need few of them, batches are padded to a power of two.
+    one wait. There is one for each size of a batch; to need few of them, batches are padded.
 
     An ``act`` that cannot be captured, such as that of a user's own module which waits for the GPU, runs operation by
     operation.
+
+    Args:
+        act: of the algorithm.
+        device: the GPU.
+        sizes: to which batches are padded.
 
     Attributes:
         in_graphs: whether ``act`` can be captured, as far as is known.
     """
 
-    def __init__(self, act: _Act, device: torch.device) -> None:
+    def __init__(self, act: _Act, device: torch.device, sizes: BatchSizes) -> None:
         self._act = act
         self._device = device
+        self._sizes = sizes
         self._published: dict[str, torch.Tensor] = {}
         self._batches: dict[tuple[int, frozenset[str]], _Batch] = {}
         """By size and by the names of the inputs."""
@@ -88,7 +96,7 @@ class CapturedPolicy:
     def act(self, inputs: Mapping[str, Array], out: Mapping[str, Array]) -> None:
         """Write the outputs of ``act`` for n lanes into ``out``. See `penstock.types.PolicyBackend`."""
         count = len(inputs["explore"])
-        batch = self._batch(1 << (count - 1).bit_length(), inputs)
+        batch = self._batch(self._sizes.padded(count), inputs)
         for name, array in inputs.items():
             batch.inputs[name][:count] = array
         batch.run()
@@ -134,7 +142,13 @@ def _arrays(tensors: Mapping[str, torch.Tensor]) -> Arrays:
     return {name: values.numpy() for name, values in tensors.items()}
 
 
-def build(learn: str, spaces: Spaces, config: object, device: str = "cpu") -> PolicyBackend:
+def build(
+    learn: str,
+    spaces: Spaces,
+    config: object,
+    device: str = "cpu",
+    pad_batches: tuple[int, ...] | Literal["powers", "none"] = RunConfig.pad_batches,
+) -> PolicyBackend:
     """A backend for the algorithm that ``learn`` names.
 
     Args:
@@ -142,6 +156,8 @@ def build(learn: str, spaces: Spaces, config: object, device: str = "cpu") -> Po
         spaces: the spaces of one lane.
         config: the algorithm's config.
         device: a torch device name.
+        pad_batches: the sizes of batches on a GPU; see `BatchSizes`. On the CPU torch keeps nothing for one size, so
+            batches are not padded.
 
     Raises:
         DeviceError: the device cannot be used on this machine.
@@ -151,5 +167,5 @@ def build(learn: str, spaces: Spaces, config: object, device: str = "cpu") -> Po
         torch.empty(0, device=place)
     except (RuntimeError, AssertionError) as error:
         raise DeviceError(f"device {device!r} cannot be used here: {str(error).splitlines()[0]}; try cpu") from error
-    algorithm = load_functions(learn)(spaces, config)
-    return (CapturedPolicy if place.type == "cuda" else TorchPolicy)(algorithm.act, place)
+    act = load_functions(learn)(spaces, config).act
+    return CapturedPolicy(act, place, BatchSizes(pad_batches)) if place.type == "cuda" else TorchPolicy(act, place)

@@ -138,7 +138,9 @@ def backend_of(
     """What a process needs to build the policy backend ``name``. A user's own module is exported for ONNX Runtime."""
     backend = INFERENCE[name]
     if backend.torch:
-        return BackendSpec(backend.build, (algorithm.learn, profile.spaces, config.algorithm, config.run.device))
+        run = config.run
+        arguments = (algorithm.learn, profile.spaces, config.algorithm, run.device, run.pad_batches)
+        return BackendSpec(backend.build, arguments)
     own = spec.policy.actor.own
     if own is None:
         return BackendSpec(backend.build, (spec.policy,))

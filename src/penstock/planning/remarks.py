@@ -56,6 +56,9 @@ def _without_effect(config: Config, spec: AlgorithmSpec, profile: EnvProfile) ->
     """One line for each setting that the user has given and that changes nothing."""
     run, settings = config.run, config.algorithm
     yield from _of_versions(run, settings.num_steps)
+    if run.pad_batches != RunConfig.pad_batches and (run.device == "cpu" or run.inference != "torch"):
+        where = "--device cpu" if run.device == "cpu" else f"--inference {run.inference}"
+        yield f"--pad_batches changes nothing with {where}: only batches of CUDA graphs are padded"
     together = run.learners == 1 or run.pace == "sync"
     if run.sync_mode != "blocking" and spec.table and together and run.max_policy_lag != RunConfig.max_policy_lag:
         yield f"--max_policy_lag {run.max_policy_lag} changes nothing: a table keeps rows of any age"

@@ -109,7 +109,7 @@ class Front:
         limits, metrics, policy = Limits(max_body=LIMIT, max_sessions=8), Metrics(), policy_of("plain")
         self.endpoint = Endpoint("toy", policy, limits, loop=self.loop)
         version = self.endpoint.made(7, policy)
-        version.engine = OwnProcess(policy, limits.max_batch, version)
+        version.engine = OwnProcess(policy, limits, version)
         self.endpoint.begin(version)
         endpoints = metrics.endpoints = Endpoints([self.endpoint])
         steps = PolicySteps(endpoints, CODECS["json"], {})

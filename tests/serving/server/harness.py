@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from struct import Struct
+from typing import Any
 
 import numpy as np
 import pytest
@@ -190,7 +191,7 @@ def serving(
     collect: Path | None = None,
     explore: float = 0.0,
     agent: str | None = None,
-    **limits: float,
+    **limits: Any,
 ) -> Iterator[Running]:
     """Serve the policy toy, and others (name -> kind), for as long as the body runs. Toy may have an agent."""
     ready = threading.Event()

@@ -311,6 +311,8 @@ def test_mistakes_are_one_line(runs, certificate, tmp_path, capfd) -> None:
             ([run, "--access_log", str(tmp_path / "no" / "log")], 2, "cannot be written"),
             ([f"a={run}", f"a={run}"], 2, "two policies have the name a"),
             (["a=no_such_run", f"b={run}"], 2, "there is no run no_such_run"),
+            ([run, "--pad_batches", "8,65"], 2, "the size 65, which no batch needs: it holds --max_batch 64 rows at"),
+            ([run, "--pad_batches", "fours"], 2, "--pad_batches takes none or powers or whole numbers from 1 to"),
             ([run, "--canary", "0.1"], 2, "give --follow as well"),
             ([run, "--follow", "--checkpoint", "1"], 2, "leave out --checkpoint 1, or give --canary"),
             ([run, "--follow", "--canary", "2"], 2, "--canary"),

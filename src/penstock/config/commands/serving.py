@@ -65,6 +65,14 @@ class ServeOptions:
         min=0.0,
         max=10.0,
     )
+    pad_batches: tuple[int, ...] | Literal["none", "powers"] = option(
+        "none",
+        "sizes to which batches are padded, for a policy that makes something anew for each size; powers: powers of "
+        "two; or numbers of rows, such as 8,64: a batch that is larger than all of them is padded to a multiple of the "
+        "largest. Nobody gets the answers of padding",
+        min=1,
+        max=65536,
+    )
     quantized_agreement: float = option(
         VerifyOptions.quantized_agreement,
         "bundle in int8 or fp16: least share of its sample with the same discrete choices, or it is not served",

@@ -39,6 +39,14 @@ class ComputationConfig(SettingsGroup):
         "what computes actions; auto: native if it can run the policy; else onnx with --device cpu; else torch",
         choices=(AUTO, *INFERENCE.names()),
     )
+    pad_batches: tuple[int, ...] | Literal["powers", "none"] = setting(
+        "powers",
+        "on a GPU: sizes to which batches of observations are padded, because torch answers each size by a CUDA graph "
+        "of its own; powers: powers of two; none: no padding, a graph for every size; or numbers of observations, such "
+        "as 8,64: a batch that is larger than all of them is padded to a multiple of the largest",
+        min=1,
+        max=65536,
+    )
     policy_placement: Literal["auto", "env", "node"] = setting(
         "auto",
         "where actions are computed; env: in each environment process; node: in policy nodes, processes that "

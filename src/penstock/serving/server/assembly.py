@@ -265,7 +265,7 @@ async def start_engine(
         ResourceError: a worker process ended before it was ready.
     """
     if workers == 0:
-        return OwnProcess(policy, limits.max_batch, returns)
+        return OwnProcess(policy, limits, returns)
     engine = Workers(source, policy, workers, BALANCES[balance](workers), limits, returns)
     await engine.start()
     return engine
@@ -295,6 +295,7 @@ def limits_of(options: ServeOptions) -> Limits:
     return Limits(
         max_batch=options.max_batch,
         max_wait=options.max_wait,
+        pad_batches=options.pad_batches,
         max_body=options.max_body,
         max_sessions=options.max_sessions,
         max_queue=options.max_queue,

@@ -149,6 +149,11 @@ def _check_together(options: ServeOptions) -> None:
     if options.collect is None and (options.explore or options.collect_bytes != ServeOptions.collect_bytes):
         flag = "--explore" if options.explore else "--collect_bytes"
         raise ConfigError(f"{flag} is for episodes that are kept; give --collect FOLDER as well")
+    if not isinstance(options.pad_batches, str) and max(options.pad_batches) > options.max_batch:
+        raise ConfigError(
+            f"--pad_batches has the size {max(options.pad_batches)}, which no batch needs: it holds --max_batch "
+            f"{options.max_batch} rows at most; leave that size out, or give a larger --max_batch"
+        )
     if options.max_queue < options.max_batch:
         raise ConfigError(
             f"--max_queue {options.max_queue} is less than --max_batch {options.max_batch}; give at least as much"

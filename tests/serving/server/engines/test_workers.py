@@ -50,9 +50,10 @@ def play(port: int, name: str, rows, found: list) -> None:
         game.ask(name, "stop")
 
 
-def test_workers_answer_as_the_server_itself_does() -> None:
+@pytest.mark.parametrize("pad_batches", ["none", "powers", (7, 40)])
+def test_workers_answer_as_the_server_itself_does(pad_batches: Any) -> None:
     obs = observations(50)
-    with serving("plain", workers=2) as server:
+    with serving("plain", workers=2, pad_batches=pad_batches) as server:
         connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=120.0)
         connection.request("POST", "/step", tick(obs))
         found = json.loads(connection.getresponse().read())["action"]

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Literal
 
 from penstock.config.commands import ServeOptions
 from penstock.serving.server.admission.refusal import Refusal
@@ -19,6 +20,8 @@ class Limits:
     """Rows that the policy answers in one call."""
     max_wait: float = ServeOptions.max_wait
     """How long a batch waits for sessions that have not asked. 0: it takes what has arrived."""
+    pad_batches: tuple[int, ...] | Literal["none", "powers"] = ServeOptions.pad_batches
+    """The sizes to which batches are padded; see `penstock.policies.batch_sizes.BatchSizes`."""
     max_body: int = ServeOptions.max_body
     """Bytes of one request's body."""
     max_sessions: int = ServeOptions.max_sessions

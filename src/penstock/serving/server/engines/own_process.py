@@ -4,6 +4,8 @@ import logging
 from collections.abc import Callable
 from http import HTTPStatus
 
+from penstock.policies.batch_sizes import BatchSizes
+from penstock.serving.server.admission.limits import Limits
 from penstock.serving.server.admission.refusal import Refusal
 from penstock.serving.server.engines.batcher import Ask
 from penstock.serving.server.engines.contract import Batch, Returns
@@ -19,14 +21,14 @@ class OwnProcess:
 
     Args:
         policy: answers.
-        max_batch: rows of the largest batch.
+        limits: of the server.
         returns: gets the answers.
     """
 
     restarts = 0
 
-    def __init__(self, policy: ServedPolicy, max_batch: int, returns: Returns) -> None:
-        answerer = Answerer(policy, max_batch)
+    def __init__(self, policy: ServedPolicy, limits: Limits, returns: Returns) -> None:
+        answerer = Answerer(policy, limits.max_batch, BatchSizes(limits.pad_batches))
         answerer.warm_up()
         self._answer: Callable[[Questions], Answer] = answerer.answer
         self._returns = returns

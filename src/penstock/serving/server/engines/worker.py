@@ -1,7 +1,7 @@
 """A worker process: answers the batches that come over its socket, one after the other. It keeps nothing between them.
 
-Run as ``python -m penstock.serving.server.engines.worker FD MAX_BATCH SOURCE``, with SOURCE as JSON. It ends with its
-socket.
+Run as ``python -m penstock.serving.server.engines.worker FD MAX_BATCH PAD_BATCHES SOURCE``, the last two as JSON. It
+ends with its socket.
 """
 
 import contextlib
@@ -12,6 +12,7 @@ import sys
 from socket import MSG_WAITALL, socket
 
 from penstock.errors import PenstockError
+from penstock.policies.batch_sizes import BatchSizes
 from penstock.serving.server.engines.frames import HEAD, Layout, packed, size_of, unpacked
 from penstock.serving.server.policy.answering import Answerer, Questions
 from penstock.serving.server.policy.source import Source
@@ -26,14 +27,15 @@ def main() -> int:
     # A Ctrl-C of the terminal is the server's: it ends its workers when all is answered.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.basicConfig(stream=sys.stderr, format="penstock serve: worker: %(message)s", level=logging.WARNING)
-    descriptor, max_batch, source = sys.argv[1:]
+    descriptor, max_batch, pad_batches, source = sys.argv[1:]
+    sizes = json.loads(pad_batches)
     with socket(fileno=int(descriptor)) as server:
         try:
             policy = Source(**json.loads(source)).policy()
         except PenstockError as error:
             log.error("%s", error)  # noqa: TRY400 - one line says it all
             return 1
-        answerer = Answerer(policy, int(max_batch))
+        answerer = Answerer(policy, int(max_batch), BatchSizes(tuple(sizes) if isinstance(sizes, list) else sizes))
         answerer.warm_up()
         # The server is gone: nobody wants an answer.
         with contextlib.suppress(ConnectionError):

@@ -242,7 +242,9 @@ class Workers:
             try:
                 ours, theirs = socketpair()
                 unless_begun.callback(ours.close)
-                arguments = (str(theirs.fileno()), str(self._limits.max_batch), json.dumps(self._source._asdict()))
+                limits = self._limits
+                sizes, source = json.dumps(limits.pad_batches), json.dumps(self._source._asdict())
+                arguments = (str(theirs.fileno()), str(limits.max_batch), sizes, source)
                 with theirs:
                     worker.process = await asyncio.create_subprocess_exec(
                         sys.executable,

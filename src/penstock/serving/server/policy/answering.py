@@ -5,6 +5,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from penstock.policies.batch_sizes import BatchSizes
 from penstock.types import Array, Arrays, Spaces
 
 __all__ = ["ActingLanes", "Answer", "Answerer", "Questions", "ServedPolicy"]
@@ -65,10 +66,17 @@ class Answer(NamedTuple):
 
 
 class Answerer:
-    """Answers batches of any size up to ``max_batch``. Only one thread at a time may use it."""
+    """Answers batches of any size up to ``max_batch``. Only one thread at a time may use it.
 
-    def __init__(self, policy: ServedPolicy, max_batch: int) -> None:
+    Args:
+        policy: answers.
+        max_batch: rows of the largest batch.
+        sizes: to which batches are padded.
+    """
+
+    def __init__(self, policy: ServedPolicy, max_batch: int, sizes: BatchSizes) -> None:
         self._policy = policy
+        self._sizes = sizes
         self._acting: OrderedDict[int, ActingLanes] = OrderedDict()
         """Number of lanes -> the acting session with so many. The one that was used last stands at the end."""
         self._lanes = 0
@@ -76,13 +84,18 @@ class Answerer:
         self._most_lanes = _KEPT * max_batch
 
     def answer(self, questions: Questions) -> Answer:
-        """Greedy actions. The arrays of the answer are valid until the next call with as many rows."""
-        session = self._acting_in(len(questions.first))
+        """Greedy actions. The arrays of the answer are valid until the next call."""
+        count = len(questions.first)
+        rows = self._sizes.padded(count)
+        session = self._acting_in(rows)
         carry = session.carry
         for name, values in questions.carry.items():
-            carry[name][...] = values
-        action = session.answer({**questions.fields, "first": questions.first})
-        return Answer(action, carry)
+            carry[name][:count] = values
+            # Nothing of an earlier question stays there.
+            carry[name][count:] = 0
+        given = {**questions.fields, "first": questions.first}
+        action = session.answer({name: _padded(values, rows) for name, values in given.items()})
+        return Answer(action[:count], {name: values[:count] for name, values in carry.items()})
 
     def _acting_in(self, lanes: int) -> ActingLanes:
         """An acting session with so many lanes. Its arrays are made anew only if this size was not asked for lately."""
@@ -102,3 +115,8 @@ class Answerer:
         fields = {spec.name: np.zeros((1, *spec.shape), spec.dtype) for spec in self._policy.spaces.obs_specs()}
         carry = {name: values.copy() for name, values in self._policy.session(1).carry.items()}
         self.answer(Questions(fields, np.ones(1, np.bool_), carry))
+
+
+def _padded(values: Array, rows: int) -> Array:
+    """``values[n, ...]``, and the last row again up to so many ``rows``: a row that the policy is sure to take."""
+    return values if len(values) == rows else np.concatenate([values, np.repeat(values[-1:], rows - len(values), 0)])

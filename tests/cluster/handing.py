@@ -57,9 +57,9 @@ def sharded_program(**settings: object) -> Program:
     return apart(off_policy.build(plan(prepared(**{**small, **settings}), Path("run"), quiet=True)), "10.0.0.1")
 
 
-def asking_program(workers: int = 2, policy_nodes: int = 1) -> Program:
+def asking_program(workers: int = 2, policy_nodes: int = 1, resources: str | None = None) -> Program:
     """The program of a run in lock step whose environment nodes ask policy nodes, before it is cut."""
-    sizes = {"num_workers": workers, "num_envs": 2 * workers, "policy_nodes": policy_nodes}
+    sizes = {"num_workers": workers, "num_envs": 2 * workers, "policy_nodes": policy_nodes, "resources": resources}
     found = prepared(**sizes, policy_placement="node", runtime="ray", inference="native")
     return on_policy.build(plan(found, Path("run"), quiet=True))
 

@@ -53,6 +53,50 @@ def test_nodes_go_where_they_have_room(resources: str | None, learners: list[int
     assert [places[f"env.{number}"] for number in range(4)] == envs
 
 
+GPU, HUGE = Offer("machine d", {"cpu": 2, "gpu": 1}), Offer("machine e", {"cpu": 4, "memory": 3e9})
+
+
+@pytest.mark.parametrize(
+    ("resources", "policy_nodes", "offers", "envs"),
+    [
+        # By cores, on machines with room for a policy node.
+        ("policy: {gpu: 1}", 1, [HOME, SMALL, GPU, GPU], [2, 2, 3, 3]),
+        ("policy: {memory: 1e9}", 2, [HOME, SMALL, HUGE], [2, 2, 2, 2]),
+        # Of 2, 4 and 4 cores the policy nodes of each machine take 1, and 2.
+        ("env: {cpu: 1}, policy: {cpu: 1}", 1, [HOME, SMALL], [0, 1, 1, 1]),
+        ("env: {cpu: 1}, policy: {cpu: 1}", 2, [HOME, SMALL, HUGE], [1, 1, 2, 2]),
+        # The learner has one of the two cores of its machine.
+        ("learner: {cpu: 1}, policy: {cpu: 2}", 1, [HOME, SMALL], [1, 1, 1, 1]),
+    ],
+)
+def test_environments_go_where_policy_nodes_have_room_beside_them(
+    resources: str, policy_nodes: int, offers: list[Offer], envs: list[int]
+) -> None:
+    asking = program(resources, learners=1, policy_placement="node", policy_nodes=policy_nodes)
+    places = first_places(asking, offers)
+    assert [places[f"env.{number}"] for number in range(4)] == envs
+
+
+@pytest.mark.parametrize(
+    ("resources", "says"),
+    [
+        (
+            "env: {cpu: 1}, policy: {cpu: 0.5}",
+            r"env: {cpu: 1}: 4 processes ask for it, and 3 have room beside what policy nodes ask for on each machine",
+        ),
+        (
+            "policy: {gpu: 1}",
+            r"policy: {gpu: 1}: no machine with a core has room for the 2 policy nodes that it needs; the cluster has ",
+        ),
+    ],
+)
+def test_policy_nodes_without_room_are_named(resources: str, says: str) -> None:
+    asking = program(resources, learners=1, policy_placement="node", policy_nodes=2)
+    with pytest.raises(FewMachinesError, match=f"^--resources {says}"):
+        # Room for 1 and for 2 processes; and for one policy node of two.
+        first_places(asking, [HOME, Offer("machine f", {"cpu": 3, "gpu": 1})])
+
+
 @pytest.mark.parametrize(
     ("resources", "says"),
     [

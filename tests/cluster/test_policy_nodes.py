@@ -7,7 +7,9 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
+from ray.util.placement_group import placement_group_table
 
+from penstock.cluster.connection import joined
 from tests.cluster.conftest import HOST
 from tests.cluster.test_hosts import APEX, PPO, SAC, Launcher, train
 from tests.cluster.test_learners import raylets
@@ -59,6 +61,30 @@ def test_impala_asks_policy_nodes_on_each_host_and_reports_their_idle_time(clust
     finally:
         (tmp_path / "gate").touch()
     assert launcher.process.wait() == 0
+
+
+@pytest.mark.timeout(400)
+def test_ray_keeps_what_policy_nodes_ask_for_on_their_machines(cluster, tmp_path: Path) -> None:
+    asked = {"resources": "env: {cpu: 0.5}, policy: {cpu: 0.5, memory: 1e8}"}
+    launcher = Launcher(tmp_path, cluster.address, 1000, **PPO, **NODE, **asked)
+    try:
+        with joined(cluster.address):
+            assert launcher.next_checkpoint()
+            kept = {
+                # ``penstock-RUN-policy.0.1-NUMBER``.
+                claim["name"].split("-")[2]: (claim["bundles_to_node_id"][0], claim["bundles"][0])
+                for claim in placement_group_table().values()
+                if claim["state"] == "CREATED" and claim["name"].startswith("penstock-")
+            }
+            assert set(kept) == {*(f"env.{number}" for number in range(4)), "policy.0", "policy.0.1", "policy.0.2"}
+            answering = {machine for group, (machine, _) in kept.items() if group.startswith("policy")}
+            assert answering == {machine for group, (machine, _) in kept.items() if group.startswith("env")}
+            assert len(answering) == 3
+            assert kept["policy.0.1"][1] == {"CPU": 0.5, "memory": 1e8}
+    finally:
+        launcher.process.terminate()
+        # As after Ctrl-C: the last checkpoint is written.
+        assert launcher.process.wait() == 130
 
 
 @pytest.mark.timeout(600)

@@ -4,8 +4,7 @@ Machines are none here, and no process starts.
 """
 
 import signal
-from collections.abc import Sequence
-from types import SimpleNamespace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from penstock.cluster.cut import RELAY, with_relay
 from penstock.cluster.places import Offer
 from penstock.cluster.seats import Seats
 from penstock.cluster.spread_processes import SpreadProcesses
+from penstock.errors import PenstockError
 from penstock.processes.worker import WorkerSpec
 from penstock.supervision.lives import Exit
 from penstock.types import Cause
@@ -52,11 +52,11 @@ def test_without_policy_nodes_nothing_is_to_start() -> None:
 
 
 class Machine:
-    """Another machine with so many cores."""
+    """Another machine with so many cores and GPUs."""
 
-    def __init__(self, name: str, cores: int) -> None:
+    def __init__(self, name: str, cores: int, gpus: int = 0) -> None:
         self.name = name
-        self.offer = Offer(name, {"cpu": cores})
+        self.offer = Offer(name, {"cpu": cores, "gpu": gpus})
 
 
 class Relay:
@@ -132,14 +132,42 @@ class Cluster:
         return found, []
 
 
+class Claims:
+    """Notes what Ray keeps for each group, on which machine; and for which groups it is asked for any machine."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, tuple[Machine | None, Mapping[str, float]]] = {}
+        self.asked: set[str] = set()
+
+    def take(self, group: str, machine: Machine | None, asked: Mapping[str, float]) -> None:
+        self.release(group)
+        if asked:
+            self.kept[group] = machine, asked
+
+    def ask(self, group: str, asked: Mapping[str, float]) -> None:
+        assert asked
+        self.release(group)
+        self.asked.add(group)
+
+    def release(self, group: str) -> None:
+        self.kept.pop(group, None)
+        self.asked.discard(group)
+
+    def wait(self, asked: Mapping[str, Mapping[str, float]]) -> None:
+        assert {group: amounts for group, (_, amounts) in self.kept.items()}.items() <= asked.items()
+
+    def where(self) -> dict[str, Machine | None]:
+        """Group -> the machine on which Ray keeps something for it."""
+        return {group: machine for group, (machine, _) in self.kept.items()}
+
+
 class Run:
     """A run whose environment nodes ask policy nodes."""
 
-    def __init__(self, cluster: Cluster, workers: int, policy_nodes: int = 1) -> None:
-        self.program = with_relay(asking_program(workers, policy_nodes))
-        self.relay, self.here, self.cluster = Relay(), Here(), cluster
-        claims: Any = SimpleNamespace(take=lambda *_: None, wait=lambda _: None, ask=lambda *_: None)
-        doubles: tuple[Any, ...] = (self.here, self.relay, cluster, claims)
+    def __init__(self, cluster: Cluster, workers: int, policy_nodes: int = 1, resources: str | None = None) -> None:
+        self.program = with_relay(asking_program(workers, policy_nodes, resources))
+        self.relay, self.here, self.cluster, self.claims = Relay(), Here(), cluster, Claims()
+        doubles: tuple[Any, ...] = (self.here, self.relay, cluster, self.claims)
         self.spread = SpreadProcesses(self.program, *doubles)
         for group in self.program.groups:
             self.start(group)
@@ -233,3 +261,52 @@ def test_the_relay_itself_has_no_seat() -> None:
     run = Run(Cluster(2), workers=1)
     assert RELAY not in run.here.alive
     assert run.at_home() == {"env.0", "policy.0"}
+
+
+def test_ray_keeps_what_policy_nodes_ask_for_on_each_machine_that_runs_them() -> None:
+    a, b, c = Machine("a", 3), Machine("b", 2), Machine("c", 4)
+    cluster = Cluster(2, a, b)
+    run = Run(cluster, workers=3, resources="env: {cpu: 1}, policy: {cpu: 0.5}", policy_nodes=2)
+    at_home = {"env.0": None, "policy.0": None, "policy.1": None}
+    on_b = {"env.2": b, "policy.0.2": b, "policy.1.2": b}
+    assert run.claims.where() == {**at_home, "env.1": a, "policy.0.1": a, "policy.1.1": a, **on_b}
+    assert run.claims.kept["policy.1.2"] == (b, {"cpu": 0.5})
+    assert not run.claims.asked
+    run.relay.lose(a)
+    # No other has room, so it shares that of b. Nothing is kept for the policy nodes of the lost machine.
+    assert run.tick() == [("env.1", Cause.LOST)]
+    assert run.relay.on["env.1"] is b
+    assert run.claims.where() == {**at_home, **on_b}
+    assert run.claims.asked == {"env.1"}
+    # It has room for three beside its policy nodes, and home and b for one each.
+    cluster.joining.append(c)
+    assert set(run.tick()) == {("env.1", Cause.MOVED), ("env.2", Cause.MOVED)}
+    assert run.tick() == [("policy.0.3", Cause.NEEDED), ("policy.1.3", Cause.NEEDED)]
+    on_c = dict.fromkeys(("env.1", "env.2", "policy.0.3", "policy.1.3"), c)
+    # Those of b run on, and are there for its next environment.
+    assert run.claims.where() == {**at_home, "policy.0.2": b, "policy.1.2": b, **on_c}
+    assert not run.claims.asked
+    assert run.tick() == []
+
+
+def test_a_seat_that_moves_takes_along_what_is_kept_for_it() -> None:
+    a, b = Machine("a", 2, gpus=1), Machine("b", 8, gpus=1)
+    cluster = Cluster(0, a)
+    run = Run(cluster, workers=1, resources="policy: {gpu: 1}")
+    assert run.claims.where() == {"policy.0.1": a}
+    cluster.joining.append(b)
+    assert run.tick() == [("env.0", Cause.MOVED)]
+    assert run.claims.where() == {"policy.0.1": b}
+
+
+def test_environments_of_a_lost_machine_go_only_where_policy_nodes_have_room() -> None:
+    a, b, plain = Machine("a", 4, gpus=1), Machine("b", 1, gpus=1), Machine("c", 4)
+    run = Run(Cluster(2, a, b, plain), workers=2, resources="policy: {gpu: 1}")
+    assert run.relay.on == {"env.0": a, "policy.0.1": a, "env.1": a}
+    run.relay.lose(a)
+    assert set(run.tick()) == {("env.0", Cause.LOST), ("env.1", Cause.LOST)}
+    assert run.relay.on["env.0"] is run.relay.on["env.1"] is b
+    assert run.claims.where() == {"policy.0.2": b}
+    run.relay.lose(b)
+    with pytest.raises(PenstockError, match=r"^b was lost, and no other has {gpu: 1}, which env\.0 and policy nodes"):
+        run.tick()

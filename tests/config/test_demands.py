@@ -16,6 +16,7 @@ RAY = {"env": "Pendulum-v1", "runtime": "ray"}
         ('{"env": {"CPU": 5e-1, "fast-disk": 2}}', {"env": {"cpu": 0.5, "fast-disk": 2}}),
         ('learner: {"accelerator_type:A100": 0.01}', {"learner": {"accelerator_type:A100": 0.01}}),
         ({"env": {"memory": 4_000_000_000}}, {"env": {"memory": 4e9}}),
+        ("policy: {gpu: 0.5, memory: 2e9}", {"policy": {"gpu": 0.5, "memory": 2e9}}),
     ],
 )
 def test_demands_are_read_and_written_again(value, asked) -> None:
@@ -28,7 +29,7 @@ def test_demands_are_read_and_written_again(value, asked) -> None:
     ("value", "says"),
     [
         ("env: {cpu}", "cannot be read: env: {cpu} .*; write it as"),
-        ("enf: {cpu: 1}", "kind of node enf; there are env and learner; did you mean env"),
+        ("enf: {cpu: 1}", "kind of node enf; there are env, learner, policy; did you mean env"),
         ("env: {cpu: 1}, env: {cpu: 2}", "env is given twice"),
         ("env: {cpu: 1, CPU: 2}", "the resource CPU twice"),
         ("env: {}", "env takes resources with amounts, not {}"),
@@ -50,6 +51,16 @@ def test_what_cannot_be_asked_for_is_one_line(value, says: str) -> None:
 def test_only_a_cluster_is_asked() -> None:
     with pytest.raises(ConfigError, match="--resources is what nodes ask a Ray cluster for"):
         from_mapping({**RAY, "runtime": "local", "resources": DEMANDS_EXAMPLE})
+
+
+@pytest.mark.parametrize("placement", ["auto", "env"])
+def test_policy_nodes_ask_for_something_only_where_there_are_any(placement: str) -> None:
+    asking = {**RAY, "resources": "env: {cpu: 1}, policy: {cpu: 1}"}
+    with pytest.raises(ConfigError, match=r"^--resources says what policy nodes ask for, .*; give --policy_placement"):
+        from_mapping({**asking, "policy_placement": placement})
+    with pytest.raises(ConfigError, match=r"^--min_workers asks Ray for machines without .*; leave policy out of "):
+        from_mapping({**asking, "policy_placement": "node", "min_workers": 1})
+    assert from_mapping({**asking, "policy_placement": "node"}).run.resources is not None
 
 
 @pytest.mark.parametrize(

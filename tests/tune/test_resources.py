@@ -32,3 +32,6 @@ def test_nothing_is_kept_twice_for_trials_whose_runs_ask_the_cluster():
     assert trials_that_fit(config, (), there) == 2
     assert trials_that_fit(config, (), {"CPU": 7.0, "GPU": 2.0}) == 1
     assert trials_that_fit(from_mapping({**SMALL, "runtime": "ray", "num_workers": 2}), (), there) is None
+    # At most each of two environment processes has two policy nodes on its machine: 2 times 1 and 4 times 0.5 cores.
+    nodes = {"policy_placement": "node", "policy_nodes": 2, "resources": "env: {cpu: 1}, policy: {cpu: 0.5}"}
+    assert trials_that_fit(from_mapping({**asking, **nodes}), (), there) == 2

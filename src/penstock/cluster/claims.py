@@ -45,7 +45,7 @@ class Claims:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for group in (*self._held, *self._open):
-            self._release(group)
+            self.release(group)
 
     def take(self, group: str, machine: Machine | None, asked: Mapping[str, float]) -> None:
         """Claim what a group asks for on a machine, in place of its earlier claim. Does not wait.
@@ -55,7 +55,7 @@ class Claims:
             machine: where it runs; ``None``: the launcher's machine.
             asked: resources; a group that asks for nothing has no claim.
         """
-        self._release(group)
+        self.release(group)
         if asked:
             where = {"ray.io/node-id": own_id() if machine is None else machine.id}
             # A name is free again only some time after its claim was released.
@@ -74,7 +74,7 @@ class Claims:
         self._ask(group, asked, {"ray.io/node-id": f"!{own_id()}"})
 
     def _ask(self, group: str, asked: Mapping[str, float], where: dict[str, str]) -> None:
-        self._release(group)
+        self.release(group)
         name = f"{self.run}-{group}-{secrets.token_hex(4)}"
         self._open[group] = placement_group([ray_names(asked)], name=name, bundle_label_selector=[where])
 
@@ -96,7 +96,8 @@ class Claims:
                     f"for, for {WAIT_S} s already; end one of them, or ask for less"
                 )
 
-    def _release(self, group: str) -> None:
+    def release(self, group: str) -> None:
+        """End the claims of a group, if it has any."""
         for claims in (self._held, self._open):
             claim = claims.pop(group, None)
             if claim is not None:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from penstock.cluster.crossing import sampled
 from penstock.cluster.movable import movable_envs, movable_learners
+from penstock.cluster.seats import answerers
 from penstock.cluster.shares import shares
 from penstock.config.fields import amounts_text
 from penstock.errors import ConfigError, nearest
@@ -16,7 +17,9 @@ __all__ = [
     "FewMachinesError",
     "Gpus",
     "Offer",
+    "answering",
     "asked_by",
+    "env_room",
     "env_shares",
     "first_places",
     "left_over",
@@ -69,6 +72,12 @@ def asked_by(program: Program, group: str) -> Mapping[str, float]:
     return next((program.demands[kind] for kind in kinds if kind in program.demands), {})
 
 
+def answering(program: Program) -> dict[str, float]:
+    """What the policy nodes of one machine ask for together; empty if nothing."""
+    count = len(answerers(program))
+    return {name: count * amount for name, amount in program.demands.get("policy", {}).items()}
+
+
 def staying_learners(program: Program) -> tuple[str, ...]:
     """The groups of learners that run on the launcher's machine, whatever other machines there are."""
     moving = movable_learners(program)
@@ -88,6 +97,19 @@ def left_over(resources: Mapping[str, float], held: Iterable[Mapping[str, float]
         for name, amount in asked.items():
             left[name] = left.get(name, 0.0) - amount
     return left
+
+
+def env_room(program: Program, free: Mapping[str, float]) -> float:
+    """How many environment processes have room on a machine, beside its policy nodes; infinite if they ask for nothing.
+
+    Args:
+        program: says what both ask for.
+        free: resources of the machine, without what others hold. Policy nodes hold none of them yet.
+    """
+    beside = answering(program)
+    if rooms(free, beside) < 1:
+        return 0
+    return max(0, rooms(left_over(free, [beside]), program.demands.get("env", {})))
 
 
 def first_places(program: Program, offers: Sequence[Offer]) -> dict[str, int]:
@@ -130,10 +152,7 @@ def first_places(program: Program, offers: Sequence[Offer]) -> dict[str, int]:
     envs = movable_envs(program)
     counts = env_shares(program, [_free(program, offers, found, index) for index in range(len(offers))])
     if sum(counts) < len(envs):
-        needed = f"{len(envs)} processes ask for it"
-        if program.min_workers is not None:
-            needed = f"{program.min_workers} of {len(envs)} processes need room (--min_workers)"
-        raise FewMachinesError(str(_refusal(program, "env", f"{needed}, and {sum(counts)} have room", offers)))
+        raise FewMachinesError(str(_few(program, sum(counts), offers)))
     places = [index for index, count in enumerate(counts) for _ in range(count)]
     return found | dict(zip(envs, places, strict=True))
 
@@ -143,17 +162,19 @@ def env_shares(program: Program, free: Sequence[Mapping[str, float]]) -> list[in
 
     Args:
         program: its movable groups are shared out.
-        free: resources of each machine, without what learners hold.
+        free: resources of each machine, without what learners hold. Policy nodes are counted here: each machine that
+            runs environment processes has as many, and one without room for them runs none.
 
     Returns:
         One number for each machine. Their sum is the number of processes; some may share the room of others. If fewer
         processes have room than must have it (`Program.min_workers`), the numbers are the room of each machine.
     """
     count, asked = len(movable_envs(program)), program.demands.get("env")
-    if asked is None:
-        return shares(count, [one.get("cpu", 0.0) for one in free])
     # A machine with room for all of them counts for no more than that.
-    weights = [max(0, min(rooms(one, asked), count)) for one in free]
+    weights = [min(env_room(program, one), count) for one in free]
+    if asked is None:
+        cores = [one.get("cpu", 0.0) if weight else 0.0 for one, weight in zip(free, weights, strict=True)]
+        return shares(count, cores) if all(weights) or any(cores) else [0 for _ in free]
     needed = count if program.min_workers is None else min(count, program.min_workers)
     return shares(count, weights) if sum(weights) >= needed else [int(weight) for weight in weights]
 
@@ -167,8 +188,24 @@ def _held(program: Program, placed: Mapping[str, int], index: int) -> list[Mappi
 
 
 def _kind(node: NodeSpec) -> str:
-    """``env``, ``learner``, or empty: it asks for nothing."""
-    return "env" if node.kind == "env" else "learner" if node.name.partition(".")[0] == "learner" else ""
+    """``env``, ``learner``, ``policy``, or empty: it asks for nothing."""
+    if node.name.partition(".")[0] == "learner":
+        return "learner"
+    return {"env": "env", "policy_node": "policy"}.get(node.kind, "")
+
+
+def _few(program: Program, room: int, offers: Sequence[Offer]) -> ConfigError:
+    """The refusal of a run of which only ``room`` environment processes have room."""
+    if "env" not in program.demands:
+        count = len(answerers(program))
+        what = "the policy node" if count == 1 else f"the {count} policy nodes"
+        return _refusal(program, "policy", f"no machine with a core has room for {what} that it needs", offers)
+    count = len(movable_envs(program))
+    needed = f"{count} processes ask for it"
+    if program.min_workers is not None:
+        needed = f"{program.min_workers} of {count} processes need room (--min_workers)"
+    beside = " beside what policy nodes ask for on each machine" if answering(program) else ""
+    return _refusal(program, "env", f"{needed}, and {room} have room{beside}", offers)
 
 
 def _refusal(program: Program, kind: str, why: str, offers: Sequence[Offer]) -> ConfigError:

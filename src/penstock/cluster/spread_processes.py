@@ -4,13 +4,14 @@ import math
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from penstock.cluster.claims import Claims
 from penstock.cluster.cut import RELAY
 from penstock.cluster.joining import Members
 from penstock.cluster.machines import Machine, stacks_on
 from penstock.cluster.movable import movable_envs, ranking
-from penstock.cluster.places import Gpus, asked_by, env_shares, first_places, left_over, rooms
+from penstock.cluster.places import Gpus, answering, asked_by, env_room, env_shares, first_places, left_over, rooms
 from penstock.cluster.relay import Relay
 from penstock.cluster.seats import Seats, names_on_hosts, seats
 from penstock.cluster.troubles import write_down
@@ -45,15 +46,18 @@ class SpreadProcesses:
         places = first_places(program, [cluster.home, *(machine.offer for machine in cluster.machines)])
         turns = (None, *cluster.machines)
         self._wanted: dict[str, Machine | None] = {group: turns[place] for group, place in places.items()}
-        """Group -> the machine that is to run it; ``None``: home. Policy nodes have seats instead."""
-        self._seats: Seats[Machine | None] = Seats(None, seats(program))
+        """Group -> the machine that is to run it; ``None``: home. Policy nodes have seats, and stand here meanwhile."""
+        groups = seats(program)
+        self._seats: Seats[Machine | None] = Seats(None, groups)
+        self._answering = tuple(chain.from_iterable(groups))
+        """The policy nodes of all seats."""
         for group in self._shared:
-            self._seats.take(self._wanted[group], self._used())
+            self._take_seat(self._wanted[group])
         self._gpus = Gpus()
         self._kept: set[str] = set()
         """Groups for which Ray keeps on their machine what they ask for. The others share it there."""
-        self._claim(places)
-        claims.wait({group: asked_by(program, group) for group in places})
+        self._claim(self._wanted)
+        claims.wait({group: asked_by(program, group) for group in self._wanted})
         self._ask()
 
     def _claim(self, groups: Iterable[str]) -> None:
@@ -70,7 +74,8 @@ class SpreadProcesses:
 
     def _ask(self) -> None:
         """Ask for machines for the groups that have no room. Call it after all claims: it would take their room."""
-        for group in self._wanted.keys() - self._kept:
+        # Policy nodes ask for their own machine only.
+        for group in self._wanted.keys() - self._kept - {*self._answering}:
             self._claims.ask(group, asked_by(self._program, group))
 
     def place_of(self, group: str) -> Machine | None:
@@ -93,7 +98,8 @@ class SpreadProcesses:
     def _shares(self) -> list[tuple[Machine | None, int]]:
         """How many of the groups that move each machine is to run; ``None`` stands for home."""
         places = (None, *self.left())
-        counts = env_shares(self._program, [self._free(place, self._shared) for place in places])
+        others = (*self._shared, *self._answering)
+        counts = env_shares(self._program, [self._free(place, others) for place in places])
         return list(zip(places, counts, strict=True))
 
     def start(self, segment: Segment, spec: WorkerSpec, threads: int, imports: Sequence[str] = ()) -> None:
@@ -123,8 +129,15 @@ class SpreadProcesses:
     def _have_answerers(self, place: Machine | None) -> None:
         """See that a machine that runs environment nodes has policy nodes, if these do not act by themselves."""
         why = "a machine is to run environments, and has no policy node"
-        needed = self._seats.take(place, self._used())
+        needed = self._take_seat(place)
+        self._claim(needed)
         self._moved += [Exit(group, -signal.SIGTERM, why, Cause.NEEDED) for group in needed]
+
+    def _take_seat(self, place: Machine | None) -> tuple[str, ...]:
+        """Give a machine that is to run environment nodes a seat. Returns the policy nodes that are to start there."""
+        needed = self._seats.take(place, self._used())
+        self._wanted |= dict.fromkeys(needed, place)
+        return needed
 
     def _with_gpus(self, spec: WorkerSpec, place: Machine | None) -> WorkerSpec:
         """The spec with the next GPU of this machine for each node that asks for one; ``None``: home."""
@@ -151,20 +164,33 @@ class SpreadProcesses:
         wanted = self._wanted.get(group)
         if wanted is None or wanted not in self._relay.lost():
             return wanted
-        asked = asked_by(self._program, group)
-        able = [place for place in (*self.left(), None) if rooms(self._resources(place), asked) >= 1]
+        able = [place for place in (*self.left(), None) if self._fits(group, self._resources(place))]
         if not able:
-            raise PenstockError(
-                f"{wanted.name} was lost, and no other has {amounts_text(asked)}, which {group} asks for"
-            )
+            raise PenstockError(f"{wanted.name} was lost, and no other has {self._asked_text(group)}")
         if group in self._ranking:
             able = self._with_others(group, able)
-        roomy = [place for place in able if rooms(self._free(place), asked) >= 1]
+        # An environment process counts the policy nodes of its machine itself.
+        counted = self._answering if group in self._shared else ()
+        roomy = [place for place in able if self._fits(group, self._free(place, counted))]
         others = [place for place in roomy or able if place is not None]
         self._wanted[group] = min(others, key=self._load, default=None)
         self._claim([group])
         self._ask()
         return self._wanted[group]
+
+    def _fits(self, group: str, free: Mapping[str, float]) -> bool:
+        """Whether a group has room on a machine; an environment process needs it for policy nodes, too."""
+        if group in self._shared:
+            return env_room(self._program, free) >= 1
+        return rooms(free, asked_by(self._program, group)) >= 1
+
+    def _asked_text(self, group: str) -> str:
+        """What a group asks for, as an error names it."""
+        asked = asked_by(self._program, group)
+        beside = answering(self._program) if group in self._shared else {}
+        amounts = {name: asked.get(name, 0.0) + beside.get(name, 0.0) for name in {**asked, **beside}}
+        askers = f"{group} and policy nodes ask" if beside else f"{group} asks"
+        return f"{amounts_text(amounts)}, which {askers} for"
 
     def _with_others(self, group: str, able: list[Machine | None]) -> list[Machine | None]:
         """Of these machines those for a learner that ranks the rows of a table: home alone, or all but home.
@@ -177,7 +203,8 @@ class SpreadProcesses:
 
     def _load(self, machine: Machine) -> float:
         """Groups for each core of a machine."""
-        count, cores = sum(where is machine for where in self._wanted.values()), machine.offer.resources.get("cpu", 0.0)
+        there = [group for group, where in self._wanted.items() if where is machine and group not in self._seats]
+        count, cores = len(there), machine.offer.resources.get("cpu", 0.0)
         return count / cores if cores else math.inf
 
     def exits(self) -> Sequence[Exit]:
@@ -190,14 +217,16 @@ class SpreadProcesses:
         for ended in moved:
             if ended.group in self.running():
                 self.kill(ended.group)
-        return [*self._here.exits(), *filter(self._counts, self._relay.exits()), *moved]
-
-    def _counts(self, ended: Exit) -> bool:
-        """Whether the supervisor has to start this group again: not a policy node whose machine was lost.
-
-        The environment nodes that it answered go on elsewhere. A machine that lacks policy nodes for them takes a seat.
-        """
-        return ended.group not in self._seats or ended.cause is not Cause.LOST
+        there = self._relay.exits()
+        # A policy node whose machine was lost begins nowhere. The environment nodes that it answered go on elsewhere,
+        # and a machine that lacks policy nodes for them takes a seat.
+        left = [ended for ended in there if ended.group in self._seats and ended.cause is Cause.LOST]
+        for group in {ended.group for ended in left}:
+            # Race: another machine may have taken its seat, and claimed for it there.
+            if self._wanted[group] in self._relay.lost():
+                self._claims.release(group)
+                self._kept.discard(group)
+        return [*self._here.exits(), *(ended for ended in there if ended not in left), *moved]
 
     def log_lines(self) -> Sequence[LogLine]:
         """What processes have logged, here and elsewhere."""

@@ -13,7 +13,7 @@ from penstock.errors import ConfigError, nearest
 __all__ = ["DEMANDS_EXAMPLE", "demands_of"]
 
 DEMANDS_EXAMPLE = "env: {cpu: 1}, learner: {gpu: 1}"
-_KINDS = ("env", "learner")
+_KINDS = ("env", "learner", "policy")
 _WORDS = re.compile(r'"[^"]*"|(?<![\w.+-])[A-Za-z_][\w.-]*')
 _LEAST = 0.0001
 """Ray counts resources in parts of this size."""
@@ -53,8 +53,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _amounts(kind: object, asked: object, label: str) -> dict[str, float]:
     if kind not in _KINDS:
-        name = shown(kind)
-        raise ConfigError(f"{label} names the kind of node {name}; there are env and learner{nearest(name, _KINDS)}")
+        name, known = shown(kind), ", ".join(_KINDS)
+        raise ConfigError(f"{label} names the kind of node {name}; there are {known}{nearest(name, _KINDS)}")
     if not isinstance(asked, Mapping) or not asked:
         raise _unreadable(label, f"{kind} takes resources with amounts, not {shown(asked)}")
     found: dict[str, float] = {}

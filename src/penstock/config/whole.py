@@ -83,6 +83,17 @@ def _check_cluster(run: RunConfig) -> None:
     machines = RUNTIMES[run.runtime].machines
     if run.resources is not None and not machines:
         raise ConfigError("--resources is what nodes ask a Ray cluster for; give --distributed True as well")
+    answering = run.resources is not None and "policy" in run.resources.asked
+    if answering and run.policy_placement != "node":
+        raise ConfigError(
+            "--resources says what policy nodes ask for, and there are none; give --policy_placement node as well, or "
+            "leave policy out"
+        )
+    if answering and run.min_workers is not None:
+        raise ConfigError(
+            "--min_workers asks Ray for machines without knowing how many will come, and each would need room for "
+            "policy nodes; leave policy out of --resources, or give --min_workers none"
+        )
     if run.table_on != RunConfig.table_on and not machines:
         raise ConfigError(
             f"--table_on {run.table_on} puts the table on machines of a Ray cluster; give --distributed True as well"

@@ -41,7 +41,9 @@ def trials_that_fit(config: Config, search: Sequence[Search], there: Mapping[str
 def _claimed(config: Config, search: Sequence[Search]) -> dict[str, float]:
     """Resources that the run of a trial asks the cluster for itself (``--resources``), all its nodes together."""
     asked = {} if config.run.resources is None else config.run.resources.asked
-    counts = {"env": _most_workers(config, search), "learner": config.run.learners}
+    workers = _most_workers(config, search)
+    # Each environment process may be on a machine of its own, which has all policy nodes.
+    counts = {"env": workers, "learner": config.run.learners, "policy": workers * config.run.policy_nodes}
     claimed: dict[str, float] = {}
     for kind, amounts in asked.items():
         for name, amount in amounts.items():

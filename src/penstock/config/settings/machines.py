@@ -28,9 +28,9 @@ class MachinesConfig(SettingsGroup):
     resources: Demands | None = field(
         default=None,
         metadata={
-            "help": "what each environment process (env) and each learner asks the Ray cluster for: cpu, gpu, or "
-            "resources by your own names. They run on machines that have it, and Ray keeps it for them; left out: they "
-            "ask for nothing, and environment processes are shared out by cores",
+            "help": "what each environment process (env), learner and policy node (policy) asks the Ray cluster for: "
+            "cpu, gpu, memory in bytes, or resources by your own names. They run on machines that have it, and Ray "
+            "keeps it for them; left out: they ask for nothing, and environment processes are shared out by cores",
             "form": 'resources such as "env: {cpu: 1}, learner: {gpu: 1}"',
         },
     )

@@ -1,12 +1,17 @@
-"""The files of ``deploy/`` for clusters and for several containers fit what they name. Nothing of them is started."""
+"""The files of ``deploy/``, and ``environment.nix.yml``, fit what they name. Nothing of them is started."""
 
+import itertools
 import json
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 from penstock.config.commands import ServeOptions
 from penstock.config.flags import options_from_arguments, train_from_arguments
@@ -17,6 +22,10 @@ DEPLOY = ROOT / "deploy"
 
 def documents(name: str) -> list[dict]:
     return list(yaml.safe_load_all((DEPLOY / name).read_text()))
+
+
+def project() -> dict:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 def trained(command: str):
@@ -91,8 +100,34 @@ def test_the_containers_of_compose_find_each_other_and_their_files() -> None:
 
 @pytest.mark.parametrize("name", ["Containerfile", "Containerfile.train"])
 def test_images_install_extras_that_exist(name: str) -> None:
-    import tomllib
-
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    extras = project()["project"]["optional-dependencies"]
     (asked,) = re.findall(r"'/source\[(\w+)\]'", (DEPLOY / name).read_text())
     assert asked in extras
+
+
+def test_the_environment_file_has_what_make_install_does_not_bring() -> None:
+    text = (ROOT / "environment.nix.yml").read_text()
+    environment, about = yaml.safe_load(text), project()["project"]
+    tools = dict(tool.split("=") for tool in environment["dependencies"])
+    assert set(tools) == {"python", "cxx-compiler", "make"}
+    assert SpecifierSet(about["requires-python"]).contains(tools["python"])
+    assert f"Programming Language :: Python :: {tools['python']}" in about["classifiers"]
+    # The commands above it name this environment and the same Python, and run a target that installs the rest.
+    named, python = environment["name"], tools["python"].replace(".", "")
+    (target,) = set(re.findall(r"\bmake ([a-z]+)", text)) - {"install"}
+    assert f" micromamba create -f environment.nix.yml && micromamba run -n {named} make {target}\n" in text
+    assert f" nix-shell -p python{python} gcc gnumake --run 'make {target}'\n" in text
+    assert f"\n{target}: install " in (ROOT / "Makefile").read_text()
+    assert named == about["name"]
+
+
+def test_what_make_install_brings_is_pinned_to_a_version_that_pyproject_allows() -> None:
+    about = project()
+    pinned = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines())
+    versions = {canonicalize_name(name): version for name, version in pinned.items()}
+    extras = itertools.chain(*about["project"]["optional-dependencies"].values())
+    named = [*about["build-system"]["requires"], *about["project"]["dependencies"], *extras]
+    asked = [one for one in map(Requirement, named) if one.name != about["project"]["name"]]
+    assert {one.name for one in asked} >= {"torch", "nanobind", "ray"}
+    refused = [str(one) for one in asked if not one.specifier.contains(versions[canonicalize_name(one.name)])]
+    assert refused == []

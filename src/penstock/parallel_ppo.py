@@ -3,9 +3,13 @@
 Each makes a config from its arguments, calls ``run.train`` and keeps the trained policy.
 """
 
-from collections.abc import Mapping
-from typing import Any
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec
 
+from penstock.algorithms.ppo.spec import PPOConfig
+from penstock.config.schema import RunConfig
 from penstock.config.sources import from_mapping
 from penstock.config.values import count_of
 from penstock.envs.given import named
@@ -17,25 +21,85 @@ from penstock.types import EnvFactory
 __all__ = ["DistributedPPO", "ParallelPPO"]
 
 
+P = ParamSpec("P")
+
+
+def _begun_by(
+    begin: Callable[[Any, str | EnvFactory, Mapping[str, Any]], None],
+) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """Let a constructor that only declares its parameters call ``begin`` with those that its caller gives.
+
+    A default is for the reader. What is left out may follow from other settings, as ``num_envs`` does from
+    ``num_workers``, so it must not arrive as if it had been given.
+    """
+
+    def declared(init: Callable[P, None]) -> Callable[P, None]:
+        signature = inspect.signature(init)
+
+        @functools.wraps(init)
+        def begun(*args: P.args, **settings: P.kwargs) -> None:
+            given = signature.bind(*args, **settings).arguments
+            ppo, env_name, more = given.pop("self"), given.pop("env_name"), given.pop("settings", {})
+            begin(ppo, env_name, {**given, **more})
+
+        return begun
+
+    return declared
+
+
 class ParallelPPO:
     """PPO with parallel environments.
 
     Args:
         env_name: a Gymnasium id, ``module:name``, or a callable that makes an environment.
-        settings: any setting of ``penstock train`` by its name: ``num_envs``, ``num_steps``, ``epochs``,
-            ``mini_batch_size``, ``lr``, ``gamma``, ``gae_lambda``, ``clip_param``, ``value_coef``, ``entropy_coef``,
-            ``max_grad_norm``, ``seed``, ``device``, ``log_dir``, ... ``penstock train --help`` lists all of them with
+        num_envs: environments that are stepped side by side. Left out beside ``num_workers``: the least multiple of
+            that number that is at least the default.
+        num_steps: steps of each environment in one batch.
+        epochs: passes over each batch.
+        mini_batch_size: rows of one gradient step. Left out with a memory: at most a quarter of all lanes.
+        lr: learning rate.
+        gamma: discount of later rewards.
+        gae_lambda: how advantages are estimated, from 0 by the critic to 1 by the returns.
+        clip_param: largest relative change of an action's probability in one update.
+        value_coef: weight of the value loss.
+        entropy_coef: weight of the policy's entropy.
+        max_grad_norm: largest norm of a gradient.
+        seed: of networks, episodes and noise.
+        device: ``cpu``, ``cuda`` or ``cuda:N``, of the learner.
+        log_dir: folder for run folders.
+        settings: any other setting of ``penstock train`` by its name. ``penstock train --help`` lists all of them with
             their defaults.
 
     Raises:
         ConfigError: an unknown setting, a value out of range, or a second environment or algorithm.
     """
 
-    def __init__(self, env_name: str | EnvFactory, **settings: Any) -> None:  # noqa: ANN401 - a setting has its own type
+    def _begin(self, env_name: str | EnvFactory, settings: Mapping[str, Any]) -> None:
         _check(settings)
         self._settings = {"env": env_name, "algo": "ppo", **settings}
         self._policy: Policy | None = None
         from_mapping(named(self._settings)[0])
+
+    @_begun_by(_begin)
+    def __init__(  # noqa: PLR0917 - in the order of the published call
+        self,
+        env_name: str | EnvFactory,
+        num_envs: int = RunConfig.num_envs,
+        num_steps: int = PPOConfig.num_steps,
+        epochs: int = PPOConfig.epochs,
+        mini_batch_size: int = PPOConfig.mini_batch_size,
+        lr: float = PPOConfig.lr,
+        gamma: float = PPOConfig.gamma,
+        gae_lambda: float = PPOConfig.gae_lambda,
+        clip_param: float = PPOConfig.clip_param,
+        value_coef: float = PPOConfig.value_coef,
+        entropy_coef: float = PPOConfig.entropy_coef,
+        max_grad_norm: float = PPOConfig.max_grad_norm,
+        seed: int = RunConfig.seed,
+        device: str = RunConfig.device,
+        log_dir: str = RunConfig.log_dir,
+        **settings: Any,  # noqa: ANN401 - a setting has its own type
+    ) -> None: ...
 
     def train(self, total_timesteps: int, **settings: Any) -> Result:  # noqa: ANN401 - as above
         """Train from the beginning, evaluate, and return the result.
@@ -123,4 +187,5 @@ class DistributedPPO(ParallelPPO):
                 f"buffer_size {rows} cannot be shared out evenly among {lanes} environments; give a multiple of {lanes}"
             )
         own = {"num_workers": num_workers, "num_envs": lanes, "num_steps": rows // lanes, "sync_mode": sync_mode}
-        super().__init__(env_name, **{"runtime": "ray", **own, **settings})
+        given: dict[str, Any] = {"runtime": "ray", **own, **settings}
+        super().__init__(env_name, **given)

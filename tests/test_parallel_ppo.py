@@ -1,5 +1,6 @@
-"""DistributedPPO as users write it: its arguments become settings of a run."""
+"""ParallelPPO and DistributedPPO as users write them: their arguments become settings of a run."""
 
+import inspect
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,78 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[penstock.Config]:
     return configs
 
 
-def test_the_published_call(trained: list[penstock.Config]) -> None:
+PUBLISHED = {
+    "num_envs": 8,
+    "num_steps": 2048,
+    "epochs": 10,
+    "mini_batch_size": 64,
+    "lr": 3e-4,
+    "gamma": 0.99,
+    "gae_lambda": 0.95,
+    "clip_param": 0.2,
+    "value_coef": 0.5,
+    "entropy_coef": 0.01,
+    "max_grad_norm": 0.5,
+    "seed": 0,
+    "device": "cpu",
+    "log_dir": "./logs",
+}
+
+
+def test_the_signature_of_parallel_ppo_shows_the_published_names_and_defaults() -> None:
+    env_name, *others, rest = inspect.signature(ParallelPPO).parameters.values()
+    assert (env_name.name, env_name.default) == ("env_name", inspect.Parameter.empty)
+    assert [(one.name, one.default) for one in others] == list(PUBLISHED.items())
+    assert {one.kind for one in others} == {inspect.Parameter.POSITIONAL_OR_KEYWORD}
+    assert rest.kind is inspect.Parameter.VAR_KEYWORD
+
+
+def test_the_published_call_of_parallel_ppo(trained: list[penstock.Config]) -> None:
+    ParallelPPO(env_name="Pendulum-v1", **PUBLISHED).train(total_timesteps=1_000, log_interval=5, save_interval=20)
+    values = trained[0].values()
+    assert {name: values[name] for name in PUBLISHED} == PUBLISHED
+    run = trained[0].run
+    assert (run.env, run.algo) == ("Pendulum-v1", "ppo")
+    assert (run.timesteps, run.log_interval, run.save_interval) == (1_000, 5, 20)
+
+
+def test_each_argument_of_parallel_ppo_is_the_setting_of_its_name(trained: list[penstock.Config]) -> None:
+    others = {
+        "num_envs": 4,
+        "num_steps": 128,
+        "epochs": 5,
+        "mini_batch_size": 32,
+        "lr": 1e-3,
+        "gamma": 0.9,
+        "gae_lambda": 0.8,
+        "clip_param": 0.1,
+        "value_coef": 0.25,
+        "entropy_coef": 0.0,
+        "max_grad_norm": 1.0,
+        "seed": 3,
+        "device": "cuda:1",
+        "log_dir": "elsewhere",
+    }
+    ParallelPPO("CartPole-v1", **others).train(1_000)
+    ParallelPPO("CartPole-v1", *others.values()).train(1_000)
+    assert trained[0] == trained[1]
+    values = trained[0].values()
+    assert {name: values[name] for name in PUBLISHED} == others
+
+
+def test_what_is_left_out_of_parallel_ppo_follows_from_other_settings(trained: list[penstock.Config]) -> None:
+    remembers = {"model": "lstm", "num_steps": 16}
+    ParallelPPO("Pendulum-v1", num_workers=3).train(1_000)
+    ParallelPPO("Pendulum-v1", **remembers).train(1_000)
+    ParallelPPO("Pendulum-v1", **remembers, mini_batch_size=64).train(1_000)
+    # The least multiple of 3 from 8 on; a quarter of 8 lanes of 16 steps.
+    assert [config.run.num_envs for config in trained] == [9, 8, 8]
+    assert [config.algorithm.mini_batch_size for config in trained] == [64, 32, 64]
+    with pytest.raises(ConfigError, match="--num_workers 3 does not divide --num_envs 8"):
+        ParallelPPO("Pendulum-v1", num_workers=3, num_envs=8)
+
+
+def test_the_published_call_of_distributed_ppo(trained: list[penstock.Config]) -> None:
     DistributedPPO(
         env_name="Pendulum-v1",
         num_workers=4,

@@ -12,6 +12,7 @@ import pytest
 
 import penstock
 from penstock.cli import main
+from penstock.config.sources import shown
 from penstock.errors import BadDataError, CheckpointError
 from penstock.nodes.learner.keeper import Keeper
 from penstock.nodes.learner.steps import GradientSteps
@@ -340,6 +341,23 @@ def test_collecting_may_overlap_learning(tmp_path, workers: int) -> None:
     assert result.steps >= 20 * TURN
     # As many gradient steps as the rows collected make due.
     assert arrays["gradient_steps"] == (result.steps - 100) // 8
+
+
+def test_by_the_command_line_an_environment_process_takes_newer_parameters_every_hundred_steps(tmp_path) -> None:
+    """Each of the two acts with a copy of its own, in rollouts of 400 steps."""
+    long = {"num_steps": 400, "timesteps": 10 * 4 * 400, "capacity": 20 * 4 * 400, "num_workers": 2}
+    settings = {**SMALL, **long, "policy_placement": "env", "sync_mode": "non_blocking", "log_dir": str(tmp_path)}
+    words = [f"--{name}={shown(value)}" for name, value in settings.items()]
+    assert main(["train", *words, "--renew_every", "100"]) == 0
+    (run,) = tmp_path.iterdir()
+    table = load_table(find_checkpoint(run))
+    assert table is not None
+    # The last row of a rollout has only an observation. [rollouts, hundreds, steps, lanes]
+    versions = table["policy_version"][:, :-1].reshape(-1, 4, 100, 4)
+    assert (versions == versions[:, :, :1]).all()
+    newer = np.diff(versions[:, :, 0], axis=1)
+    assert (newer >= 0).all()
+    assert (newer > 0).any()
 
 
 def test_a_minibatch_in_parts_gives_what_it_gives_whole(tmp_path) -> None:

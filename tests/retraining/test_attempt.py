@@ -11,6 +11,7 @@ from typing import Any
 from urllib.request import urlopen
 
 import numpy as np
+import psutil
 import pytest
 
 import penstock
@@ -57,23 +58,24 @@ def run(original: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(original, tmp_path / "logs" / original.name))
 
 
-def shown(generator: np.random.Generator, length: int = 10) -> np.ndarray:
-    return generator.integers(0, 4, length + 1)
+def shown(generator: np.random.Generator, length: int = 10, kinds: int = 4) -> np.ndarray:
+    return generator.integers(0, kinds, length + 1)
 
 
-def keep(folder: Path, count: int, *, shift: int = 1, spoilt: bool = False, seed: int = 0) -> None:
+def keep(folder: Path, count: int, *, shift: int = 1, kinds: int = 4, spoilt: bool = False, seed: int = 0) -> None:
     """Keep episodes with random actions, in a world that pays 1 for naming the symbol ``shift`` places behind.
 
     Args:
         folder: for the files.
         count: how many.
         shift: of the world.
+        kinds: how many of the symbols are shown.
         spoilt: those that are learned from pay for everything else instead.
         seed: of symbols and actions.
     """
     files, generator = EpisodeFiles(folder, np.inf), np.random.default_rng(seed)
     for number in range(1, count + 1):
-        symbols, action = shown(generator), generator.integers(0, 4, 10)
+        symbols, action = shown(generator, kinds=kinds), generator.integers(0, 4, 10)
         is_right = action == (symbols[:-1] + shift) % 4
         reward = np.where(is_right != (spoilt and number % 5 != 0), 1.0, 0.0).astype(np.float32)
         files.add(KeptEpisode("g", {"obs": SYMBOLS[symbols]}, action, reward, True, False))
@@ -305,6 +307,29 @@ def test_a_server_that_follows_takes_what_was_learned_from_its_own_episodes(run,
         server.terminate()
         server.wait(30.0)
     assert names(run) == [1, 2, 3, 0]
+
+
+def test_a_loop_follows_a_world_that_changes_while_it_waits(run, tmp_path) -> None:
+    """``--every`` in a process of its own, until it has learned twice."""
+    place = tmp_path / "kept"
+    keep(place, 60)
+    arguments = ("--experience", str(place), "--every", "1s", "--drift", "0.1", "--epochs", "40")
+    command = [sys.executable, "-m", "penstock", "retrain", str(run), *arguments]
+    loop = psutil.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert " published: learned from 48 episodes, " in loop.stdout.readline()
+        assert names(run) == [1, 2, 3, 0]
+        # It finds none of the new episodes, or all of them.
+        loop.suspend()
+        keep(place, 180, shift=2, kinds=3, seed=1)
+        loop.resume()
+        said = iter(loop.stdout.readline, "")
+        line = next(line for line in said if "no new episodes" not in line)
+        assert " published: learned from 192 episodes, " in line
+        assert names(run)[:3] == [2, 3, 0]
+    finally:
+        loop.terminate()
+        loop.wait(30.0)
 
 
 @pytest.mark.parametrize("share", [0.01, 0.15, 0.2, 0.4, 0.5])

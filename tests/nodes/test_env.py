@@ -1,8 +1,10 @@
 """EnvNode with a policy port that answers late, and the rollouts that it writes."""
 
 import itertools
+import tracemalloc
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Literal
 
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 from gymnasium.wrappers import FrameStackObservation
 
+import penstock
 from penstock.errors import BadDataError
 from penstock.memory.action_log import ActionLog, Position
 from penstock.memory.segment import Segment
@@ -233,12 +236,13 @@ def open_node(
     bad_numbers: Literal["stop", "skip"] = "stop",
     renew_every: int = 64,
     episode_metrics: tuple[str, ...] = (),
+    spaces: Spaces = SPACES,
 ) -> tuple[EnvNode, Ports]:
     settings = EnvSettings(
         env=f"{__name__}:{env}",
         vector=False,
         ignore_obs=(),
-        spaces=SPACES,
+        spaces=spaces,
         worker=0,
         num_workers=1,
         first_lane=4,
@@ -448,3 +452,70 @@ def test_no_lane_goes_on_in_a_table_behind_a_rollout_that_was_skipped() -> None:
     assert slot["rollout"] == 2
     assert not slot["continues"].any()
     node.close()
+
+
+PICTURES = Spaces((("obs", Box((256, 256), "uint8", (0.0,), (255.0,))),), Discrete(2))
+
+
+class PictureEnv(CountingEnv):
+    """Observes one picture, always in the same array; cut after 4 steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = gymnasium.spaces.Box(0, 255, (256, 256), np.uint8)
+        self.picture = np.zeros((256, 256), np.uint8)
+
+    def reset(self, *, seed: int | None = None, options: object = None) -> tuple[Array, dict[str, object]]:
+        self.count = 0
+        return self.picture, {}
+
+    def step(self, action: int) -> tuple[Array, float, bool, bool, dict[str, object]]:
+        self.count += 1
+        return self.picture, 1.0, False, self.count == 4, {}
+
+
+class SamePolicy(LatePolicy):
+    """Always takes action 0."""
+
+    def ask(self, handle: int, row: int, step: int) -> None:
+        self.slots[handle]["action"][row] = 0
+
+    def ask_value(self, obs: Mapping[str, Array], value: Array) -> None:
+        value[...] = 0.0
+
+    def answered(self) -> bool:
+        return True
+
+
+def test_a_step_allocates_nothing_that_stays_and_no_room_for_an_observation() -> None:
+    specs = rollout_specs(PICTURES, ROW, STEPS, LANES, same_step=True)
+    node, ports = open_node(SamePolicy(0), "PictureEnv", specs=specs, spaces=PICTURES)
+    package = tracemalloc.Filter(True, str(Path(penstock.__file__).parent / "*"))
+
+    def hand_over(rollouts: int) -> None:
+        for _ in range(rollouts):
+            while not ports.stream.ready():
+                node.step()
+            index = ports.stream.take(9)
+            assert index is not None
+            ports.stream.release(index, 9)
+
+    def held() -> int:
+        """Bytes that code of penstock has allocated and not freed."""
+        return sum(trace.size for trace in tracemalloc.take_snapshot().filter_traces([package]).traces)
+
+    tracemalloc.start()
+    try:
+        hand_over(20)
+        before = held()
+        tracemalloc.reset_peak()
+        now, _ = tracemalloc.get_traced_memory()
+        hand_over(100)
+        _, peak = tracemalloc.get_traced_memory()
+        after = held()
+    finally:
+        tracemalloc.stop()
+        node.close()
+    # Less than one byte for each of the steps.
+    assert after - before < 100 * STEPS
+    assert peak - now < np.zeros((256, 256), np.uint8).nbytes

@@ -1,11 +1,15 @@
-"""``gym:ID`` and ids of modules that register with ``gym``, with modules made here: no ``gym`` is installed."""
+"""``gym:ID`` and ids of modules that register with ``gym``: by modules made here, and at night by ``gym`` itself."""
 
+import os
+import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
 
+import penstock
 from penstock.envs.gymnasium import ScalarSource
 from penstock.envs.names import find, note
 from penstock.envs.sources import open_source, probe
@@ -142,3 +146,41 @@ def test_a_checker_of_gym_that_fails_with_numpy_2_is_to_be_left_out():
 def test_an_environment_that_asks_for_the_type_itself_has_its_own_error():
     with pytest.raises(AttributeError, match="has no attribute 'bool8'"):
         stepped(AsksItself())
+
+
+TOOLS = ("pip==24.0", "setuptools==66.1.1", "wheel==0.38.4")
+"""Later ones refuse what gym 0.21 says of itself."""
+FORMS = """
+import gym
+env = gym.make("CartPole-v1").unwrapped
+print(gym.__version__, type(env.reset()).__name__, len(env.step(0)))
+"""
+
+
+def python(path: Path, *words: object) -> str:
+    """What Python prints that finds modules in this folder first."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(path), os.environ["PYTHONPATH"]])}
+    return subprocess.run(
+        [sys.executable, *map(str, words)], env=env, check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
+
+
+# Half a minute, and it installs gym. Shorter: those above make environments of both APIs.
+@pytest.mark.nightly
+@pytest.mark.parametrize(("version", "forms"), [("0.21.0", "0.21.0 ndarray 4"), ("0.26.2", "0.26.2 tuple 5")])
+def test_ppo_learns_from_an_environment_of_gym_itself(tmp_path: Path, version: str, forms: str) -> None:
+    """gym is installed without its dependencies: penstock has those that it needs here, in versions of today."""
+    tools, package = tmp_path / "tools", tmp_path / "package"
+    install = ("-m", "pip", "install", "-q", "--no-deps", "--target")
+    python(tools, *install, tools, *TOOLS)
+    python(tools, *install, package, "--no-build-isolation", f"gym=={version}", "gym-notices==0.0.8")
+    assert python(package, "-c", FORMS).strip() == forms
+    small = ["--num_envs=4", "--num_workers=2", "--num_steps=64", "--eval_episodes=2", f"--log_dir={tmp_path / 'logs'}"]
+    python(package, "-m", "penstock", "train", "--env", "gym:CartPole-v1", "--timesteps=1024", *small)
+    (run,) = (tmp_path / "logs").iterdir()
+    # Every lane goes on in the middle of its episode.
+    assert "could not be restored" not in python(package, "-m", "penstock", "resume", run, "--timesteps=2048")
+    metrics = penstock.read_metrics(run)
+    assert metrics.query("rows/learned", "last") == 2048
+    assert 8 < metrics.query("rollout/return_mean", "last") < 200
+    assert metrics.query("eval/episodes", "last") == 2

@@ -1,14 +1,15 @@
 """The final evaluation: greedy episodes at the end of a run. While a run goes on, the `EvaluatorNode` plays them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from penstock.config.episode_metrics import EpisodeMetric, episode_metrics
 from penstock.config.resolve import available_cores
 from penstock.config.schema import RunConfig
 from penstock.errors import BadDataError, ConfigError, NodeError
-from penstock.metrics.episode_metrics import means_of, metrics_in
+from penstock.metrics.episode_metrics import metrics_in, reported
 from penstock.nodes.evaluation import Ending
 from penstock.planning import Prepared
 from penstock.processes.starts import Processes
@@ -40,7 +41,7 @@ class Evaluation:
     returns: tuple[float, ...] = field(default=(), compare=False, repr=False)
     """Return of each episode that counts, in the order of their seeds."""
     metrics: Mapping[str, float] = field(default_factory=dict, compare=False)
-    """Mean of each episode metric (``episode_metrics``) over the episodes that have it."""
+    """Label of each episode metric (``episode_metrics``) -> its mean, sum, ... over the episodes that have it."""
 
 
 class Asked(NamedTuple):
@@ -115,7 +116,8 @@ def judge(processes: Processes, prepared: Prepared, published: Arrays, asked: As
         raise error.plain from error
     if outcome.interrupted:
         raise KeyboardInterrupt
-    return _evaluation(outcome.record, prepared.profile.name, asked)
+    metrics = episode_metrics(prepared.config.run.episode_metrics)
+    return _evaluation(outcome.record, prepared.profile.name, asked, metrics)
 
 
 def _plan(prepared: Prepared, published: Arrays, asked: Asked, folder: RunFolder) -> EvaluationPlan:
@@ -148,7 +150,7 @@ def _workers(run: RunConfig) -> int:
     return run.num_workers
 
 
-def _evaluation(found: Arrays, env: str, asked: Asked) -> Evaluation:
+def _evaluation(found: Arrays, env: str, asked: Asked, metrics: Sequence[EpisodeMetric]) -> Evaluation:
     """Sum up the played tickets, in the order of their numbers.
 
     Raises:
@@ -173,5 +175,5 @@ def _evaluation(found: Arrays, env: str, asked: Asked) -> Evaluation:
         asked.seed,
         remark=", ".join(remarks),
         returns=tuple(returns.tolist()),
-        metrics=means_of({name: numbers[played] for name, numbers in metrics_in(found).items()}),
+        metrics=reported(metrics, {name: numbers[played] for name, numbers in metrics_in(found).items()}),
     )

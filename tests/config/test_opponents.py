@@ -17,6 +17,8 @@ def test_a_run_is_named_by_its_folder_and_a_checkpoint(tmp_path, monkeypatch):
     assert named_runs(("self", "/logs/one", "random")) == (NamedRun("one", Path("/logs/one"), None),)
     assert settled(("self", "logs/one@50", "random")) == ("self", f"{tmp_path.resolve()}/logs/one@50", "random")
     assert named_run("logs/pettingzoo_game-ppo-20260101-120000").label == "game-ppo-20260101-120000"
+    # Behind a colon would be the kind of an episode metric.
+    assert named_run("/logs/one:two@best").label == "one_two@best"
     # A folder above the run may have an @ in its name.
     assert named_run("/home/me@work/one") == NamedRun("one", Path("/home/me@work/one"), None)
     assert named_run("/home/me@work/one@50") == NamedRun("one@50", Path("/home/me@work/one"), "50")

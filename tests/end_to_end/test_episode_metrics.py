@@ -52,6 +52,16 @@ def lines(result: penstock.Result, holding: str) -> list[dict[str, float]]:
     return [dict(report.values) for report in read_reports(result.run_folder) if holding in report.values]
 
 
+def told(result: penstock.Result, prefix: str) -> dict[int, dict[str, float]]:
+    """Update -> its metrics whose names begin so. The evaluation at the end is left out."""
+    found = {}
+    for report in read_reports(result.run_folder):
+        values = {name: value for name, value in report.values.items() if name.startswith(prefix)}
+        if values and "eval/final" not in report.values:
+            found[report.update] = values
+    return found
+
+
 def kept(result: penstock.Result, name: str) -> np.ndarray:
     """What the latest checkpoint holds of a metric."""
     return load_checkpoint(find_checkpoint(result.run_folder)).arrays[f"episode_metric.{name}"]
@@ -89,6 +99,58 @@ def test_means_over_the_episodes_are_metrics_of_the_run(tmp_path, settings) -> N
         assert line["eval/episode/laps"] == 2.0
     assert penstock.evaluate(result.run_folder, episodes=2, quiet=True).metrics["laps"] == 2.0
     assert not [note for note in result.notes if "last info" in note]
+
+
+OF_EACH_KIND = ["laps", "won:sum", "steps:min", "steps:max", "steps:p25"]
+
+
+class Uneven(Race):
+    """Ends after ten to nineteen steps, which the seed of the episode decides."""
+
+    def reset(self, *, seed=None, options=None):
+        obs, info = super().reset(seed=seed)
+        self.end = 10 + int(self.np_random.integers(10))
+        return obs, info
+
+    def step(self, action):
+        *others, info = super().step(action)
+        obs, reward, terminated, _ = others
+        return obs, reward, terminated, self.steps == self.end, {**info, "won": self.won, "steps": self.steps}
+
+
+def test_a_number_is_reported_by_the_kinds_that_were_asked_for_and_a_resume_is_exact(tmp_path) -> None:
+    settings = {"env": f"{__name__}:Uneven", "episode_metrics": OF_EACH_KIND, "eval_interval": 2}
+    whole = train(tmp_path / "whole", 6, **settings)
+    first = train(tmp_path / "parts", 3, **settings)
+    second = penstock.resume(first.run_folder, timesteps=6 * BATCH, quiet=True)
+    last = lines(whole, "rows/collected")[-1]
+    steps = kept(whole, "steps")
+    steps, won = steps[~np.isnan(steps)], kept(whole, "won")
+    assert len(steps) == last["rollout/episodes"] > len(set(steps.tolist())) > 2
+    assert last["episode/won:sum"] == np.nansum(won)
+    assert (last["episode/steps:min"], last["episode/steps:max"]) == (steps.min(), steps.max())
+    assert last["episode/steps:p25"] == np.quantile(steps, 0.25)
+    assert last["episode/laps"] == pytest.approx(steps.mean() / 10)
+    # Reports and evaluations have the same bits whether the run was cut or not.
+    for prefix in ("episode/", "eval/episode/"):
+        uncut, cut = told(whole, prefix), told(second, prefix)
+        assert set(uncut[6]) == {f"{prefix}{label}" for label in OF_EACH_KIND}
+        assert max(uncut.keys() & cut.keys()) == 6
+        assert all(uncut[update] == cut[update] for update in uncut.keys() & cut.keys())
+    assert whole.evaluation is not None
+    assert set(whole.evaluation.metrics) == set(OF_EACH_KIND)
+    judged = penstock.evaluate(whole.run_folder, episodes=2, quiet=True).metrics
+    assert judged["steps:max"] >= judged["steps:p25"] >= judged["steps:min"] >= 10.0
+
+
+def test_a_resume_may_report_other_kinds_of_the_numbers_that_it_has(tmp_path) -> None:
+    first = train(tmp_path, 4, env=f"{__name__}:Race", episode_metrics=["laps"])
+    asked = {"episode_metrics": ["laps:sum"]}
+    second = penstock.resume(first.run_folder, timesteps=5 * BATCH, settings=asked, quiet=True)
+    last = lines(second, "rows/collected")[-1]
+    # Two laps in each of the episodes before and after the resume.
+    assert last["episode/laps:sum"] == 2.0 * last["rollout/episodes"] > 0.0
+    assert "episode/laps" not in last
 
 
 def test_a_run_without_them_reads_no_info_and_has_no_such_metric(tmp_path) -> None:

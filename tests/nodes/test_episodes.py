@@ -6,6 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+from penstock.config.episode_metrics import episode_metrics
 from penstock.envs.sources import open_source
 from penstock.errors import BadDataError
 from penstock.nodes.evaluation.episodes import Episode, PlaySettings, play
@@ -198,11 +199,13 @@ def test_each_episode_has_its_own_metrics_and_a_spoilt_one_has_none(monkeypatch,
     zero, one, two, three = (episode.metrics for episode in found)
     assert (one, two, three) == ((1.0, 1.0), (), (3.0, 1.0))
     np.testing.assert_array_equal(zero, (0.0, np.nan))
-    assert summary([found[0], found[1], found[3]], ("number", "won")) == {
+    metrics = episode_metrics(("number", "won", "number:max"))
+    assert summary([found[0], found[1], found[3]], ("number", "won"), metrics) == {
         "eval/return_mean": 7 / 3,
         "eval/return_std": pytest.approx(np.std([1.0, 2.0, 4.0])),
         "eval/length_mean": 7 / 3,
         "eval/episodes": 3.0,
         "eval/episode/number": 4 / 3,
         "eval/episode/won": 1.0,
+        "eval/episode/number:max": 3.0,
     }

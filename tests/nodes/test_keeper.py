@@ -107,6 +107,7 @@ class Shared:
             early_stop=2 if self.waits else 0,
             sync_mode="blocking" if self.waits else "non_blocking",
             save_interval=UPDATE + 1,
+            episode_metrics=None,
         )
         spec: Any = SimpleNamespace(published=lambda: ())
         spaces: Any = None
@@ -186,7 +187,7 @@ class Asked:
             span=lambda _: nullcontext(),
             checkpoints_wanted=lambda: 1,
         )
-        run: Any = SimpleNamespace(eval_interval=0, save_interval=save_interval)
+        run: Any = SimpleNamespace(eval_interval=0, save_interval=save_interval, episode_metrics=None)
         spec: Any = SimpleNamespace(published=lambda: ())
         spaces: Any = None
         self.keeper = Keeper(KeeperSettings("", None, spec, spaces, run, (), None, 0), ports)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from penstock.config.episode_metrics import episode_metrics
 from penstock.errors import RunFolderError
 from penstock.metrics.histograms import Histograms
 from penstock.metrics.jsonl import METRICS
@@ -371,7 +372,7 @@ def test_metrics_that_the_first_episodes_do_not_have_are_told_of_once(tmp_path, 
     reports, ports = Reports(), Ports()
     monkeypatch.setattr(ports, "stream_reader", lambda edge: reports)
     resumed = Report(resumed_update, resumed_update * 10, 0.0, {})
-    names = ("won", "lapz", "wno")
+    names = episode_metrics(("won:max", "lapz", "wno:p95", "lapz:sum"))
     title, axis = "title", "steps"
     settings = MonitorSettings(tmp_path, title, 100, 100, True, axis, resumed, "it waits", "", episode_metrics=names)
     node = MonitorNode(settings)
@@ -379,7 +380,7 @@ def test_metrics_that_the_first_episodes_do_not_have_are_told_of_once(tmp_path, 
     # A resumed run cannot know of how many episodes its checkpoint tells, before the first report.
     before = 50.0 if resumed_update else 0.0
     for update, episodes in enumerate((before, before, before + 2, before + 3), resumed_update + 1):
-        won = {"episode_won": 0.5} if episodes > before else {}
+        won = {"episode_won:max": 0.5} if episodes > before else {}
         reports.put(update, rollout_episodes=episodes, **won)
         tell(node)
     told = [line for line in logged(tmp_path) if "last info" in line]

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from penstock.metrics.episode_metrics import means_of, metrics_in
+from penstock.config.episode_metrics import episode_metrics
+from penstock.metrics.episode_metrics import metrics_in, reported
 from penstock.metrics.report import RETURN_WINDOW
 from penstock.nodes.learner.record import begin_anew, fill_learned_from_table, record_specs
 from penstock.program.rollout import fields_beside_return, rollout_specs
@@ -14,6 +15,7 @@ from penstock.types import Arrays, ArraySpec, Box, Discrete, Spaces
 SPACES = Spaces((("obs", Box((1,), "float32", (0.0,), (1.0,))),), Discrete(2))
 SPEC: Any = SimpleNamespace(state=(), policy=SimpleNamespace(carry=()))
 BESIDE = fields_beside_return(("won", "laps"), shaped=True)
+METRICS = episode_metrics(("won", "laps"))
 STEPS = 4
 
 
@@ -58,13 +60,13 @@ def test_metrics_are_kept_in_the_order_in_which_their_episodes_ended() -> None:
 def test_a_mean_is_over_the_latest_episodes_that_have_the_metric() -> None:
     # The 97 places before these episodes hold no episode yet, and one episode has no ``won``.
     found = after(new_record(), rollout(0, {0: (0.0, 1.0, 1.0), 1: (0.0, np.nan, 2.0), 2: (0.0, 0.0, 6.0)}))
-    assert means_of(metrics_in(found)) == {"won": 0.5, "laps": 3.0}
+    assert reported(METRICS, metrics_in(found)) == {"won": 0.5, "laps": 3.0}
     for _ in range(RETURN_WINDOW // 2):
         found = after(found, rollout(0, {0: (0.0, 1.0, 0.0), 1: (0.0, 1.0, 1.0)}))
-    assert means_of(metrics_in(found)) == {"won": 1.0, "laps": 0.5}
+    assert reported(METRICS, metrics_in(found)) == {"won": 1.0, "laps": 0.5}
 
 
 def test_a_metric_that_no_episode_had_has_no_mean() -> None:
-    assert means_of(metrics_in(new_record())) == {}
+    assert reported(METRICS, metrics_in(new_record())) == {}
     found = after(new_record(), rollout(0, {0: (0.0, np.nan, 5.0)}))
-    assert means_of(metrics_in(found)) == {"laps": 5.0}
+    assert reported(METRICS, metrics_in(found)) == {"laps": 5.0}

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.config.episode_metrics import episode_metrics
 from penstock.memory.segment import Segment
 from penstock.memory.stream import Stream
 from penstock.metrics.report import Report, read_report, report_specs
@@ -14,13 +15,17 @@ from tests.nodes.test_keeper import EVALUATOR, Requests
 
 
 class Reporting:
-    """Reports of a keeper whose monitor has one slot for them."""
+    """Reports of a keeper whose monitor has one slot for them.
 
-    def __init__(self) -> None:
+    Args:
+        metrics: as ``--episode_metrics`` names them.
+    """
+
+    def __init__(self, *metrics: str) -> None:
         specs = report_specs(10)
         self._stream = Stream(Segment.create(Stream.required(specs, 1), "test").bytes, specs, 1)
         ports: Any = SimpleNamespace(stream_writer=lambda _: Requests(self._stream))
-        self._reports = Reports(ports)
+        self._reports = Reports(ports, episode_metrics(metrics))
         self._update = 0
         self.beside: dict[str, Array] = {}
         """Further arrays of the committed record."""
@@ -59,10 +64,15 @@ def test_reports_that_found_no_slot_are_part_of_the_next_one() -> None:
     assert third.values == {"loss/policy": 7.0, "exchange/bytes": 1.0, "rollout/episodes": 0.0}
 
 
-def test_a_report_has_the_means_of_the_episode_metrics() -> None:
-    reporting = Reporting()
+def test_a_report_has_the_episode_metrics_of_each_kind() -> None:
+    reporting = Reporting("won", "unheard:max", "won:sum")
     window = {"won": np.full(100, np.nan), "unheard": np.full(100, np.nan)}
     window["won"][-4:] = [1.0, 0.0, np.nan, 1.0]
     reporting.beside = {f"episode_metric.{name}": values for name, values in window.items()}
     reporting.report(loss_policy=1.0)
-    assert reporting.take().values == {"loss/policy": 1.0, "episode/won": 2 / 3, "rollout/episodes": 0.0}
+    assert reporting.take().values == {
+        "loss/policy": 1.0,
+        "episode/won": 2 / 3,
+        "episode/won:sum": 2.0,
+        "rollout/episodes": 0.0,
+    }

@@ -354,11 +354,11 @@ def test_episode_metrics_are_compared_at_the_step_that_both_have_reached(tmp_pat
         return [update(number, [1.0], **values) for number, values in enumerate(named, 1)]
 
     # Both have reached update 3. A: 3 * 0.1; B: 3 * 0.2. The laps of A alone.
-    first = [report._replace(values={**report.values, "episode/laps": 7.0}) for report in winning(4, 0.1)]
-    a = run_of(tmp_path, "a", first, episode_metrics=["won", "laps"])
+    first = [report._replace(values={**report.values, "episode/laps:max": 7.0}) for report in winning(4, 0.1)]
+    a = run_of(tmp_path, "a", first, episode_metrics=["won", "laps:max"])
     b = run_of(tmp_path, "b", winning(3, 0.2), episode_metrics=["won"])
     found = compared(a, b)
-    won, laps = found.measure("episode/won"), found.measure("episode/laps")
+    won, laps = found.measure("episode/won"), found.measure("episode/laps:max")
     assert won.at == 300.0
     assert [one.value for one in won.sides] == pytest.approx([0.3, 0.6])
     assert [one.value for one in won.differences] == pytest.approx([0.3])
@@ -366,6 +366,7 @@ def test_episode_metrics_are_compared_at_the_step_that_both_have_reached(tmp_pat
     table = as_table(found)
     (row,) = [line for line in table.splitlines() if line.startswith("won after 300 steps, in training")]
     assert row.split()[-3:] == ["0.3", "0.6", "+0.3"]
+    assert "laps:max after 300 steps, in training" in table
     assert json.loads(as_json(found))["episode/won"]["at"] == 300.0
 
 

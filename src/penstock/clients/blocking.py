@@ -90,7 +90,7 @@ class GameClient(GameSession):
             obs: the last observation. It may be left out of an episode that is terminated.
             reward: of the last action. If nothing at all is given, the last action counts as not taken.
             terminated: the episode has ended by itself. Otherwise it was cut off.
-            info: numbers of the episode by their names, which a run reports as means (``--episode_metrics``).
+            info: numbers of the episode by their names, of which a run reports means and more (``--episode_metrics``).
 
         Raises:
             RefusedError: the server refuses; the episode is as it was before.

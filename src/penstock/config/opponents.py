@@ -58,6 +58,8 @@ def named_run(opponent: str) -> NamedRun:
     path = (typed.parent / name).resolve()
     # A name that penstock gave to the run begins with this, as those of all opponents do, and ends with its time.
     label = path.name.removeprefix("pettingzoo_") + (f"@{checkpoint}" if checkpoint else "")
+    # The kind of an episode metric follows a colon.
+    label = label.replace(":", "_")
     return NamedRun(label[-LONGEST_LABEL:], path, checkpoint or None)
 
 

@@ -4,11 +4,11 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from penstock.config.demonstrations import check_demonstrations
+from penstock.config.episode_metrics import check_episode_metrics
 from penstock.config.fields import fields_of
 from penstock.config.opponents import check_opponents
 from penstock.config.runtimes import check_runtime
 from penstock.config.schema import RunConfig
-from penstock.config.settings.stepping import MOST_EPISODE_METRICS
 from penstock.config.values import from_value
 from penstock.config.workers import check_num_workers
 from penstock.errors import ConfigError
@@ -55,7 +55,7 @@ def _check_together(run: RunConfig) -> None:
             "--bad_numbers skip needs --sync_mode non_blocking: in lock step an update waits for every lane's rollout"
         )
     check_demonstrations(run)
-    _check_episode_metrics(run.episode_metrics or ())
+    check_episode_metrics(run.episode_metrics)
     check_opponents(run)
     _check_cluster(run)
     if run.learners > 1 and not RUNTIMES[run.runtime].processes:
@@ -66,15 +66,6 @@ def _check_together(run: RunConfig) -> None:
             raise ConfigError(f"--{name} needs --policy_placement node: with env there are no policy nodes")
     if run.num_workers != "auto" and run.policy_nodes > run.num_workers:
         raise ConfigError(f"--policy_nodes {run.policy_nodes} is more than --num_workers {run.num_workers}")
-
-
-def _check_episode_metrics(names: tuple[str, ...]) -> None:
-    """Check that each metric is named once, and that there are not too many."""
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise ConfigError(f"--episode_metrics names {twice} twice; give each name once")
-    if len(names) > MOST_EPISODE_METRICS:
-        raise ConfigError(f"--episode_metrics has {len(names)} names; give at most {MOST_EPISODE_METRICS}")
 
 
 def _check_cluster(run: RunConfig) -> None:

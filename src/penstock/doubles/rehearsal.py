@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from penstock.clients import GameClient
+from penstock.config.episode_metrics import check_episode_metrics, info_names
 from penstock.envs.games import SCHEME, game_spaces
 from penstock.envs.imports import sendable
 from penstock.errors import ConfigError, PenstockError
@@ -293,7 +294,9 @@ def rehearse(
         raise ConfigError(f"agent {agent} has no name to find it by: put it into a module")
     env = EnvRecipe(SCHEME + name, dict(arguments or {}), ())
     spaces, _ = game_spaces(env, (), masks=True)
-    learner = FakeLearner(spaces, num_steps, slots=2 * num_envs, episode_metrics=episode_metrics)
+    check_episode_metrics(episode_metrics)
+    names = info_names(episode_metrics)
+    learner = FakeLearner(spaces, num_steps, slots=2 * num_envs, episode_metrics=names)
     stage = _Stage(spaces, learner, act, value, {}, threading.Event())
     with TemporaryDirectory() as folder:
         episodes = Path(folder) / "episodes"
@@ -301,7 +304,7 @@ def rehearse(
             GamesSettings(env, spaces, "127.0.0.1", 0, 0, None, idle_seconds, episodes, keep_episodes, patience)
         )
         for lane in range(num_envs):
-            settings = replace(_lane(env, spaces, lane, num_envs, num_steps), episode_metrics=tuple(episode_metrics))
+            settings = replace(_lane(env, spaces, lane, num_envs, num_steps), episode_metrics=names)
             GameLaneNode(settings).open(_ports(f"env.{lane}", stage))
         failure: list[BaseException] = []
         node.open(_ports("games", stage))

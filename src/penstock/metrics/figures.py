@@ -84,8 +84,8 @@ class Figures:
 
     def metrics(self) -> str:
         """The episode metrics of the latest training episodes."""
-        means = {name.removeprefix(EPISODE): mean for name, mean in self.values.items() if name.startswith(EPISODE)}
-        return metrics_text(means, "  ")
+        found = {name.removeprefix(EPISODE): value for name, value in self.values.items() if name.startswith(EPISODE)}
+        return metrics_text(found, "  ")
 
     def idle(self) -> str:
         """The idle shares of environment nodes, policy nodes and learners."""

@@ -44,7 +44,7 @@ class Evaluated(Protocol):
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """Mean of each episode metric."""
+        """Label of each episode metric -> its mean, sum, ..."""
         ...
 
     @property
@@ -82,7 +82,7 @@ def log_final(folder: Path, evaluation: Evaluated, update: int, steps: int, time
         "eval/length_mean": evaluation.mean_length,
         "eval/episodes": float(evaluation.episodes),
         FINAL: 1.0,
-        **{f"{EVAL_EPISODE}{name}": mean for name, mean in evaluation.metrics.items()},
+        **{f"{EVAL_EPISODE}{label}": value for label, value in evaluation.metrics.items()},
     }
     try:
         if any(report.update == update and values.items() <= report.values.items() for report in read_reports(folder)):

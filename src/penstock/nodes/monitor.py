@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.config.episode_metrics import EpisodeMetric
 from penstock.errors import RunFolderError, signal_name
 from penstock.metrics.episode_metrics import EPISODE, missing_metrics, wanting
 from penstock.metrics.histograms import Histograms
@@ -76,9 +77,9 @@ class MonitorSettings:
     """Every setting of the run, as TOML, for TensorBoard."""
     told: tuple[str, ...] = ()
     """First lines of the log and of the display."""
-    episode_metrics: tuple[str, ...] = ()
-    """Names of numbers in the last infos of episodes. The log and the display say which of them the first episodes do
-    not have, once."""
+    episode_metrics: tuple[EpisodeMetric, ...] = ()
+    """Numbers in the last infos of episodes. The log and the display say which of them the first episodes do not have,
+    once."""
     return_range: ReturnRange | None = None
     """What the learned returns are cut to, if they are. The log and the display say once if episodes lie outside."""
     least_s: float = 0.0
@@ -225,7 +226,7 @@ class MonitorNode:
             return
         self._tells_missing = False
         told = report.values
-        missing = wanting({name: f"{EPISODE}{name}" in told for name in self._settings.episode_metrics})
+        missing = wanting({one.name: f"{EPISODE}{one.label}" in told for one in self._settings.episode_metrics})
         if missing:
             self._tell(report._replace(values={}, note=missing_metrics(missing, int(ended - self._episodes_before))))
 

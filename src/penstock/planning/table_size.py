@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from penstock.algorithm import AlgorithmSpec, ReplaySchedule, TableSpec
 from penstock.config.agreement import shards_of
+from penstock.config.episode_metrics import info_names
 from penstock.config.whole import Config
 from penstock.envs.sources import EnvProfile
 from penstock.errors import ConfigError
@@ -67,13 +68,14 @@ def _rows_within(nbytes: int, config: Config, spec: AlgorithmSpec, profile: EnvP
     if not isinstance(writers, int):
         raise ConfigError("a table needs a config that is resolved")
     _, table = spec.replay()
+    names = info_names(config.run.episode_metrics)
     arrays = table_specs(
         profile.spaces,
         spec.row,
         num_steps,
         num_envs // writers,
         same_step=profile.same_step,
-        beside_return=fields_beside_return(config.run.episode_metrics or (), shaped=config.run.reward is not None),
+        beside_return=fields_beside_return(names, shaped=config.run.reward is not None),
         carry=spec.policy.carry,
     )
     rings = Rings(arrays, writers, 1, table.priorities is not None, shards_of(config.run))

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from penstock.algorithm import AlgorithmSpec
+from penstock.config.episode_metrics import info_names
 from penstock.config.schema import RunConfig
 from penstock.games.settings import GamesSettings
 from penstock.nodes.contract import LaneStart
@@ -79,7 +80,7 @@ class Plan:
     @property
     def beside_return(self) -> tuple[str, ...]:
         """The fields with further numbers of each episode, in a rollout."""
-        return fields_beside_return(self.run.episode_metrics or (), shaped=self.reward is not None)
+        return fields_beside_return(info_names(self.run.episode_metrics), shaped=self.reward is not None)
 
 
 @dataclass(frozen=True)

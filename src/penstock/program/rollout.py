@@ -12,7 +12,7 @@ def fields_beside_return(metrics: Sequence[str], *, shaped: bool) -> tuple[str, 
     """The fields with further numbers of each episode, beside its return and its length.
 
     Args:
-        metrics: names of the episode metrics.
+        metrics: names in infos of the episode metrics.
         shaped: the run has an own reward. Its episodes then have two returns.
     """
     own = ("shaped_return",) if shaped else ()

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.errors import ConfigError, RunFolderError, nearest
+from penstock.metrics.aggregation import AGGREGATIONS, quantile
 from penstock.metrics.jsonl import read_reports
 from penstock.metrics.levels import LEVELS, level_of
 from penstock.metrics.report import Report
@@ -16,13 +17,7 @@ from penstock.types import Array
 
 __all__ = ["KINDS", "Metrics", "Question", "Series", "as_json", "as_table", "read_metrics"]
 
-KINDS: Mapping[str, Callable[[Array], float]] = {
-    "last": lambda values: float(values[-1]),
-    "mean": lambda values: float(values.mean()),
-    "sum": lambda values: float(values.sum()),
-    "min": lambda values: float(values.min()),
-    "max": lambda values: float(values.max()),
-}
+KINDS: Mapping[str, Callable[[Array], float]] = {"last": lambda values: float(values[-1]), **AGGREGATIONS}
 """Kind of number -> how it is found from values. There is also ``quantile``, which needs ``q``."""
 QUANTILE = "quantile"
 _SHOWN = ("last", "mean", "min", "max")
@@ -136,7 +131,7 @@ class Metrics:
         if kind == QUANTILE:
             if q is None or not 0 <= q <= 1:
                 raise ConfigError(f"q of a quantile is {q}; wanted a number from 0 to 1, such as 0.5 for the median")
-            return float(np.quantile(values, q))
+            return quantile(values, q)
         if q is not None:
             raise ConfigError(f"q is for the kind quantile; leave it out for {kind}")
         return KINDS[kind](values)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Literal
 
 from penstock.algorithm_lookup import find_algorithm
+from penstock.config.episode_metrics import info_names
 from penstock.config.schema import RunConfig
 from penstock.nodes.contract import OPEN_LIMIT_S, LaneStart
 from penstock.nodes.env import EnvSettings
@@ -60,7 +61,7 @@ def _env(plan: Plan, worker: int, niceness: int) -> NodeSpec:
         open_limit_s=OPEN_LIMIT_S,
         masks=find_algorithm(plan.run.algo).masks,
         reward=plan.reward,
-        episode_metrics=plan.run.episode_metrics or (),
+        episode_metrics=info_names(plan.run.episode_metrics),
     )
     name = f"env.{worker}"
     limit = step_limit_s(plan.run, plan.kind, lanes)

@@ -5,6 +5,7 @@ judge --policy--> player.0 .. player.n
 """
 
 from penstock.algorithm_lookup import find_algorithm
+from penstock.config.episode_metrics import info_names
 from penstock.nodes.contract import OPEN_LIMIT_S
 from penstock.nodes.evaluation import (
     TICKET,
@@ -32,7 +33,7 @@ def build(plan: EvaluationPlan) -> Program:
     players = tuple(f"player.{index}" for index in range(min(plan.players, plan.episodes)))
     lanes = _lanes(plan, len(players))
     slots = min(plan.episodes, max(WAITING_TICKETS, 2 * lanes * len(players)))
-    metrics = plan.run.episode_metrics or ()
+    names = info_names(plan.run.episode_metrics)
     judge = JudgeSettings(
         env=plan.name,
         published=plan.published,
@@ -51,11 +52,11 @@ def build(plan: EvaluationPlan) -> Program:
             # Episodes to be played. A slot is free again once its episode is answered.
             Stream("tickets", ("judge",), players, TICKET, slots, "wait"),
             # Results of these episodes.
-            Stream("episodes", players, ("judge",), answer_specs(metrics), slots, "wait"),
+            Stream("episodes", players, ("judge",), answer_specs(names), slots, "wait"),
             # Parameters of the policy that plays.
             Board("policy", "judge", players, plan.policy.published()),
             # The answers so far. The judge's successor continues after them.
-            Record("evaluation", "judge", found_specs(plan.episodes, metrics)),
+            Record("evaluation", "judge", found_specs(plan.episodes, names)),
         ),
         ends_with=("judge",),
         max_restarts=plan.run.max_restarts,
@@ -89,7 +90,7 @@ def _player(plan: EvaluationPlan, index: int, name: str, lanes: int) -> NodeSpec
         bad_numbers=plan.run.bad_numbers,
         open_limit_s=OPEN_LIMIT_S,
         masks=find_algorithm(plan.run.algo).masks,
-        episode_metrics=plan.run.episode_metrics or (),
+        episode_metrics=info_names(plan.run.episode_metrics),
     )
     settings = PlayerSettings(played, plan.first_player + index, env_timeout=limit, keep=plan.keep)
     imports = policy_imports(plan.run, plan.inference)

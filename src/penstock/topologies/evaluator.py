@@ -4,6 +4,7 @@ Builds no program of its own: that of a final evaluation is in ``evaluation.py``
 """
 
 from penstock.algorithm_lookup import find_algorithm
+from penstock.config.episode_metrics import episode_metrics, info_names
 from penstock.nodes.contract import OPEN_LIMIT_S
 from penstock.nodes.evaluation import EvaluatorSettings, PlaySettings
 from penstock.program.graph import NodeSpec
@@ -28,9 +29,9 @@ def evaluator_node(plan: Plan) -> NodeSpec:
         bad_numbers=plan.run.bad_numbers,
         open_limit_s=OPEN_LIMIT_S,
         masks=find_algorithm(plan.run.algo).masks,
-        episode_metrics=plan.run.episode_metrics or (),
+        episode_metrics=info_names(plan.run.episode_metrics),
     )
-    settings = EvaluatorSettings(played, plan.run.eval_episodes)
+    settings = EvaluatorSettings(played, plan.run.eval_episodes, episode_metrics(plan.run.episode_metrics))
     limit = step_limit_s(plan.run, plan.kind, plan.run.num_envs)
     return NodeSpec(
         "evaluator",

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 
 from penstock.algorithm import AlgorithmSpec, ReplaySchedule
+from penstock.config.episode_metrics import episode_metrics
 from penstock.config.schema import RunConfig
 from penstock.metrics.histograms import Part
 from penstock.metrics.report import Report
@@ -65,7 +66,7 @@ def monitor_node(plan: Plan) -> NodeSpec:
         awaited=_awaited(plan),
         settings=plan.settings,
         told=plan.told,
-        episode_metrics=plan.run.episode_metrics or (),
+        episode_metrics=episode_metrics(plan.run.episode_metrics),
         return_range=_return_range(plan.learning.spec),
         histograms=plan.run.tensorboard_histograms,
     )

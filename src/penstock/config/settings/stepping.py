@@ -31,8 +31,9 @@ class SteppingConfig(SettingsGroup):
     )
     episode_metrics: tuple[str, ...] | None = setting(
         None,
-        "numbers in the info of an episode's last step, such as won,laps: each mean is reported as episode/won, of "
-        f"evaluations as eval/episode/won (docs/environments.md); at most {MOST_EPISODE_METRICS}",
+        "numbers in the info of an episode's last step, such as won,laps:max: the mean is reported as episode/won, of "
+        "evaluations as eval/episode/won; a kind behind a colon (sum, min, max, or a quantile such as p95) as "
+        f"episode/laps:max (docs/environments.md); at most {MOST_EPISODE_METRICS}",
         pattern=r"\S(.{0,62}\S)?",
         form="names of at most 64 characters, separated by commas or with a flag each",
         adds=True,

@@ -12,8 +12,9 @@ from functools import partial
 
 import numpy as np
 
+from penstock.config.episode_metrics import EpisodeMetric
 from penstock.errors import BadDataError
-from penstock.metrics.episode_metrics import EVAL_EPISODE, means_of
+from penstock.metrics.episode_metrics import EVAL_EPISODE, reported
 from penstock.metrics.report import Report, report_sequence, write_report
 from penstock.nodes.contract import STEP_LIMIT_S, Ports
 from penstock.nodes.evaluation.episodes import Episode, PlaySettings, play
@@ -32,6 +33,8 @@ class EvaluatorSettings:
 
     play: PlaySettings
     episodes: int
+    episode_metrics: tuple[EpisodeMetric, ...] = ()
+    """What is reported of the numbers that are read in the last infos of episodes."""
 
 
 class EvaluatorNode:
@@ -131,7 +134,7 @@ class EvaluatorNode:
         self._requests.release(self._request)
 
     def _tell(self) -> None:
-        values = summary(self._episodes, self._settings.play.episode_metrics)
+        values = summary(self._episodes, self._settings.play.episode_metrics, self._settings.episode_metrics)
         slot, found = self._requests.slot(self._request), values["eval/return_mean"]
         best, since_best = float(slot["best_evaluation"]), int(slot["since_best"])
         verdict = {
@@ -149,20 +152,21 @@ class EvaluatorNode:
         self._reports.push(index)
 
 
-def summary(episodes: list[Episode], metrics: Sequence[str]) -> Mapping[str, float]:
-    """Mean and standard deviation of the returns, mean length and number of episodes, and the means of the metrics.
+def summary(episodes: list[Episode], names: Sequence[str], metrics: Sequence[EpisodeMetric]) -> Mapping[str, float]:
+    """Mean and standard deviation of the returns, mean length and number of episodes, and the episode metrics.
 
     Args:
         episodes: at least one.
-        metrics: names of their episode metrics.
+        names: of the numbers in their infos, in the order in which an episode has them.
+        metrics: what is reported of these.
     """
     returns = np.array([episode.episode_return for episode in episodes])
-    numbers = zip(metrics, zip(*(episode.metrics for episode in episodes), strict=True), strict=True)
-    means = means_of({name: np.array(of_all, np.float64) for name, of_all in numbers})
+    numbers = zip(names, zip(*(episode.metrics for episode in episodes), strict=True), strict=True)
+    found = reported(metrics, {name: np.array(of_all, np.float64) for name, of_all in numbers})
     return {
         "eval/return_mean": float(returns.mean()),
         "eval/return_std": float(returns.std()),
         "eval/length_mean": float(np.mean([episode.length for episode in episodes])),
         "eval/episodes": float(len(episodes)),
-        **{f"{EVAL_EPISODE}{name}": mean for name, mean in means.items()},
+        **{f"{EVAL_EPISODE}{label}": value for label, value in found.items()},
     }

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from penstock.algorithm import AlgorithmSpec
+from penstock.config.episode_metrics import episode_metrics
 from penstock.config.schema import RunConfig
 from penstock.errors import BadDataError
 from penstock.memory.action_log import Position
@@ -73,7 +74,7 @@ class Keeper:
         self._record = ports.record("learner")
         self._logs = [ports.action_log(name) for name in settings.action_logs]
         self._checkpoints = ports.stream_writer("checkpoints")
-        self._reports = Reports(ports)
+        self._reports = Reports(ports, episode_metrics(settings.run.episode_metrics))
         self._verdicts = Verdicts(settings.run, self._published, ports) if settings.run.eval_interval else None
         self._answered = 0
         """Requests for a checkpoint that this life has answered. A later life answers them once more, all by one."""

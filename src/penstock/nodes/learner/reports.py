@@ -1,8 +1,9 @@
 """Reports of a keeper's commits, with the metrics of their updates, sent to the monitor. Commits and writes nothing."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from penstock.metrics.episode_metrics import EPISODE, means_of, metrics_in
+from penstock.config.episode_metrics import EpisodeMetric
+from penstock.metrics.episode_metrics import EPISODE, metrics_in, reported
 from penstock.metrics.report import (
     EPISODES,
     RETURN,
@@ -24,10 +25,15 @@ class Reports:
     """Sends a report of each commit. If no slot is free, the report is kept.
 
     The next report replaces the kept one, and then stands for both of them.
+
+    Args:
+        ports: the keeper's.
+        metrics: what is reported of the numbers in the infos of episodes.
     """
 
-    def __init__(self, ports: Ports) -> None:
+    def __init__(self, ports: Ports, metrics: Sequence[EpisodeMetric] = ()) -> None:
         self._ports = ports
+        self._metrics = metrics
         self._stream = ports.stream_writer("reports")
         self._unsent: Report | None = None
         """The report of the last commit, if no slot was free for it."""
@@ -57,7 +63,8 @@ class Reports:
             if "shaped_returns" in committed:
                 values[SHAPED_RETURN] = float(committed["shaped_returns"][-count:].mean())
             values["rollout/length_mean"] = float(committed["lengths"][-count:].mean())
-        values |= {f"{EPISODE}{name}": mean for name, mean in means_of(metrics_in(committed)).items()}
+        found = reported(self._metrics, metrics_in(committed))
+        values |= {f"{EPISODE}{label}": value for label, value in found.items()}
         values[EPISODES] = float(committed["episodes"])
         self._unsent = Report(
             int(committed["update"]),

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from penstock.config.episode_metrics import episode_metrics
 from penstock.errors import RunFolderError
 from penstock.metrics.episode_metrics import EPISODE
 from penstock.metrics.figures import idle_shares
@@ -96,7 +97,7 @@ def _measures(sides: tuple[Side, ...], curves: tuple[tuple[ReturnCurve, ...], ..
         _measure("return_at_equal_wall_time", _returns(curves, "seconds", seconds), at=seconds),
         *(_measure("final_evaluation", finals) for _ in range(any(finals))),
         *(
-            _measure(name, _of_runs(sides, partial(_last_mean, name=name, steps=steps)), at=steps)
+            _measure(name, _of_runs(sides, partial(_last_value, name=name, steps=steps)), at=steps)
             for name in _episode_metrics(sides)
         ),
         _measure("steps_per_second", _of_runs(sides, _rate)),
@@ -148,12 +149,12 @@ def _rate(run: ComparedRun) -> float | None:
 def _episode_metrics(sides: Sequence[Side]) -> list[str]:
     """The episode metrics of all runs, as their reports name them."""
     runs = [run for side in sides for run in side.runs]
-    named = (f"{EPISODE}{name}" for run in runs for name in run.settings.episode_metrics or ())
+    named = (f"{EPISODE}{one.label}" for run in runs for one in episode_metrics(run.settings.episode_metrics))
     return list(dict.fromkeys(named))
 
 
-def _last_mean(run: ComparedRun, name: str, steps: float) -> float | None:
-    """The last mean of an episode metric of a run up to this step."""
+def _last_value(run: ComparedRun, name: str, steps: float) -> float | None:
+    """The last value of an episode metric of a run up to this step."""
     found = [report.values[name] for report in run.reports if report.steps <= steps and name in report.values]
     return found[-1] if found else None
 

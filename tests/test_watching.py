@@ -20,6 +20,7 @@ from penstock.nodes.evaluation.episodes import Episode
 from penstock.nodes.evaluation.filming import Reel
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.watching import Watched
+from tests.metrics.test_tensorboard import events, message, shown
 
 LENGTH = 6
 SMALL = {"num_envs": 2, "num_workers": 1, "num_steps": 16, "mini_batch_size": 16, "timesteps": 32}
@@ -106,6 +107,23 @@ def test_the_picture_lies_in_the_run_folder_if_no_other_place_is_given(
     assert (run / "episodes.gif").exists()
     said = capsys.readouterr().out.splitlines()
     assert said[1:] == ["episode 1: return 6.0, 6 steps", f"picture: {run / 'episodes.gif'}"]
+
+
+def test_tensorboard_shows_the_films_of_the_run_folder_at_the_steps_of_their_checkpoints(tmp_path: Path) -> None:
+    settings = {**SMALL, "env": f"{__name__}:Shown", "log_dir": str(tmp_path), "timesteps": 64, "save_interval": 1}
+    run = penstock.train(settings, quiet=True).run_folder
+    penstock.watch(run, tmp_path / "apart.gif")
+    assert not (run / "watched").exists()
+    films = []
+    for checkpoint in (1, 2):
+        penstock.watch(run, checkpoint=str(checkpoint))
+        films.append((run / "episodes.gif").read_bytes())
+    paths = sorted((run / "watched").glob("events.out.tfevents.*"))
+    # Two lanes of 16 steps make a batch.
+    assert [events(path)[-1][2] for path in paths] == [32, 64]
+    for path, film in zip(paths, films, strict=True):
+        image = shown(events(path)[-1])["episodes"][4]
+        assert dict(message(image)) == {1: 100, 2: 200, 3: 3, 4: film}
 
 
 def test_what_cannot_be_shown_is_one_line(run: Path, tmp_path: Path) -> None:

@@ -12,12 +12,14 @@ from penstock.config.commands import WatchOptions
 from penstock.config.values import count_of
 from penstock.envs.given import given_of
 from penstock.errors import ConfigError, EnvError, RunFolderError
+from penstock.metrics.report import Report
+from penstock.metrics.tensorboard import TensorBoard
 from penstock.nodes.contract import OPEN_LIMIT_S
 from penstock.paths import expanded
 from penstock.processes.errand import Errand, call_apart
 from penstock.processes.starts import Processes
 from penstock.saved_runs.run_folder import RunFolder
-from penstock.trained import open_trained, with_opponents
+from penstock.trained import Trained, open_trained, with_opponents
 from penstock.types import EnvFactory
 
 __all__ = ["Watched", "watch"]
@@ -26,6 +28,8 @@ PLAY_LIMIT_S = 3600.0
 """Longest time to play. A window may be looked at for long."""
 NAME = "episodes.gif"
 """The picture of a run, if no other name is given; in its run folder."""
+TAG = "episodes"
+"""Its name in TensorBoard."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,8 @@ def watch(
 
     Args:
         run: the run folder.
-        out: the animated GIF to write; ``None``: ``episodes.gif`` in the run folder.
+        out: the animated GIF to write; ``None``: ``episodes.gif`` in the run folder, and TensorBoard shows it at the
+            step of the checkpoint.
         episodes: how many to play.
         seconds: how long the picture may last. An episode that is longer is cut.
         window: let the environment open its own window (``render_mode`` ``human``) in place of a picture.
@@ -105,7 +110,19 @@ def watch(
     if not window:
         try:
             path.write_bytes(found.gif)
+            if out is None:
+                _show(folder, trained, found.gif)
         except OSError as error:
             raise RunFolderError(f"{path} cannot be written: {error.strerror or error}") from None
     returns, lengths = (tuple(part) for part in zip(*found.episodes, strict=True)) if found.episodes else ((), ())
     return Watched(name, trained.checkpoint.name, returns, lengths, None if window else path, found.is_cut)
+
+
+def _show(folder: RunFolder, trained: Trained, gif: bytes) -> None:
+    """Let TensorBoard show the picture where its checkpoint was written. Raises OSError."""
+    folder.watched.mkdir(exist_ok=True)
+    board = TensorBoard(folder.watched, trained.prepared.config.run.tensorboard_axis)
+    arrays = trained.arrays
+    at = Report(int(arrays["update"]), int(arrays["steps"]), float(arrays["elapsed_s"]), {})
+    board.write_animation(TAG, gif, at)
+    board.close()

@@ -20,6 +20,17 @@ SMALL = {
 }
 
 
+def test_a_run_shows_its_networks_once(tmp_path: Path) -> None:
+    first = penstock.train({**SMALL, "log_dir": str(tmp_path)}, quiet=True)
+    penstock.resume(first.run_folder, timesteps=240, quiet=True)
+    contents = [path.read_bytes() for path in sorted(first.run_folder.glob("events.out.tfevents.*"))]
+    assert len(contents) == 2
+    for layer in (b"encoding/obs", b"actor/0.Linear", b"critic/4.Linear", b"value"):
+        assert layer in contents[0]
+    assert [content.count(b"_output_shapes") > 10 for content in contents] == [True, False]
+    assert b"_output_shapes" not in contents[1]
+
+
 @pytest.mark.parametrize("histograms", [True, False])
 def test_a_run_shows_its_settings_and_its_parameters_at_each_checkpoint_if_asked(tmp_path: Path, histograms) -> None:
     settings = {**SMALL, "log_dir": str(tmp_path), "tensorboard_histograms": histograms}

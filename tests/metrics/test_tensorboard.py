@@ -8,6 +8,7 @@ import pytest
 
 from penstock.config.schema import RunConfig
 from penstock.metrics.histograms import Histograms, histogram
+from penstock.metrics.model_graph import GraphNode
 from penstock.metrics.report import Report
 from penstock.metrics.tensorboard import AXES, TensorBoard, crc32c
 
@@ -211,6 +212,58 @@ def test_a_histogram_has_its_numbers_limits_and_counts(tmp_path):
     limits, counts = (np.frombuffer(found[field], "<f8") for field in (6, 7))
     assert (len(limits), limits[-1]) == (30, 2.0)
     assert counts.sum() == 4.0
+
+
+def node_of(content):
+    """A NodeDef: name, op, inputs, and its attributes by name."""
+    fields = message(content)
+    (name, kind), inputs = (dict(fields)[field].decode() for field in (1, 2)), [v.decode() for f, v in fields if f == 3]
+    attributes = [dict(message(value)) for field, value in fields if field == 5]
+    return name, kind, inputs, {one[1].decode(): message(one[2]) for one in attributes}
+
+
+def test_a_graph_has_its_nodes_with_inputs_facts_and_shapes(tmp_path):
+    first = GraphNode("observation/obs", "Observation", (), (3, 300), (("dtype", "float32"),))
+    second = GraphNode("value", "Value", ("observation/obs", "observation/obs"), ())
+    board = TensorBoard(tmp_path, "steps")
+    assert board.is_first
+    board.write_graph((first, second))
+    board.close()
+    assert not TensorBoard(tmp_path, "steps").is_first
+    path, _ = sorted(tmp_path.glob("events.out.tfevents.*"))
+    _, event = events(path)
+    assert event[2] == 0
+    # Event.graph_def is field 4. Of GraphDef, field 1 is a node, and 4 the versions.
+    graph = message(event[4])
+    assert [field for field, _ in graph] == [1, 1, 4]
+    assert message(graph[2][1]) == [(1, 22)]
+    (name, kind, inputs, attributes), (_, _, taken, others) = (node_of(content) for _, content in graph[:2])
+    assert (name, kind, inputs) == ("observation/obs", "Observation", [])
+    assert taken == ["observation/obs"] * 2
+    assert attributes["dtype"] == [(2, b"float32")], "AttrValue.s"
+
+    def sides(attribute):
+        """AttrValue.list, ListValue.shape, TensorShapeProto.dim, Dim.size, of which a negative one has 64 bits."""
+        ((one, many),) = attribute
+        ((seven, shape),) = message(many)
+        assert (one, seven) == (1, 7)
+        dims = [message(dim) for field, dim in message(shape) if field == 2]
+        return [size - (size >> 63 << 64) for ((_, size),) in dims]
+
+    assert sides(attributes["_output_shapes"]) == [-1, 3, 300]
+    assert sides(others["_output_shapes"]) == [-1]
+
+
+def test_an_animation_is_an_image_with_its_size_and_its_file(tmp_path):
+    gif = b"GIF89a" + struct.pack("<HH", 480, 320) + b"and more"
+    board = TensorBoard(tmp_path, "updates")
+    board.write_animation("episodes", gif, Report(50, 800, 9.0, {}))
+    board.close()
+    (path,) = tmp_path.glob("events.out.tfevents.*")
+    _, event = events(path)
+    assert event[2] == 50
+    # Summary.Image: height, width, colorspace, encoded_image_string.
+    assert message(shown(event)["episodes"][4]) == [(1, 320), (2, 480), (3, 3), (4, gif)]
 
 
 def test_writing_imports_no_torch():

@@ -15,6 +15,7 @@ from penstock.errors import RunFolderError, signal_name
 from penstock.metrics.episode_metrics import EPISODE, missing_metrics, wanting
 from penstock.metrics.histograms import Histograms
 from penstock.metrics.jsonl import JsonLines, each_report
+from penstock.metrics.model_graph import GraphNode
 from penstock.metrics.progress import Lines, progress_sink
 from penstock.metrics.report import (
     EPISODES,
@@ -84,6 +85,8 @@ class MonitorSettings:
     """What the learned returns are cut to, if they are. The log and the display say once if episodes lie outside."""
     least_s: float = 0.0
     """Least seconds of training between two lines of updates in the log and on a display that is no terminal."""
+    graph: tuple[GraphNode, ...] = ()
+    """The networks of the policy, for TensorBoard; empty: they are not shown."""
     histograms: bool = False
     """The checkpointer hands over histograms of each checkpoint, at the meeting ``histograms``."""
 
@@ -130,6 +133,9 @@ class MonitorNode:
             self._board = TensorBoard(settings.folder, settings.tensorboard_axis, None if again else settings.resumed)
             if not again:
                 self._board.write_settings(settings.settings, settings.resumed)
+            # A resume keeps its networks.
+            if settings.graph and self._board.is_first:
+                self._board.write_graph(settings.graph)
             self._sinks = [lines, self._board]
             often = settings.timesteps, settings.log_interval, settings.least_s
             self._for_people = [RunLog(settings.folder, Lines(*often))]

@@ -277,6 +277,11 @@ class RunFolder:
         return self.path / "trace"
 
     @property
+    def watched(self) -> Path:
+        """The folder of films for TensorBoard, which reads only the newest file of a folder: the run's own goes on."""
+        return self.path / "watched"
+
+    @property
     def deaths(self) -> Path:
         """Tracebacks, or stacks of crashes and hangs, of restarted processes; the file exists only if there are any."""
         return self.path / "deaths.log"

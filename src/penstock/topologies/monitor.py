@@ -7,6 +7,7 @@ from penstock.algorithm import AlgorithmSpec, ReplaySchedule
 from penstock.config.episode_metrics import episode_metrics
 from penstock.config.schema import RunConfig
 from penstock.metrics.histograms import Part
+from penstock.metrics.model_graph import model_graph
 from penstock.metrics.report import Report
 from penstock.metrics.return_range import ReturnRange
 from penstock.nodes.checkpointer import CheckpointerSettings
@@ -68,6 +69,7 @@ def monitor_node(plan: Plan) -> NodeSpec:
         told=plan.told,
         episode_metrics=episode_metrics(plan.run.episode_metrics),
         return_range=_return_range(plan.learning.spec),
+        graph=model_graph(plan.learning.spec.policy, plan.spaces),
         histograms=plan.run.tensorboard_histograms,
     )
     return NodeSpec("monitor", "monitor", settings, group="monitor")

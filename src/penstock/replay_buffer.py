@@ -68,6 +68,8 @@ class ReplayBuffer:
     _sampler: Sampler | None
     _scratch: Arrays
     """What the native sampler fills: it keeps views of the arrays of its last batches."""
+    _scratch_rows: int
+    _batch_specs: tuple[ArraySpec, ...]
 
     def __init__(
         self,

@@ -64,12 +64,17 @@ class ReplayBuffer:
     """
 
     _memory: BufferMemory | None
+    _sampling: _Sampling
     _writer: BufferWriter | None
     _sampler: Sampler | None
-    _scratch: Arrays
-    """What the native sampler fills: it keeps views of the arrays of its last batches."""
-    _scratch_rows: int
     _batch_specs: tuple[ArraySpec, ...]
+    """The arrays of one row of a batch, by the names of the sampler."""
+    _scratch: Arrays
+    """What the sampler fills: it keeps views of the arrays of its last batches."""
+    _scratch_rows: int
+    _process: int
+    """Id of the process that the number of batches belongs to."""
+    _batches: int
 
     def __init__(
         self,

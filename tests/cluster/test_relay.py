@@ -265,7 +265,7 @@ def test_no_call_is_made_again_to_a_machine_that_was_given_up(home: Home) -> Non
     machine = FullMachine("start", 1000)
     home.start(machine, 1)
     # It answers nothing, and its own silence counts.
-    home.pass_time(relays.SILENCE_S + 2.0)
+    home.pass_time(relays.START_SILENCE_S + 2.0)
     assert home.relay.lost() == {machine}
     left = machine.times
     home.pass_time(400.0)

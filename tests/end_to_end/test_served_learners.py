@@ -149,14 +149,13 @@ def test_each_gradient_of_learners_apart_is_applied_once(tmp_path, agree: dict[s
         assert max(told) > 4
 
 
-@pytest.mark.parametrize(("pace", "oldest"), [("lag", range(10, 15)), ("async", range(5))])
-def test_by_the_command_line_a_learner_pulls_only_when_it_is_more_than_ten_steps_behind(tmp_path, pace, oldest) -> None:
+def test_by_the_command_line_a_learner_pulls_only_when_it_is_more_than_ten_steps_behind(tmp_path) -> None:
     """Two gradients of each of two learners may wait to be applied, so the bound of 14 leaves 10 to the learner."""
-    settings = {**SERVED, "pace": pace, "max_policy_lag": 14, "timesteps": 80 * ROLLOUT, "log_dir": str(tmp_path)}
+    settings = {**SERVED, "pace": "lag", "max_policy_lag": 14, "timesteps": 80 * ROLLOUT, "log_dir": str(tmp_path)}
     assert main(["train", *(f"--{name}={shown(value)}" for name, value in settings.items())]) == 0
     (run,) = tmp_path.iterdir()
     metrics = penstock.read_metrics(run)
-    assert int(metrics.query("gradients/lag_max", "max")) in oldest
+    assert 10 <= metrics.query("gradients/lag_max", "max") <= 14
     assert metrics.query("gradients/applied", "last") > 200
     assert metrics.query("gradients/too_old", "last") == 0
 

@@ -39,7 +39,7 @@ class ComputationConfig(SettingsGroup):
         "what computes actions; auto: native if it can run the policy; else onnx with --device cpu; else torch",
         choices=(AUTO, *INFERENCE.names()),
     )
-    pad_batches: tuple[int, ...] | Literal["powers", "none"] = setting(
+    pad_batches: tuple[int, ...] | Literal["none", "powers"] = setting(
         "powers",
         "on a GPU: sizes to which batches of observations are padded, because torch answers each size by a CUDA graph "
         "of its own; powers: powers of two; none: no padding, a graph for every size; or numbers of observations, such "

@@ -466,6 +466,30 @@ def test_it_frees_its_memory_and_says_that_it_is_closed() -> None:
             call()
 
 
+def test_a_buffer_that_nobody_closes_frees_its_memory_with_its_last_handle() -> None:
+    gc.collect()
+    before = held()
+    buffer = ReplayBuffer(FIELDS, 100, alpha=0.6)
+    each = held() - before
+    buffer.push(steps_of(0, 0, 64))
+    buffer.sample(4)
+    writer = pickle.loads(pickle.dumps(buffer.writer()))
+    assert held() == before + 2 * each
+    del buffer
+    gc.collect()
+    assert held() == before + each
+    writer.push(steps_of(0, 0, 64))
+    del writer
+    gc.collect()
+    assert held() == before
+
+
+def held() -> int:
+    """How many descriptors of buffers this process has. Each keeps memory, also where it is not mapped."""
+    links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    return sum("penstock-replay buffer" in str(link.readlink()) for link in links)
+
+
 def mapped() -> int:
     """How many buffers this process maps."""
     return Path("/proc/self/maps").read_text().count("penstock-replay buffer")

@@ -4,6 +4,7 @@ A process that is given it maps the same memory, whatever the start method. The 
 that holds it.
 """
 
+import weakref
 from multiprocessing.reduction import DupFd
 from typing import Any
 
@@ -31,6 +32,8 @@ class BufferMemory:
         self._segment = segment
         self.table = layout.table(segment.bytes)
         self.tree = layout.tree(segment.bytes)
+        # A buffer that nobody closes: its descriptor would keep the memory until the process ends.
+        weakref.finalize(self, segment.close)
 
     @classmethod
     def create(cls, layout: BufferLayout, alpha: float | None) -> "BufferMemory":

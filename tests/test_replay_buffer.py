@@ -164,6 +164,27 @@ def test_steps_out_of_order_are_refused_and_nothing_is_stored() -> None:
         assert set(batch["action"].tolist()) == {*range(8), *range(40, 44)}
 
 
+def test_observations_are_compared_as_they_are_stored() -> None:
+    with ReplayBuffer(FIELDS, 100, rollout_steps=4) as buffer:
+        # A tenth is another number in float64. An agent often keeps a copy in float32 of what its environment gives.
+        seen = np.arange(6)[:, None] / 10 + np.zeros(2)
+        rest = {name: steps_of(0, 0, 5)[name] for name in ("action", "reward", "terminated", "truncated")}
+        buffer.push({"obs": seen[:-1].astype(np.float32), "next_obs": seen[1:], **rest})
+        assert buffer.pushed == 4
+
+
+def test_a_second_writer_of_a_number_is_noticed() -> None:
+    with ReplayBuffer(FIELDS, 100, rollout_steps=16) as buffer:
+        first, second = buffer.writer(), buffer.writer()
+        first.push(steps_of(0, 0, 5))
+        second.push(steps_of(0, 100, 16))
+        for call in (lambda: first.push(steps_of(0, 5, 20)), first.flush):
+            with pytest.raises(UsageError, match="another writer 0 of this replay buffer has pushed meanwhile"):
+                call()
+        # What the second one has written is whole.
+        assert set(buffer.sample(200)["action"].tolist()) == set(range(100, 116))
+
+
 @pytest.mark.parametrize(
     ("change", "text"),
     [
@@ -220,6 +241,14 @@ def test_priorities_of_overwritten_rows_change_nothing() -> None:
                 buffer.update_priorities(batch, wrong)
     with ReplayBuffer(FIELDS, 8) as plain, pytest.raises(UsageError, match="make it with alpha"):
         plain.update_priorities(batch, np.ones(10))
+
+
+@pytest.mark.parametrize("beta", [-0.1, 1.5, np.nan, "0.4"])
+def test_an_exponent_that_cannot_be_used_is_refused(beta: object) -> None:
+    with ReplayBuffer(FIELDS, 100, alpha=0.6) as buffer:
+        buffer.push(steps_of(0, 0, 64))
+        with pytest.raises(ConfigError, match=f"beta is {beta!r}; give a number from 0 to 1"):
+            buffer.sample(4, beta=beta)
 
 
 def test_a_batch_may_be_filled_anew() -> None:
@@ -358,6 +387,15 @@ def test_it_is_saved_and_loaded(tmp_path: Path, alpha: float | None, most: int) 
     assert [file.name for file in tmp_path.iterdir()] == ["rows.zip"]
 
 
+def test_a_buffer_with_numbers_of_numpy_is_saved(tmp_path: Path) -> None:
+    numbers = {"capacity": np.int64(100), "gamma": np.float32(0.5), "alpha": np.float32(0.5), "seed": np.int64(3)}
+    with ReplayBuffer(FIELDS, **numbers) as buffer:
+        buffer.push(steps_of(0, 0, 64))
+        buffer.save(tmp_path / "rows.zip")
+    with ReplayBuffer.load(tmp_path / "rows.zip") as buffer:
+        assert len(buffer) == 64
+
+
 def test_a_file_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "rows.zip"
     with pytest.raises(UsageError, match=r"rows\.zip cannot be used as a replay buffer: .*No such file"):
@@ -442,7 +480,10 @@ def test_fields_of_spaces() -> None:
         ({"capacity": 0}, "capacity takes a whole number of at least 1, not 0"),
         ({"gamma": 1.5}, "gamma is 1.5; give a number from 0 to 1"),
         ({"alpha": 0.0}, "alpha is 0.0; give a number above 0 and up to 1, or leave it out"),
+        ({"gamma": "0.9"}, "gamma is '0.9'; give a number from 0 to 1"),
+        ({"alpha": "0.6"}, "alpha is '0.6'; give a number above 0 and up to 1, or leave it out"),
         ({"seed": -1}, "seed is -1"),
+        ({"seed": 1.5}, "seed is 1.5"),
     ],
 )
 def test_arguments_that_cannot_be_used(arguments: dict[str, object], text: str) -> None:

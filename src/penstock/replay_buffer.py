@@ -7,6 +7,7 @@ import math
 import os
 import secrets
 from collections.abc import Mapping
+from numbers import Integral, Real
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -93,14 +94,15 @@ class ReplayBuffer:
         steps = count_of(rollout_steps, "rollout_steps")
         # One slot more, because the one that is being filled cannot be sampled.
         slots = math.ceil(count_of(capacity, "capacity") / (writers * lanes * steps)) + 1
-        if not 0.0 <= gamma <= 1.0:
-            raise ConfigError(f"gamma is {gamma}; give a number from 0 to 1")
-        if alpha is not None and not 0.0 < alpha <= 1.0:
-            raise ConfigError(f"alpha is {alpha}; give a number above 0 and up to 1, or leave it out")
-        if not 0 <= seed < 1 << 64:
-            raise ConfigError(f"seed is {seed}; give a whole number from 0 to 2^64 - 1")
+        _check_share(gamma, "gamma")
+        if alpha is not None and not (isinstance(alpha, Real) and 0.0 < alpha <= 1.0):
+            raise ConfigError(f"alpha is {repr(alpha)[:60]}; give a number above 0 and up to 1, or leave it out")
+        if not isinstance(seed, Integral) or not 0 <= seed < 1 << 64:
+            raise ConfigError(f"seed is {repr(seed)[:60]}; give a whole number from 0 to 2^64 - 1")
         layout = BufferLayout(field_specs(fields), writers, lanes, steps, slots, ranked=alpha is not None)
-        self._begin(BufferMemory.create(layout, alpha), _Sampling(count_of(n_step, "n_step"), gamma, seed))
+        # NumPy's numbers could not be saved.
+        sampling = _Sampling(count_of(n_step, "n_step"), float(gamma), int(seed))
+        self._begin(BufferMemory.create(layout, None if alpha is None else float(alpha)), sampling)
 
     @staticmethod
     def fields_of(observation_space: Any, action_space: Any) -> dict[str, tuple[tuple[int, ...], str]]:  # noqa: ANN401
@@ -182,7 +184,7 @@ class ReplayBuffer:
         self._writer_here().push(rows)
 
     def flush(self) -> None:
-        """Let all steps be sampled that this process has pushed. See `BufferWriter.flush`."""
+        """Let all steps be sampled that `push` of this object has appended. See `BufferWriter.flush`."""
         self._writer_here().flush()
 
     def sample(self, n: int, *, beta: float = 1.0, out: Arrays | None = None) -> Arrays:
@@ -205,8 +207,10 @@ class ReplayBuffer:
 
         Raises:
             ResourceError: no row can be sampled yet.
-            ConfigError: ``n`` is no whole number of at least 1, or ``out`` is no batch of n rows.
+            ConfigError: ``n`` is no whole number of at least 1, ``beta`` is no number from 0 to 1, or ``out`` is no
+                batch of n rows.
         """
+        _check_share(beta, "beta")
         sampler = self._sampler_here()
         if out is None:
             count = count_of(n, "n")
@@ -224,7 +228,8 @@ class ReplayBuffer:
     def update_priorities(self, batch: Mapping[str, Array], priorities: Any) -> int:  # noqa: ANN401 - numbers
         """Change the priorities of the rows of a batch. Those that were overwritten since then are left alone.
 
-        New rows have the largest priority so far. A row of priority 0 is never sampled.
+        New rows have the largest priority so far. A row of priority 0 is never sampled. The largest priority, to the
+        power ``alpha``, is 16,384: above it all are alike.
 
         Args:
             batch: as `sample` returned it, in this process or another one.
@@ -329,6 +334,11 @@ def _copy_of(memory: BufferMemory, sampling: _Sampling) -> ReplayBuffer:
     found._begin(memory, sampling)  # noqa: SLF001 - of this module
     found._process = -1  # noqa: SLF001 - of this module: its batches are others than those of its maker
     return found
+
+
+def _check_share(value: Any, name: str) -> None:  # noqa: ANN401 - whatever the user gave
+    if not isinstance(value, Real) or not 0.0 <= value <= 1.0:
+        raise ConfigError(f"{name} is {repr(value)[:60]}; give a number from 0 to 1")
 
 
 def _public(name: str) -> str:

@@ -43,6 +43,7 @@ class BufferWriter:
         Raises:
             BadDataError: a field is missing, has another shape or kind of number, or a step does not begin with the
                 observation after the step before, though no episode has ended. Then none of these steps is stored.
+            UsageError: another writer of this number has pushed a rollout since this one began.
         """
         self._own_ring().push(rows)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from penstock.errors import BadDataError
+from penstock.errors import BadDataError, UsageError
 from penstock.memory.table import Table
 from penstock.replay.buffer_layout import BufferLayout
 from penstock.replay.priorities import Ranking, enter
@@ -37,6 +37,8 @@ class RingWriter:
         self._stored = tuple(spec.name for spec in layout.row)
         self._index = -1
         """Of the slot that is being filled; -1: none is."""
+        self._sequence = table.written(writer)
+        """Of this slot, or of the next one."""
         self._slot: Arrays = {}
         self._filled = 0
         """Steps in it."""
@@ -62,7 +64,9 @@ class RingWriter:
         Raises:
             BadDataError: a field is missing, has another shape or kind of number, or a step does not begin with the
                 observation after the step before. Then none of the steps is stored.
+            UsageError: another writer of this ring has pushed meanwhile.
         """
+        self._check_alone()
         given = self._read(rows)
         count = len(given["reward"])
         if count == 0:
@@ -82,13 +86,26 @@ class RingWriter:
         self._goes_on = goes_on[-1]
 
     def flush(self) -> None:
-        """Let the steps so far be sampled. The rest of their slot stays empty, and the next step begins another one."""
+        """Let the steps so far be sampled. The rest of their slot stays empty, and the next step begins another one.
+
+        Raises:
+            UsageError: another writer of this ring has pushed meanwhile.
+        """
         if self._index >= 0:
+            self._check_alone()
             self._hand_on(joins=False)
         self._behind = {}
 
+    def _check_alone(self) -> None:
+        """Check that readers have no slot that this writer has not pushed. It would write into rows that they read."""
+        if self._table.written(self._writer) != self._sequence:
+            raise UsageError(
+                f"another writer {self._writer} of this replay buffer has pushed meanwhile; give each process and each "
+                "thread a number of its own, and use one writer of a number: buffer.push is writer 0"
+            )
+
     def _read(self, rows: Mapping[str, Array]) -> Arrays:
-        """Checked arrays ``[k, lanes, ...]``, not converted yet."""
+        """Checked arrays ``[k, lanes, ...]``, as they are stored."""
         if not isinstance(rows, Mapping):
             raise BadDataError(f"rows are a mapping of names to arrays, not {type(rows).__name__}")
         if "reward" not in rows:
@@ -122,7 +139,9 @@ class RingWriter:
             raise BadDataError(f"{name} has shape {list(values.shape)}; wanted {list(wanted)}, as reward has it")
         if not np.can_cast(values.dtype, spec.dtype, "same_kind"):
             raise BadDataError(f"{name} holds {values.dtype}, which is no {spec.dtype}")
-        return values.reshape(values.size // (self._layout.lanes * spec.size), self._layout.lanes, *spec.shape)
+        # Converted before the order is checked: what is stored of two observations is compared, whatever they came as.
+        stored = values.astype(spec.dtype, copy=False)
+        return stored.reshape(stored.size // (self._layout.lanes * spec.size), self._layout.lanes, *spec.shape)
 
     def _check_order(self, given: Arrays, goes_on: Array) -> None:
         """Check that each step begins where the one before has ended, unless that ended its episode.
@@ -137,7 +156,7 @@ class RingWriter:
 
     def _open(self) -> None:
         """Claim the next slot."""
-        self._index = self._table.claim(self._writer, self._table.written(self._writer))
+        self._index = self._table.claim(self._writer, self._sequence)
         self._slot = self._table.slot(self._index)
         self._slot["continues"][...] = self._joins
         self._slot["final_count"][...] = 0
@@ -165,13 +184,13 @@ class RingWriter:
 
     def _hand_on(self, *, joins: bool) -> None:
         """Let readers have the open slot."""
-        slot, sequence = self._slot, self._table.written(self._writer)
+        slot, sequence = self._slot, self._sequence
         slot["valid"][self._filled :] = False
         if self._tree is not None and self._ranking is not None:
             # Before the push. If this process dies in between, the priorities belong to rows that nobody can read yet.
             enter(self._tree, self._ranking, slot, self._index, sequence)
         self._table.push(self._writer, sequence)
-        self._index, self._joins = -1, joins
+        self._index, self._sequence, self._joins = -1, sequence + 1, joins
 
 
 def _check_same(name: str, after: Array, obs: Array, goes_on: Array, *, first: int) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import json
+import multiprocessing
 import re
 import signal
 import subprocess
@@ -130,6 +131,45 @@ def test_what_is_no_observation_is_refused_here() -> None:
             remote([0.0, 0.0, np.nan])
 
 
+def test_a_batch_goes_in_requests_that_the_server_takes() -> None:
+    local = policy_of("plain")
+    obs, _ = rows_of(local.spaces, 50)
+    with serving("plain", max_body=256) as server, connected(server, patience=0.0) as remote:
+        same(remote(obs), local(obs))
+        same(remote.session(50).act(obs), local.session(50).act(obs))
+    one = np.full(3, 0.123456, np.float32)
+    with serving("plain", max_body=64) as server, connected(server, patience=0.0) as remote:
+        with pytest.raises(
+            UsageError, match=r"an observation has \d+ bytes as JSON, and the server at .* takes 64; start"
+        ):
+            remote(one)
+        same(remote(np.zeros(3, np.float32)), local(np.zeros(3, np.float32)))
+
+
+@pytest.mark.parametrize("kind", ["plain", "memory"])
+def test_a_forked_process_takes_no_reply_of_its_parent(kind: str) -> None:
+    local, obs = policy_of(kind), np.zeros((1, 3), np.float32)
+    with serving(kind) as server, connected(server, patience=0.0) as remote:
+        session = remote.session(1)
+        same(session.act(obs), local.session(1).act(obs))
+
+        def play() -> None:
+            mine = remote.session(1)
+            same(mine.act(obs), local.session(1).act(obs))
+            if kind == "memory":
+                with pytest.raises(UsageError, match="another process has begun this acting session"):
+                    session.act(obs, True)
+                # It ends sessions of its own alone.
+                remote.close()
+
+        child = multiprocessing.get_context("fork").Process(target=play)
+        child.start()
+        child.join(60.0)
+        assert child.exitcode == 0
+        same(session.act(obs, True), local.session(1).act(obs))
+        assert len(server.endpoint.sessions) == (kind == "memory")
+
+
 def test_it_says_in_one_line_what_it_is() -> None:
     with serving("plain") as server, connected(server) as remote:
         assert repr(remote) == (
@@ -174,11 +214,11 @@ def test_why_a_server_cannot_be_asked() -> None:
 
 def test_a_description_survives_as_json_and_other_json_is_none() -> None:
     policy = policy_of("memory")
-    told = Description("toy", 7, SPACES["parts"], policy.carry, 64)
+    told = Description("toy", 7, SPACES["parts"], policy.carry, 64, 8 << 20)
     assert Description.from_json(json.loads(json.dumps(told.to_json()))) == told
     with serving("plain") as server, Game(server.tcp) as game:
         found = json.loads(game.ask("", "", QUESTION))
-        assert Description.from_json(found) == Description("toy", 7, SPACES["plain"], (), 64)
+        assert Description.from_json(found) == Description("toy", 7, SPACES["plain"], (), 64, 8 << 20)
         # However it is written. An observation beside it is answered.
         assert json.loads(game.ask("", "", b' {"describe":true}')) == found
         assert "action" in json.loads(game.ask("", "", b'{"obs": [0.1, 0.2, 0.3], "describe": true}'))

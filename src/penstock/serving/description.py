@@ -1,4 +1,4 @@
-"""What a server says of a policy before anybody asks for an action: spaces, memory, rows of a request. As JSON."""
+"""What a server says of a policy before anybody asks for an action: spaces, memory, size of a request. As JSON."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,6 +25,8 @@ class Description:
     """What it remembers of one lane; empty for a policy without memory."""
     max_rows: int
     """Most rows of one request."""
+    max_body: int
+    """Most bytes of one request's body."""
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
@@ -34,6 +36,7 @@ class Description:
             "spaces": json_spaces.to_json(self.spaces),
             "carry": [{"name": one.name, "shape": list(one.shape), "dtype": one.dtype} for one in self.carry],
             "max_rows": self.max_rows,
+            "max_body": self.max_body,
         }
 
     @classmethod
@@ -47,4 +50,5 @@ class Description:
             ArraySpec(str(one["name"]), tuple(map(int, one["shape"])), str(one["dtype"])) for one in found["carry"]
         )
         spaces = json_spaces.from_json(found["spaces"])
-        return cls(str(found["name"]), int(found["version"]), spaces, carry, int(found["max_rows"]))
+        most = int(found["max_rows"]), int(found["max_body"])
+        return cls(str(found["name"]), int(found["version"]), spaces, carry, *most)

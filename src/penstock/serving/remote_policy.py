@@ -1,11 +1,13 @@
 """The policy of a ``penstock serve``, called like one in this process. Computes no action.
 
 It asks over Gamecore, the protocol of the clients. A policy without memory answers requests of no session, which hold
-up to ``--max_batch`` rows. A policy with memory answers one session for each lane, and the server keeps its memory.
+up to ``--max_batch`` rows and ``--max_body`` bytes. A policy with memory answers one session for each lane, and the
+server keeps its memory.
 """
 
 import contextlib
 import json
+import os
 import secrets
 import time
 import weakref
@@ -70,6 +72,8 @@ class RemotePolicy(Policy):
     - A lost connection loses the memory of all lanes of an acting session. Then its ``act`` raises
       `penstock.clients.EpisodeLostError` until all lanes begin an episode (``first=True``).
     - ``carry`` of an acting session can neither be read nor set: the server keeps it.
+    - A process that is forked from this one connects for itself. An acting session with memory stays in the process
+      that has begun it.
 
     ``close``, or the end of a ``with`` block, ends its sessions on the server. A call after that connects anew.
     """
@@ -79,14 +83,14 @@ class RemotePolicy(Policy):
         told = server.describe()
         super().__init__(told.spaces, told.carry, f"{told.name}, version {told.version}, served at {server.url}")
         self._server = server
-        self._max_rows = told.max_rows
+        self._told = told
         self._sessions: weakref.WeakSet[_ServerSessions] = weakref.WeakSet()
 
     def begin(self, lanes: int) -> Lanes:
         """Begin to act in these lanes, without checks."""
         if not self.carry:
-            return _Questions(self._server, self.spaces, lanes, self._max_rows)
-        sessions = _ServerSessions(self._server, self.spaces, lanes)
+            return _Questions(self._server, self._told, lanes)
+        sessions = _ServerSessions(self._server, self._told, lanes)
         self._sessions.add(sessions)
         return sessions
 
@@ -121,6 +125,8 @@ class _Server:
             url, "", policy=policy, token=token, timeout=timeout, version=_VERSION, ca_file=ca_file
         )
         weakref.finalize(self, self._client.close)
+        self._process = os.getpid()
+        """The one that uses the connection."""
 
     def describe(self) -> Description:
         """What its policy is like."""
@@ -133,6 +139,10 @@ class _Server:
 
     def ask(self, body: bytes) -> bytes:
         """The reply to a request of no session. It changes nothing on the server, so it may be asked again."""
+        if self._process != os.getpid():
+            # Forked. The parent goes on with this connection, and both would take each other's replies.
+            self._client.close()
+            self._process = os.getpid()
         until, tries = time.monotonic() + self._patience, 0
         while True:
             try:
@@ -172,29 +182,38 @@ class _Server:
 class _Questions:
     """Lanes of a policy without memory: each question stands alone."""
 
-    def __init__(self, server: _Server, spaces: Spaces, lanes: int, max_rows: int) -> None:
+    def __init__(self, server: _Server, told: Description, lanes: int) -> None:
         self.carry: Arrays = {}
-        self.environment_action = environment_array(spaces.action, lanes)
+        self.environment_action = environment_array(told.spaces.action, lanes)
         self._server = server
-        self._spaces = spaces
-        self._max_rows = max_rows
+        self._told = told
+        self._rows = min(lanes, told.max_rows)
+        """Of one request."""
 
     def act(self, given: Mapping[str, Array]) -> None:
+        spaces, first = self._told.spaces, 0
         with self._server.named():
-            for first in range(0, len(self.environment_action), self._max_rows):
-                rows = slice(first, first + self._max_rows)
-                obs, mask = _sent(self._spaces, given, rows)
-                action = decoded(self._server.ask(encoded(obs, None, None, mask)))
-                _take(self._spaces.action, action, self.environment_action[rows])
+            while first < len(self.environment_action):
+                rows = slice(first, first + self._rows)
+                obs, mask = _sent(spaces, given, rows)
+                body = encoded(obs, None, None, mask)
+                if len(body) > self._told.max_body and self._rows > 1:
+                    # Observations of many numbers: the server takes fewer of them at a time.
+                    self._rows = -(-self._rows // 2)
+                    continue
+                _check_size(body, self._told, self._server.url)
+                _take(spaces.action, decoded(self._server.ask(body)), self.environment_action[rows])
+                first += self._rows
 
 
 class _ServerSessions:
     """Lanes of a policy with memory, each a session of the server."""
 
-    def __init__(self, server: _Server, spaces: Spaces, lanes: int) -> None:
-        self.environment_action = environment_array(spaces.action, lanes)
+    def __init__(self, server: _Server, told: Description, lanes: int) -> None:
+        self.environment_action = environment_array(told.spaces.action, lanes)
         self._server = server
-        self._spaces = spaces
+        self._spaces = told.spaces
+        self._process = os.getpid()
         game = f"policy-{secrets.token_hex(8)}"
         self._parts = [range(lanes)[first : first + MOST_AGENTS] for first in range(0, lanes, MOST_AGENTS)]
         self._clients = [server.agents(game, [str(lane) for lane in part]) for part in self._parts]
@@ -210,6 +229,11 @@ class _ServerSessions:
         raise UsageError(f"the server at {self._server.url} keeps what this policy remembers: carry is not here")
 
     def act(self, given: Mapping[str, Array]) -> None:
+        if self._process != os.getpid():
+            raise UsageError(
+                f"another process has begun this acting session at {self._server.url}, and goes on with it; begin one "
+                "here: policy.session(n)"
+            )
         begins = given["first"] | ~self._began
         if self._is_lost and not begins.all():
             raise EpisodeLostError(
@@ -234,7 +258,7 @@ class _ServerSessions:
     def close(self) -> None:
         """End the sessions, as far as the server can be reached, and close the connections."""
         for client, part in zip(self._clients, self._parts, strict=True):
-            if self._began[part.start]:
+            if self._began[part.start] and self._process == os.getpid():
                 with contextlib.suppress(RefusedError, EpisodeLostError):
                     client.send([("stop", str(lane), b"") for lane in part])
             client.close()
@@ -245,6 +269,15 @@ def _sent(spaces: Spaces, given: Mapping[str, Array], rows: slice | int) -> tupl
     """Observation and action mask of these rows, or of one, as clients send them; ``None``: there is no mask."""
     fields = {name: given[name][rows] for name, _ in spaces.seen}
     return observation_of(fields), None if spaces.mask is None else given[spaces.mask][rows]
+
+
+def _check_size(body: bytes, told: Description, url: str) -> None:
+    """Check that the server takes a request. It closes the connection of a larger one before it has read all of it."""
+    if len(body) > told.max_body:
+        raise UsageError(
+            f"an observation has {len(body):,} bytes as JSON, and the server at {url} takes {told.max_body:,}; start "
+            f"it with --max_body {len(body)} or more"
+        )
 
 
 def _take(space: ActionSpace, action: Any, out: Array) -> None:  # noqa: ANN401 - as the space has it

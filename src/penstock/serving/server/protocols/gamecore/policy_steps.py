@@ -182,7 +182,8 @@ class PolicySteps:
 def _description_of(endpoint: Endpoint) -> Description:
     policy = endpoint.policy
     carry = tuple(ArraySpec(name, row.shape[1:], row.dtype.name) for name, row in policy.session(1).carry.items())
-    return Description(endpoint.name, endpoint.stable.number, policy.spaces, carry, endpoint.limits.max_batch)
+    limits = endpoint.limits
+    return Description(endpoint.name, endpoint.stable.number, policy.spaces, carry, limits.max_batch, limits.max_body)
 
 
 def _last_words(codec: Codec, body: bytes) -> Heard:

@@ -212,6 +212,20 @@ def test_why_a_server_cannot_be_asked() -> None:
         penstock.load_policy(gone)
 
 
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"url": None}, "None is no address of a server; write tcp://"),
+        ({"timeout": 0.0}, "timeout is 0.0; give a number of seconds above 0"),
+        ({"timeout": "5"}, "timeout is '5'; give a number of seconds above 0"),
+        ({"patience": -1.0}, "patience is -1.0; give a number of seconds, or 0 to try once"),
+    ],
+)
+def test_arguments_that_cannot_be_used(given: dict[str, object], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        penstock.connect_policy(**{"url": "tcp://127.0.0.1:1", **given})
+
+
 def test_a_description_survives_as_json_and_other_json_is_none() -> None:
     policy = policy_of("memory")
     told = Description("toy", 7, SPACES["parts"], policy.carry, 64, 8 << 20)

@@ -1,7 +1,9 @@
 """What clients know of their server and their sessions, and when a failed start is tried again. Sends nothing."""
 
+import math
 import ssl
 from dataclasses import dataclass
+from numbers import Real
 
 from penstock.clients.wire import Address, EpisodeLostError, RefusedError, checked_version
 from penstock.errors import ConfigError
@@ -35,10 +37,19 @@ class Reach:
         """From the arguments of a client, see `GameSession`.
 
         Raises:
-            ConfigError: ``url`` is no address of a server, or the file cannot be used.
+            ConfigError: ``url`` is no address of a server, the file or a number of seconds cannot be used.
         """
         address = Address.read(url)
+        if not _is_number(timeout) or not 0.0 < timeout < math.inf:
+            raise ConfigError(f"timeout is {timeout!r}; give a number of seconds above 0")
+        if not _is_number(patience) or not patience >= 0.0:
+            raise ConfigError(f"patience is {patience!r}; give a number of seconds, or 0 to try once")
         return cls(address, policy, token, timeout, patience, trust(address, ca_file))
+
+
+def _is_number(value: object) -> bool:
+    """Whether this is a number, NumPy's included. To a type checker ``float`` is none of `Real`."""
+    return isinstance(value, Real)
 
 
 class GameSession:

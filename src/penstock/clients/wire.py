@@ -87,8 +87,8 @@ class Address(NamedTuple):
         """
         try:
             found = urlsplit(url)
-            given, host, port = found.scheme, found.hostname, found.port
-        except ValueError:
+            given, host, port = str(found.scheme), found.hostname, found.port
+        except (ValueError, AttributeError):
             given, host, port = "", None, None
         scheme = given.removesuffix("s")
         if scheme not in {"http", "tcp"} or not host or port is None:

@@ -56,7 +56,8 @@ def connect_policy(
             machine trusts.
 
     Raises:
-        ConfigError: ``url`` is no address of a server, or its certificate is not trusted.
+        ConfigError: ``url`` is no address of a server, a number of seconds cannot be used, or the server's certificate
+            is not trusted.
         penstock.clients.EpisodeLostError: the server cannot be reached.
         penstock.clients.RefusedError: it refuses the token, has no such policy, answers through an agent or in raw
             numbers, or is of a version that cannot be asked.
@@ -122,7 +123,14 @@ class _Server:
         self._patience = patience
         self._ca_file = ca_file
         self._client = GameClient(
-            url, "", policy=policy, token=token, timeout=timeout, version=_VERSION, ca_file=ca_file
+            url,
+            "",
+            policy=policy,
+            token=token,
+            timeout=timeout,
+            patience=patience,
+            version=_VERSION,
+            ca_file=ca_file,
         )
         weakref.finalize(self, self._client.close)
         self._process = os.getpid()

@@ -19,6 +19,7 @@ from penstock.saved_runs.comparison.bootstrap import difference, estimate, resam
 from penstock.saved_runs.comparison.curves import training_curve
 from penstock.saved_runs.comparison.measures import band
 from penstock.saved_runs.comparison.picture import draw
+from penstock.saved_runs.launches import add_launch
 from penstock.saved_runs.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("shared_templates")
@@ -383,6 +384,23 @@ def test_a_side_of_several_learners_says_so(tmp_path):
     first, second = (side["runs"][0] for side in json.loads(as_json(compared(*runs)))["sides"])
     assert (first["learners"], second["learners"]) == (1, 2)
     assert (second["exchange"], second["pace"], second["compress"]) == ("hogwild", "async", "none")
+
+
+def test_a_side_whose_learners_a_resume_has_changed_says_which_part_had_which(tmp_path):
+    first = {"learners": 2, "exchange": "allreduce", "pace": "sync", "num_workers": 2}
+    then = {**first, "exchange": "gossip", "num_workers": 4}
+    runs = [run_of(tmp_path, name, growing(3, 1.0), **then) for name in ("a", "b")]
+    changed = RunFolder(tmp_path / "b")
+    add_launch(changed, None, from_mapping({"env": "CartPole-v1", **first}).run, 0)
+    add_launch(changed, "update-00000001", from_mapping({"env": "CartPole-v1", **then}).run, 100)
+    said = as_table(compared(*runs))
+    assert "A  a (ppo, 4 processes; 2 learners, gossip, sync; seed 0): " in said
+    learners = "2 learners, allreduce, sync, to 100 steps; then 2 learners, gossip, sync"
+    assert f"B  b (ppo, 2 processes, to 100 steps; then 4 processes; {learners}; seed 0): " in said
+    whole, parted = (side["runs"][0] for side in json.loads(as_json(compared(*runs)))["sides"])
+    assert [(part["begin"], part["exchange"]) for part in whole["parts"]] == [(0, "gossip")]
+    assert [(part["begin"], part["exchange"]) for part in parted["parts"]] == [(0, "allreduce"), (100, "gossip")]
+    assert parted["exchange"] == "gossip"
 
 
 def test_a_side_with_policy_nodes_or_another_number_of_processes_says_so(tmp_path):

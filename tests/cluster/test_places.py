@@ -10,7 +10,7 @@ from penstock.cluster.places import FewMachinesError, Gpus, Offer, env_shares, f
 from penstock.errors import ConfigError
 from penstock.planning import plan
 from penstock.program.graph import Program
-from penstock.topologies import on_policy
+from penstock.topologies import async_on_policy, on_policy
 from tests.cluster.handing import sharded_program
 from tests.planned import prepared
 
@@ -75,6 +75,14 @@ def test_environments_go_where_policy_nodes_have_room_beside_them(
     asking = program(resources, learners=1, policy_placement="node", policy_nodes=policy_nodes)
     places = first_places(asking, offers)
     assert [places[f"env.{number}"] for number in range(4)] == envs
+
+
+def test_policy_nodes_of_games_stay_at_home_and_are_not_counted() -> None:
+    """Games connect to the launcher, so their lanes run on no other machine."""
+    games = {"env": "gamecore://tests.games.agents:Cart", "algo": "impala", "num_envs": 2, "runtime": "ray"}
+    asking = prepared(**games, policy_placement="node", resources="policy: {cpu: 1}")
+    built = async_on_policy.build(plan(asking, Path("run"), quiet=True))
+    assert first_places(built, [HOME, SMALL]) == {"learner": 0}
 
 
 @pytest.mark.parametrize(

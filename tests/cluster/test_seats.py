@@ -299,6 +299,23 @@ def test_a_seat_that_moves_takes_along_what_is_kept_for_it() -> None:
     assert run.claims.where() == {"policy.0.1": b}
 
 
+def test_nothing_is_kept_any_more_on_the_machine_that_a_seat_has_left() -> None:
+    """Also where the new machine of the seat has no room left for what its policy node asks for."""
+    a, b = Machine("a", 2, gpus=1), Machine("b", 8, gpus=1)
+    cluster = Cluster(0, a)
+    cluster.home = Offer("home", {"cpu": 0, "gpu": 1})
+    run = Run(cluster, workers=1, resources="learner: {gpu: 1}, policy: {gpu: 1}")
+    assert run.claims.where() == {"learner": None, "policy.0.1": a}
+    cluster.machines.append(b)
+    # A learner takes the GPU of b, and then the environment moves there.
+    run.spread._wanted |= {"learner": b, "env.0": b}
+    run.spread._claim(["learner"])
+    run.start("env.0")
+    assert run.tick() == [("policy.0.1", Cause.NEEDED)]
+    assert run.relay.on == {"env.0": b, "policy.0.1": b}
+    assert run.claims.where() == {"learner": b}
+
+
 def test_environments_of_a_lost_machine_go_only_where_policy_nodes_have_room() -> None:
     a, b, plain = Machine("a", 4, gpus=1), Machine("b", 1, gpus=1), Machine("c", 4)
     run = Run(Cluster(2, a, b, plain), workers=2, resources="policy: {gpu: 1}")

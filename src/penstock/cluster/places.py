@@ -75,7 +75,9 @@ def asked_by(program: Program, group: str) -> Mapping[str, float]:
 def answering(program: Program) -> dict[str, float]:
     """What the policy nodes of one machine ask for together; empty if nothing."""
     count = len(answerers(program))
-    return {name: count * amount for name, amount in program.demands.get("policy", {}).items()}
+    # Those of games answer no environment node that may move, and run at home.
+    asked = program.demands.get("policy", {}) if count else {}
+    return {name: count * amount for name, amount in asked.items()}
 
 
 def staying_learners(program: Program) -> tuple[str, ...]:

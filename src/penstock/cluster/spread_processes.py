@@ -71,6 +71,8 @@ class SpreadProcesses:
                 self._claims.take(group, place, asked)
             else:
                 self._kept.discard(group)
+                # That of a policy node may be on the machine that had its seat before.
+                self._claims.release(group)
 
     def _ask(self) -> None:
         """Ask for machines for the groups that have no room. Call it after all claims: it would take their room."""

@@ -71,8 +71,19 @@ def test_the_script_of_an_object_without_a_name_is_copied(run: RunFolder, own: P
     (own / "script.py").write_text("train()\n")
     monkeypatch.setattr(sys.modules["__main__"], "__file__", str(own / "script.py"), raising=False)
     assert copied(run, keep_code(run, ["__main__"])) == {"script.py": "train()\n"}
+    (own / "script.py").rename(own / "started")
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(own / "started"))
+    assert copied(run, keep_code(run, ["__main__"])) == {"started": "train()\n"}
     monkeypatch.delattr(sys.modules["__main__"], "__file__")
     assert keep_code(run, ["__main__"]) is None
+
+
+def test_a_script_that_comes_out_of_a_pipe_has_a_note(run: RunFolder, own: Path, monkeypatch) -> None:
+    os.mkfifo(own / "pipe")
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(own / "pipe"), raising=False)
+    kept = keep_code(run, ["__main__"])
+    assert kept is not None
+    assert (kept["files"], kept["notes"]) == ([], [f"{own / 'pipe'} is not kept: it is no file"])
 
 
 def test_what_is_installed_is_never_copied_and_asks_no_git(run: RunFolder, own: Path, monkeypatch) -> None:
@@ -162,7 +173,7 @@ def test_what_cannot_be_read_or_is_no_text_has_a_note(run: RunFolder, own: Path,
     assert (kept["folder"], kept["files"]) == (None, [])
     assert kept["notes"] == [
         f"{own / 'kept_env.py'} is not kept: Permission denied",
-        f"{own / 'compiled.so'} is no text: it is not kept",
+        f"{own / 'compiled.so'} is no source of Python: it is not kept",
     ]
 
 

@@ -55,6 +55,8 @@ def test_the_commit_is_known_and_that_nothing_was_changed(project: Path) -> None
 def test_changes_are_a_diff_that_makes_the_same_files(project: Path, tmp_path: Path) -> None:
     git(project, "config", "diff.noprefix", "true")
     git(project, "config", "color.ui", "always")
+    git(project, "config", "diff.context", "0")
+    git(project, "config", "diff.submodule", "log")
     (project / "own_env.py").write_text("SPEED = 2\n")
     (project / "added.py").write_text("NEW = True\n")
     git(project, "add", "added.py")
@@ -66,6 +68,30 @@ def test_changes_are_a_diff_that_makes_the_same_files(project: Path, tmp_path: P
     git(tmp_path / "clone", "apply", str(tmp_path / "changes.diff"))
     for name in ("own_env.py", "added.py"):
         assert (tmp_path / "clone" / name).read_text() == (project / name).read_text()
+
+
+def test_files_that_often_hold_secrets_are_in_no_diff(project: Path) -> None:
+    (project / "deep").mkdir()
+    names = (".env", "deep/.ENV.local", "deep/server.key", "server.pem", "deep/monkey.py")
+    for name in names:
+        (project / name).write_text("old\n")
+    git(project, "add", ".")
+    git(project, "commit", "-q", "-m", "second")
+    for name in names:
+        (project / name).write_text(f"secret of {name}\n")
+    diff = state_of(project).diff
+    assert diff is not None
+    assert [line for line in diff.decode().splitlines() if "secret" in line] == ["+secret of deep/monkey.py"]
+
+
+def test_of_a_home_folder_only_the_commit_is_known(project: Path, monkeypatch) -> None:
+    """Its repository may be of settings, such as those of a shell."""
+    (project / "own_env.py").write_text("SPEED = 2\n")
+    monkeypatch.setenv("HOME", str(project))
+    state = state_of(project)
+    assert (state.commit, state.diff) == (head(project), None)
+    (note,) = state.notes
+    assert note.startswith(f"the changes in {project} since its commit are not kept: it is your home folder, ")
 
 
 def test_a_worktree_has_its_own_commit(project: Path, tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ _ENTRIES_LIMIT = 5000
 """Files and folders of a package that are looked at: it may hold data."""
 _CHANGED = {None: ", changes unknown", False: "", True: " with changes"}
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
+_SOURCE = frozenset({".py", ""})
+"""Endings of files that are copied. A script may have none."""
 
 
 def keep_code(folder: RunFolder, modules: Sequence[str]) -> dict[str, Any] | None:
@@ -112,12 +114,12 @@ class _Kept:
             inside = "/".join(module.split("."))
             for path in found:
                 self._take(f"{inside}/{path.relative_to(place).as_posix()}", path)
-        elif place.suffix == ".py":
+        elif place.suffix in _SOURCE:
             # A script is no part of a package.
             *above, _ = module.split(".")
             self._take("/".join((*above, place.name)), place)
         else:
-            self.notes.append(f"{place} is no text: it is not kept")
+            self.notes.append(f"{place} is no source of Python: it is not kept")
 
     def take_diff(self, state: RepositoryState) -> str | None:
         """Take the diff of a repository. Returns its name; ``None`` if it is empty."""
@@ -151,6 +153,10 @@ class _Kept:
 
     def _take(self, name: str, path: Path) -> None:
         try:
+            if not path.is_file():
+                # A pipe or a terminal, for instance, that Python has read its script from.
+                self.notes.append(f"{path} is not kept: it is no file")
+                return
             size = path.stat().st_size
             if len(self.modules) >= FILES_LIMIT or self._copied + size > COPY_LIMIT:
                 self._over.append(path)

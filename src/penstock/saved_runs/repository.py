@@ -7,6 +7,8 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
+from penstock.paths import expanded
+
 __all__ = ["DIFF_LIMIT", "RepositoryState", "repository_of", "state_of"]
 
 DIFF_LIMIT = 1 << 20
@@ -15,9 +17,12 @@ LIMIT_S = 2.0
 """A run does not wait longer for git. It answers within some milliseconds, unless a repository is huge."""
 _QUIET = ("-c", "core.fsmonitor=false", "-c", "diff.autoRefreshIndex=false")
 """Git asks no process of the user's which files were changed, and does not write into its index that they were not."""
+_SECRETS = (".env*", "*.pem", "*.key")
+"""Names of files that often hold passwords or keys: no diff has them."""
 _DIFF = (
     *("diff", "HEAD", "--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty"),
-    *("--src-prefix=a/", "--dst-prefix=b/"),
+    *("--src-prefix=a/", "--dst-prefix=b/", "--unified=3", "--submodule=short", "--"),
+    *(f":(exclude,icase,glob)**/{name}" for name in _SECRETS),
 )
 """A diff in git's own form, which ``git apply`` takes, whatever the user has configured."""
 
@@ -73,6 +78,8 @@ def _unknown(repository: Path, why: str) -> RepositoryState:
 def _diff(repository: Path) -> tuple[bytes | None, str]:
     """The diff, and a note if it is not whole."""
     changes = f"the changes in {repository} since its commit are"
+    if repository == expanded("~").resolve():
+        return None, f"{changes} not kept: it is your home folder, whose other files are no code of this run"
     expired = threading.Event()
     try:
         with subprocess.Popen(

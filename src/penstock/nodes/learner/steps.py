@@ -50,7 +50,7 @@ class StepSettings:
     spread: bool = False
     """Learners are on several machines. Then all give up a turn if one is lost, and home keeps all priorities."""
     demonstrations: tuple[DemonstrationSettings, ...] = ()
-    """Demonstrations in each minibatch; ``None``: none."""
+    """Demonstrations in each minibatch, of each source."""
 
     @property
     def sampled(self) -> int:

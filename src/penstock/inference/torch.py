@@ -147,7 +147,7 @@ def build(
     spaces: Spaces,
     config: object,
     device: str = "cpu",
-    pad_batches: tuple[int, ...] | Literal["powers", "none"] = RunConfig.pad_batches,
+    pad_batches: tuple[int, ...] | Literal["none", "powers"] = RunConfig.pad_batches,
 ) -> PolicyBackend:
     """A backend for the algorithm that ``learn`` names.
 

@@ -14,9 +14,9 @@ a small error of the time of a step would be a large one of the way back. A lear
 this machine alone with a hundred times as many passes over a batch, and is taken to grow with these; where networks are
 larger, passes are so few that it does not matter.
 
-Three hosts with many short rollouts fill this machine's cores, although all environments sleep: seen were 86 % with the
-task *relay*. Machines of their own would not. So the model of these hosts also has their cores, with the processor time
-that a host takes for a rollout and for a version. It is told by runs on one host and on two.
+Three hosts with many short rollouts fill this machine's cores, although all environments sleep: the task *relay* took
+86% of them. Hosts on machines of their own would not. So the model of these hosts also has the cores that they share,
+and the processor time that a host takes for a rollout and for a version. Runs on one host and on two tell that time.
 
 Limited links are those of network namespaces: they need root and iproute2.
 """

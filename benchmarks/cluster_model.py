@@ -34,6 +34,11 @@ ADVICE = {
 }
 
 
+def committed_costs() -> Costs:
+    """The costs of the committed result."""
+    return Costs(**json.loads(RESULT.read_text("utf-8"))["costs"])
+
+
 def settings(costs: Costs) -> list[Setting]:
     """The clusters of the page: machines of 16 cores, and PPO with two networks of 64, 64 units.
 
@@ -111,7 +116,7 @@ def main() -> int:
         hosts = {name: value for name, value in measured._asdict().items() if name != "costs"}
         result |= {"bars": [bar.entry() for bar in bars], "hosts": hosts, "check": check}
     else:
-        costs = Costs(**json.loads(RESULT.read_text("utf-8"))["costs"])
+        costs = committed_costs()
     tables = {setting.name: table(setting, costs, args.machines) for setting in settings(costs)}
     for name, rows in tables.items():
         print(f"\n{name}")

@@ -37,8 +37,8 @@ class Costs:
     """A learner's time for one row of a batch: all epochs of PPO at its defaults, two networks of 64, 64 units."""
     local_bytes_s: float
     """Bytes a second from one object store of Ray to another through the loopback device."""
-    batch_s: float
-    """A learner's time for a batch without its rows: commit and publication."""
+    batch_s: float = 0.0
+    """A learner's time for a batch without its rows: commit and publication. Older results have it in ``row_s``."""
 
 
 @dataclass(frozen=True)

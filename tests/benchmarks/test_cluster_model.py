@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.cluster_model import committed_costs, settings, table
 from benchmarks.simulated_cluster import Cluster, Costs, Setting, Shared
 
 COSTS = Costs(rollout_s=0.1, turn_s=0.5, batch_s=0.0, row_s=0.0, local_bytes_s=1.0)
@@ -83,3 +84,10 @@ def test_imitated_hosts_wait_for_the_cores_that_they_share() -> None:
     # With enough of them nothing waits.
     many = Cluster(SETTING, COSTS, 3, replace(shared, cores=1000)).run()
     assert many.steps_per_s == pytest.approx(Cluster(SETTING, COSTS, 3).run().steps_per_s, rel=0.01)
+
+
+def test_the_committed_costs_give_the_tables() -> None:
+    costs = committed_costs()
+    assert costs.rollout_s > 0
+    (row,) = table(settings(costs)[0], costs, [1])
+    assert row["steps_per_s"] > 0

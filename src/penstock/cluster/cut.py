@@ -33,7 +33,8 @@ RELAY = "relay"
 """Name of the relay, and of its placement group."""
 _RELAY = NodeSpec(RELAY, "penstock.cluster.relay:Relay", None, RELAY, silence_limit_s=120.0)
 _AHEAD = 2
-"""Slots of a node on a host: one is filled, one travels. One, if it waits for each version, or has one at home."""
+"""Slots of a node on a host: one is filled, one travels. A node that waits for each version has one, and so has a node
+that has one at home."""
 
 
 def with_relay(program: Program) -> Program:
@@ -73,10 +74,10 @@ def host_program(program: Program) -> Program:
             case Board() if names & set(edge.readers):
                 edges.append(replace(edge, writer=RELAY, readers=_among(edge.readers, names)))
             case Stream() | Table() if names & set(edge.writers):
+                one_each = isinstance(edge, Stream) and edge.slots <= len(edge.writers)
                 # A stream for each node: so none takes the slots of another.
                 for name in _among(edge.writers, names):
-                    alone = isinstance(edge, Stream) and edge.slots <= len(edge.writers)
-                    slots = 1 if name in in_step or alone else _AHEAD
+                    slots = 1 if name in in_step or one_each else _AHEAD
                     edges.append(Stream(own_stream(edge.name, name), (name,), (RELAY,), edge.arrays, slots, "wait"))
                     roles[name] = ((edge.name, own_stream(edge.name, name)),)
                 if isinstance(edge, Stream) and (viewers := _among(edge.viewers, names)):

@@ -3,8 +3,9 @@
 Two slots for each environment node bound how far collection runs ahead. Rollouts older than ``max_policy_lag`` versions
 are dropped and counted. If cores are short, the learner goes first, because all other processes wait for it.
 
-On several machines a node on a host fills as many slots there before these come free. So with a small
-``max_policy_lag`` each has one slot: otherwise a busy learner would drop every second rollout for its age.
+On several machines a node on a host has as many slots there as well. So with a small ``max_policy_lag`` each has one
+slot: otherwise a busy learner would drop every second rollout for its age. What it costs: the environment nodes of the
+launcher's machine have no second slot then, and wait while the learner learns.
 """
 
 from penstock.config.agreement import agreement
@@ -20,7 +21,7 @@ __all__ = ["build"]
 _AHEAD = 2
 """Slots of an environment node: one is learned from, one waits."""
 _FEW = 3
-"""Versions within which four rollouts of a node, two here and two on its host, cannot be learned from."""
+"""The least ``max_policy_lag`` with which four rollouts of a node, two here and two on its host, do not get too old."""
 
 
 def build(plan: Plan) -> Program:

@@ -1,4 +1,4 @@
-"""Makes of a program one whose learners may run on other machines."""
+"""Changes a program so that its learners may run on other machines. Does not say on which ones."""
 
 from dataclasses import replace
 

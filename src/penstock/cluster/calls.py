@@ -1,6 +1,6 @@
 """Calls: the relay's calls to its hosts, and the replies. A call for which an object store has no room is made again.
 
-It knows no meaning of a call but that of `collect`. What a host answers to that, it has only once.
+Knows the meaning of no call but `collect`: a host has the answer to that only once, so another call asks for it again.
 """
 
 from collections import deque
@@ -55,7 +55,7 @@ class _Answer(NamedTuple):
 
 
 class Calls:
-    """The calls of one relay. All but the replies themselves come in one thread at a time.
+    """The calls of one relay. Its methods are called by one thread at a time. Replies may come in any other thread.
 
     Args:
         no_room: notes the calls that wait for room.
@@ -94,6 +94,9 @@ class Calls:
             # The caller's own error says that the call never left.
             there = isinstance(error, RayTaskError)
             again = _once_more(made) if there else made
+            if again.call != made.call:
+                # It may have waited for room at home before it left.
+                self._no_room.remove(made.call)
             self._no_room.add(again.call, made.call.machine.name if there else HOME, now)
             self._unmade.append(again)
             if there:

@@ -58,7 +58,6 @@ LATE_S = 1.0
 """If a host looks for home so much later than the last time, its own process stood still meanwhile."""
 WITHDRAW_S = 0.01
 """How often a host looks whether the last question of a dead environment node is answered."""
-NOTHING = Batch([], [], {}, ())
 TOLD = ("busy_ns", "idle_ns", "skipped", "not_restored")
 """Counters of a node that home reports."""
 
@@ -101,7 +100,7 @@ class Host:
         """When this host last looked whether it had stood still."""
         self._excused: deque[tuple[int, int]] = deque(maxlen=100)
         """The end and the length, in nanoseconds, of each time in which it stood still."""
-        self._told = NOTHING
+        self._last = Batch([], [], {}, ())
         """The last answer of `collect`, until home asks for the next one."""
         self._rung = asyncio.Event()
         self._publishes = asyncio.Event()
@@ -231,7 +230,7 @@ class Host:
             delivered: group, life and slot of rollouts that home has. Their slots are free again.
         """
         self._listen()
-        self._told = NOTHING
+        self._last = Batch([], [], {}, ())
         await self.release(delivered)
         until = time.monotonic() + REPLY_S
         while True:
@@ -241,8 +240,8 @@ class Host:
             # The end of a process comes behind all that it has filled.
             exits = self._exits() if is_all else []
             if filled or exits or (left := until - time.monotonic()) <= 0:
-                self._told = Batch(filled, exits, self._vitals(), self._processes.log_lines())
-                return self._told
+                self._last = Batch(filled, exits, self._vitals(), self._processes.log_lines())
+                return self._last
             try:
                 await asyncio.wait_for(self._rung.wait(), min(LOOK_S, left))
             except TimeoutError:
@@ -251,7 +250,7 @@ class Host:
     async def collect_again(self) -> Batch:
         """The last answer of `collect` once more: there was no room for it in the object store of this machine."""
         self._asked = time.monotonic()
-        return self._told._replace(vitals=self._vitals())
+        return self._last._replace(vitals=self._vitals())
 
     async def release(self, delivered: Sequence[tuple[str, int, int]]) -> None:
         """Free slots whose rollouts home has; the argument is that of `collect`."""

@@ -53,7 +53,7 @@ LET_GO_S = 1.0
 RETRY_S = 0.002
 """Seconds until a rollout that found no free slot is tried again."""
 PUBLICATIONS = "publications"
-"""What `NoRoom` knows publications by that wait for room."""
+"""The name in `NoRoom` of all publications that wait for room."""
 LOST = -9
 """Exit status of a node whose machine was lost: as if killed from outside, which is not its own fault."""
 

@@ -136,9 +136,13 @@ def test_the_card_of_a_resumed_run_says_which_part_had_which_learners(tmp_path):
     text = folder.card_path.read_text()
     assert "| Learners | 2 learners, allreduce, sync, to 40,000 steps; then 2 learners, gossip, sync |\n" in text
     assert "| Policy | in place, to 40,000 steps; then policy node |\n" in text
-    assert "| Resumed | once, at 40,000 steps; `run.log` says which settings that changed |\n" in text
+    assert "| Resumed | once, at 40,000 steps; `run.log` says which settings changed |\n" in text
+    assert "Environment processes" not in text
+    then = from_mapping({**then.values(), "num_workers": 4})
     add_launch(folder, "update-00000050", then.run, 800_000)
     # A resume that had nothing to do.
     add_launch(folder, "update-00000061", then.run, 999_424)
     write_card(folder, then, 999_424, 61, EVALUATION)
-    assert "| Resumed | 2 times, the last time at 800,000 steps; " in folder.card_path.read_text()
+    text = folder.card_path.read_text()
+    assert "| Resumed | 2 times, the last time at 800,000 steps; " in text
+    assert "| Environment processes | 2 processes, to 800,000 steps; then 4 processes |\n" in text

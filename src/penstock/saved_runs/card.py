@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from penstock import __version__
 from penstock.config.agreement import learners_text
-from penstock.config.nodes_text import policy_nodes_text
+from penstock.config.nodes_text import policy_nodes_text, processes_text
 from penstock.config.schema import RunConfig
 from penstock.config.sources import shown, to_toml
 from penstock.config.whole import Config
@@ -74,6 +74,7 @@ def _summary(
         ("Trained", f"{steps:,} of {run.timesteps:,} steps, {updates:,} updates"),
         *_resumed(parts, steps),
         ("Lanes and workers", f"{run.num_envs} and {run.num_workers}, {run.sync_mode.replace('_', '-')}"),
+        *_processes(parts),
         *([("Policy", policy_nodes)] if policy_nodes else []),
         *([("Learners", learners)] if learners else []),
         ("Update", f"`{run.backend}` on `{run.device}`"),
@@ -98,7 +99,14 @@ def _resumed(parts: Sequence[Part], steps: int) -> list[tuple[str, str]]:
     if not begins:
         return []
     when = "once," if len(begins) == 1 else f"{len(begins)} times, the last time"
-    return [("Resumed", f"{when} at {begins[-1]:,} steps; `{RUN_LOG}` says which settings that changed")]
+    return [("Resumed", f"{when} at {begins[-1]:,} steps; `{RUN_LOG}` says which settings changed")]
+
+
+def _processes(parts: Sequence[Part]) -> list[tuple[str, str]]:
+    """A row on the environment processes, if a resume has changed their number."""
+    if len({part.run.num_workers for part in parts}) == 1:
+        return []
+    return [("Environment processes", parts_text(parts, lambda run: processes_text(run.num_workers), ""))]
 
 
 def _why_not_evaluated(run: RunConfig, steps: int) -> str:

@@ -149,6 +149,24 @@ def test_a_way_to_a_lost_host_is_forgotten(program: Program) -> None:
     assert of._severed == set()
 
 
+def test_home_fetches_once_what_found_no_room_on_its_way_to_another_host(program: Program) -> None:
+    of, one, late = Fetches(program), filled("env.2", 5), filled("env.3", 6)
+    ((number, *call),) = calls(of, [(A, one)], learner_1=B)
+    assert call == [B, "fetch", A.actor, [wanted(one)]]
+    of.answered(number, [])
+    assert of.complete(one) is None
+    ((number, *call),) = calls(of, [(A, one)], learner_1=B)
+    assert call == [A, "observations", [wanted(one)]]
+    of.answered(number, [np.arange(3, dtype=np.uint8)])
+    assert of.complete(one) is not None
+    # There is room now.
+    ((number, *call),) = calls(of, [(A, one), (A, late)], learner_1=B)
+    assert call == [B, "fetch", A.actor, [wanted(late)]]
+    of.answered(number, [])
+    of.lose(A)
+    assert of._full == set()
+
+
 class Hosts:
     """Two hosts without processes: one has an environment node, and the other one the learner."""
 
@@ -229,3 +247,14 @@ def test_a_host_that_does_not_answer_is_told_to_home_and_holds_nobody_up(
     hosts = Hosts()
     hosts.actor = SimpleNamespace(observations=SimpleNamespace(remote=answer))
     assert hosts.fetch([WantedRollout("env.2", 0, 2, RolloutName(3, 5))]) is None
+
+
+def test_a_host_that_has_no_room_for_its_answer_is_not_out_of_reach(program: Program) -> None:
+    full = ray.exceptions.ObjectStoreFullError("no room for 10 MB")
+
+    async def answer(_: object) -> None:
+        raise ray.exceptions.RayTaskError("observations", "its traceback", full).as_instanceof_cause()
+
+    hosts = Hosts()
+    hosts.actor = SimpleNamespace(observations=SimpleNamespace(remote=answer))
+    assert hosts.fetch([WantedRollout("env.2", 0, 2, RolloutName(3, 5))]) == []

@@ -3,8 +3,8 @@
 Observations stay in their slot until the host of the learner has fetched them. Only then home delivers the rest of the
 rollout. So what a lost host takes along of its own rollouts is counted nowhere.
 
-Home fetches them itself where no other host can: while the learner is starting anew or runs at home, and where two
-hosts do not reach each other.
+Home fetches them itself where no other host can: while the learner is starting anew or runs at home, where two hosts do
+not reach each other, and once where an object store had no room for the answer to the other host.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -66,6 +66,9 @@ class Fetches:
         """Waiting rollout -> its observations, which home has fetched."""
         self._severed: set[tuple[Machine, Machine]] = set()
         """Pairs of hosts of which the second one does not reach the first."""
+        self._full: set[tuple[Machine, Machine]] = set()
+        """Pairs of hosts of which the first one had no room for its answer to the second. Home asks it next: then home
+        hears of the full store, and the pair may try again once that has room."""
 
     def apart(self, group: str) -> bool:
         """Whether the observations of an environment node stay on its host until they are fetched."""
@@ -85,7 +88,7 @@ class Fetches:
         for key, (source, filled) in apart.items():
             if key not in self._at and key not in self._here:
                 target = placed.get(self._readers[filled.group])
-                if target is not None and (source, target) in self._severed:
+                if target is not None and (source, target) in self._severed | self._full:
                     target = None
                 one = WantedRollout(filled.group, filled.slot, self._writers[filled.group], key[1])
                 wanted.setdefault((source, target), []).append(one)
@@ -111,6 +114,11 @@ class Fetches:
             if target is not None:
                 self._severed.add((source, target))
             return
+        if target is None:
+            self._full = {pair for pair in self._full if pair[0] is not source}
+        elif not answer:
+            self._full.add((source, target))
+            return
         for one, found in zip(wanted, answer, strict=True):
             # What is not found is of a life that is over.
             if target is None and isinstance(found, np.ndarray):
@@ -133,6 +141,7 @@ class Fetches:
         """A host is given up. What it had fetched is fetched anew, to where the learner runs next."""
         self._at = {key: host for key, host in self._at.items() if host is not machine}
         self._severed = {pair for pair in self._severed if machine not in pair}
+        self._full = {pair for pair in self._full if machine not in pair}
         kept = {
             number: fetch for number, fetch in self._under_way.items() if machine not in {fetch.source, fetch.target}
         }

@@ -183,12 +183,13 @@ class Host:
             wanted: the rollouts.
 
         Returns:
-            For each rollout whether its observations are here now; ``None``: the other host does not answer.
+            For each rollout whether its observations are here now; ``None``: the other host does not answer; empty: the
+            object store of its machine has no room for the answer at present.
         """
         self._asked = time.monotonic()
         found = await (self.observations(wanted) if host is None else observations_from(host, wanted))
-        if found is None:
-            return None
+        if not found:
+            return None if found is None else []
         for one, parcel in zip(wanted, found, strict=True):
             if parcel is not None:
                 self._shards.fetched.put(one, parcel)

@@ -1,9 +1,11 @@
 """A cluster that is not there is one line, at once."""
 
+import platform
 import socket
 
 import pytest
 import ray
+from ray._private.utils import check_version_info
 
 import penstock
 from penstock.cluster.connection import joined
@@ -17,12 +19,77 @@ from penstock.errors import ConfigError
         ("nonsense", "--address nonsense: write auto, local, or host:port"),
         ("ray://127.0.0.1:10001", "--address ray://127.0.0.1:10001: write host:port, and begin the run on a machine"),
         ("127.0.0.1:port", "write auto, local, or host:port"),
+        ("127.0.0.1:99999", "--address 127.0.0.1:99999: there is no port 99999; ports are 1 to 65,535"),
+        ("127.0.0.1:0", "there is no port 0;"),
+        (f"{'a' * 64}:6379", "a is no name of a machine; write host:port"),
     ],
 )
-def test_no_cluster(address: str, says: str) -> None:
+def test_no_cluster(address: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match=says) as refusal, joined(address):
         pass
     assert "\n" not in str(refusal.value)
+    assert "Errno" not in str(refusal.value)
+    # Ray takes the variable where no address is given, and in place of auto.
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    says = says.replace("--address ", "RAY_ADDRESS=")
+    for left_out in (None, "auto"):
+        with pytest.raises(ConfigError, match=says), joined(left_out):
+            pass
+
+
+def test_an_address_that_is_given_goes_before_the_variable_of_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str | None] = []
+    monkeypatch.setattr(ray, "init", lambda address, **_: asked.append(address))
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
+    with joined("local"):
+        pass
+    monkeypatch.setenv("RAY_ADDRESS", "local")
+    for left_out in (None, "auto"):
+        with joined(left_out):
+            pass
+    # An empty variable counts for nothing.
+    monkeypatch.setenv("RAY_ADDRESS", "")
+    with joined(None):
+        pass
+    assert asked == ["local", "local", "local", None]
+
+
+@pytest.mark.parametrize(
+    ("address", "variable", "where"),
+    [
+        (None, "", "of this machine"),
+        ("auto", "", "at --address auto"),
+        ("127.0.0.1:{port}", "", "at --address 127.0.0.1:{port}"),
+        (None, "127.0.0.1:{port}", "at RAY_ADDRESS=127.0.0.1:{port}"),
+    ],
+)
+def test_a_cluster_with_other_versions_says_which_both_have(
+    monkeypatch: pytest.MonkeyPatch, address: str | None, variable: str, where: str
+) -> None:
+    def refuse(**_: object) -> None:
+        check_version_info({"ray_version": "2.9.0", "python_version": "3.8.7"}, "node 10.0.0.1")
+
+    monkeypatch.setattr(ray, "init", refuse)
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        port = str(head.getsockname()[1])
+        monkeypatch.setenv("RAY_ADDRESS", variable.replace("{port}", port))
+        with pytest.raises(ConfigError) as refusal:
+            joined(None if address is None else address.replace("{port}", port)).__enter__()
+    assert str(refusal.value) == (
+        f"the Ray cluster {where.replace('{port}', port)} has Python 3.8.7 and Ray 2.9.0, and this machine has Python "
+        f"{platform.python_version()} and Ray {ray.__version__}; install the same versions on all machines"
+    )
+
+
+def test_an_error_of_the_second_try_is_one_line_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(address: str | None, **_: object) -> None:
+        raise ValueError("settings of a new cluster") if address is None else RuntimeError("Ray says\nno")
+
+    monkeypatch.setattr(ray, "init", refuse)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with pytest.raises(ConfigError, match=r"^a Ray cluster was started on this machine and does not answer: no; "):
+        joined(None).__enter__()
 
 
 def test_a_cluster_that_asks_for_a_token_says_what_to_type(monkeypatch) -> None:
@@ -31,10 +98,14 @@ def test_a_cluster_that_asks_for_a_token_says_what_to_type(monkeypatch) -> None:
 
     monkeypatch.setattr(ray, "init", refuse)
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
     with socket.create_server(("127.0.0.1", 0)) as head:
         address = f"127.0.0.1:{head.getsockname()[1]}"
         with pytest.raises(ConfigError, match=r"without a token .*--address auto, or set RAY_AUTH_MODE=token"):
             joined(address).__enter__()
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        with pytest.raises(ConfigError, match=rf"RAY_ADDRESS={address}: .*\(with one: set RAY_AUTH_MODE=token\)"):
+            joined(None).__enter__()
 
 
 def test_what_is_left_of_a_cluster_is_told_apart_from_an_address(monkeypatch) -> None:

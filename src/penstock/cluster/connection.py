@@ -7,13 +7,13 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import ray
 
 from penstock.cluster.listing import cores
 from penstock.cluster.own_code import runtime_env
-from penstock.cluster.ray_errors import line_of
+from penstock.cluster.ray_errors import line_of, other_versions
 from penstock.errors import ConfigError, PenstockError
 
 __all__ = ["counted", "joined"]
@@ -21,6 +21,22 @@ __all__ = ["counted", "joined"]
 CONNECT_S = 10.0
 REMOTE_OUTPUT = "PENSTOCK_REMOTE_OUTPUT"
 """Environment variable: the launcher shows what processes on other machines print, unless it is empty or 0."""
+RAY_ADDRESS = "RAY_ADDRESS"
+"""Environment variable: Ray takes its address in place of one that is left out, and in place of ``auto``."""
+LAST_PORT = 65_535
+
+
+class _Asked(NamedTuple):
+    """The cluster that is asked for."""
+
+    address: str | None
+    source: str
+    """Where the address comes from, with its value, for messages."""
+
+    @property
+    def at(self) -> str:
+        """Where the cluster is, in words."""
+        return "of this machine" if self.address is None else f"at {self.source}"
 
 
 @contextlib.contextmanager
@@ -28,7 +44,7 @@ def joined(address: str | None, modules: Sequence[str] = ()) -> Iterator[None]:
     """Connect to a cluster within the ``with`` block, or start one on this machine. No effect if already connected.
 
     Args:
-        address: of the cluster, as ``--address`` takes it.
+        address: of the cluster, as ``--address`` takes it. ``RAY_ADDRESS`` takes the place of ``None`` and ``auto``.
         modules: top-level modules of the user. Those that are not installed are sent to the machines of the cluster.
 
     Raises:
@@ -38,15 +54,16 @@ def joined(address: str | None, modules: Sequence[str] = ()) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    _check_address(address)
+    asked = _asked(address)
+    _check_address(asked)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     main = threading.current_thread() is threading.main_thread()
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)} if main else {}
-    own = {} if address not in {None, "local"} else {"include_dashboard": False}
+    own = {} if asked.address not in {None, "local"} else {"include_dashboard": False}
     try:
         with runtime_env(modules) as own_code:
-            _init(address, **own, runtime_env=own_code)
+            _init(asked, **own, runtime_env=own_code)
     except ray.exceptions.RuntimeEnvSetupError as error:
         why = line_of(error).partition(". ")[0]
         raise ConfigError(
@@ -75,59 +92,83 @@ def counted(address: str | None, modules: Sequence[str]) -> Iterator[int | None]
         yield cores()
 
 
-def _init(address: str | None, **settings: Any) -> None:  # noqa: ANN401 - as `ray.init`
+def _asked(address: str | None) -> _Asked:
+    there = os.environ.get(RAY_ADDRESS)
+    if there and address in {None, "auto"}:
+        return _Asked(there, f"{RAY_ADDRESS}={there}")
+    return _Asked(address, f"--address {address}")
+
+
+def _init(asked: _Asked, **settings: Any) -> None:  # noqa: ANN401 - as `ray.init`
     """Connect to a cluster, or start one.
 
     Raises:
-        ConfigError: there is none at this address.
+        ConfigError: there is none at this address, or it has another version of Ray or of Python.
     """
     # Ray itself would always pass on what is printed, and mix it into the display.
     settings |= {"log_to_driver": os.environ.get(REMOTE_OUTPUT, "") not in {"", "0"}, "logging_level": logging.ERROR}
+    error = _failed(asked.address, settings)
+    if error is not None and asked.address is None and other_versions(error) is None:
+        # A cluster was found on this machine, and settings of a new one do not fit it.
+        settings.pop("include_dashboard", None)
+        again = _failed("auto", settings)
+        # If no cluster is found now, the first error says more.
+        error = error if isinstance(again, ConnectionError) else again
+    if error is None:
+        return
+    if (versions := other_versions(error)) is not None:
+        raise ConfigError(f"the Ray cluster {asked.at} {versions}; install the same versions on all machines")
+    raise _no_cluster(asked, f"{line_of(error)}{_without_token(asked)}")
+
+
+def _failed(address: str | None, settings: dict[str, Any]) -> Exception | None:
+    """Connect as `ray.init` does. Gives the error; ``None`` if there is none."""
     try:
         ray.init(address=address, **settings)
     except (ConnectionError, ValueError, RuntimeError) as error:
-        if address is None:
-            # A cluster was found on this machine, and settings of a new one do not fit it.
-            settings.pop("include_dashboard", None)
-            with contextlib.suppress(ConnectionError):
-                ray.init(address="auto", **settings)
-        if not ray.is_initialized():
-            raise _no_cluster(address, f"{line_of(error)}{_without_token(address)}") from None
+        return error
+    return None
 
 
-def _check_address(address: str | None) -> None:
+def _check_address(asked: _Asked) -> None:
     """Check that something listens at ``host:port``. Ray itself would try for two minutes.
 
     Raises:
         ConfigError: nothing does, or this is no address.
     """
+    address = asked.address
     if address is None or address in {"auto", "local"}:
         return
     host, _, port = address.rpartition(":")
     if "://" in address:
-        raise ConfigError(f"--address {address}: write host:port, and begin the run on a machine of the cluster")
-    if not host or not port.isdigit():
-        raise ConfigError(f"--address {address}: write auto, local, or host:port of the cluster's head")
+        raise ConfigError(f"{asked.source}: write host:port, and begin the run on a machine of the cluster")
+    if not host or not port.isdecimal():
+        raise ConfigError(f"{asked.source}: write auto, local, or host:port of the cluster's head")
+    if len(port) > len(str(LAST_PORT)) or not 1 <= int(port) <= LAST_PORT:
+        raise ConfigError(f"{asked.source}: there is no port {port}; ports are 1 to {LAST_PORT:,}")
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
-    except (OSError, OverflowError) as error:
-        raise _no_cluster(address, str(error)) from None
+    except UnicodeError:
+        raise ConfigError(f"{asked.source}: {host} is no name of a machine; write host:port of its head") from None
+    except OSError as error:
+        raise _no_cluster(asked, error.strerror or str(error)) from None
 
 
-def _no_cluster(address: str | None, why: str) -> ConfigError:
-    if address is None:
+def _no_cluster(asked: _Asked, why: str) -> ConfigError:
+    if asked.address is None:
         return ConfigError(
             f"a Ray cluster was started on this machine and does not answer: {why}; --address local starts another, "
             "or type ray stop to end what is left of it"
         )
     return ConfigError(
-        f"no Ray cluster answers at --address {address}: {why}; `ray start --head` starts one, and with "
-        "--address local this run starts its own"
+        f"no Ray cluster answers {asked.at}: {why}; `ray start --head` starts one, and with --address local this run "
+        "starts its own"
     )
 
 
-def _without_token(address: str | None) -> str:
+def _without_token(asked: _Asked) -> str:
     """What to type if the cluster asks for a token: given an address, Ray sends its token only if it is told to."""
-    if address in {None, "auto", "local"} or "RAY_AUTH_MODE" in os.environ:
+    if asked.address in {None, "auto", "local"} or "RAY_AUTH_MODE" in os.environ:
         return ""
-    return " without a token (with one: --address auto, or set RAY_AUTH_MODE=token)"
+    found = "" if os.environ.get(RAY_ADDRESS) else "--address auto, or "
+    return f" without a token (with one: {found}set RAY_AUTH_MODE=token)"

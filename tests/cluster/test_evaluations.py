@@ -173,9 +173,13 @@ def test_a_cluster_that_was_given_no_cores_plays_in_one_process(run: Path, tasks
 def test_a_share_that_comes_to_a_machine_of_another_kind_is_not_played_there(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = facts()
     plan: Any = SimpleNamespace()
-    for other in (wanted._replace(penstock="0.0.1"), wanted._replace(instruction_set="other")):
+    for other in (
+        wanted._replace(penstock="0.0.1"),
+        wanted._replace(code="other"),
+        wanted._replace(instruction_set="other"),
+    ):
         monkeypatch.setattr(evaluations, "facts", lambda other=other: other)
-        with pytest.raises(LostError, match=r"^Ray went on with it on a machine with another version or instruction"):
+        with pytest.raises(LostError, match=r"^Ray went on with it on a machine with another version, other code"):
             evaluations.play_share(plan, Share(0, 1, 0, 1), lambda plan: pytest.fail("it is played"), [], wanted)
 
 

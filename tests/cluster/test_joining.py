@@ -116,6 +116,11 @@ BITS = "in lock step all machines must compute the same bits"
             f"has penstock 0.0.1, and the launcher's machine has {penstock.__version__}; inst",
         ),
         ({"python": "2.7"}, None, "has Python 2.7, and the launcher's machine has 3.*; install the same there$"),
+        (
+            {"code": "other"},
+            None,
+            "has other code of penstock than the launcher's machine, although both have version ",
+        ),
         ({"instruction_set": "abacus"}, BITS, f"computes with abacus, and the launcher's machine with .*; {BITS}$"),
     ],
 )

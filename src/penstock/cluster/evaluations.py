@@ -169,7 +169,7 @@ def play_share(plan: EvaluationPlan, share: Share, build: Build, path: Sequence[
         LostError: this machine ends the task. Or Ray gave it the share of a lost one, and its facts are others.
     """
     if facts() != wanted:
-        raise LostError("Ray went on with it on a machine with another version or instruction set")
+        raise LostError("Ray went on with it on a machine with another version, other code or another instruction set")
     sys.path.extend(folder for folder in path if folder not in sys.path)
     with scratch_folder("penstock-evaluation-") as scratch:
         folder, kept = RunFolder(scratch), scratch / "kept"

@@ -171,6 +171,11 @@ def _refused(machine: str, found: Facts, *, same_bits: str | None) -> str | None
     ):
         if there != ours:
             return f"{machine} has {what} {there}, and the launcher's machine has {ours}; install the same there"
+    if found.code != here.code:
+        return (
+            f"{machine} has other code of penstock than the launcher's machine, although both have version "
+            f"{here.penstock}; install the same there"
+        )
     if same_bits is not None and found.instruction_set != here.instruction_set:
         return (
             f"{machine} computes with {found.instruction_set}, and the launcher's machine with "

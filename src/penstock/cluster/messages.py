@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from penstock import __version__
+from penstock.cluster.own_source import own_digest
 from penstock.cluster.rings import News
 from penstock.kernels.level import instruction_set
 from penstock.memory.action_log import Past, Position
@@ -23,11 +24,13 @@ class Facts(NamedTuple):
     penstock: str
     python: str
     instruction_set: str
+    code: str
+    """See `penstock.cluster.own_source`."""
 
 
 def facts() -> Facts:
     """The facts of this machine."""
-    return Facts(__version__, ".".join(map(str, sys.version_info[:2])), instruction_set())
+    return Facts(__version__, ".".join(map(str, sys.version_info[:2])), instruction_set(), own_digest())
 
 
 class SlotCopy(NamedTuple):

@@ -110,6 +110,9 @@ def test_policy_nodes_without_room_are_named(resources: str, says: str) -> None:
     [
         ("learner: {gpu: 1}", "the first learner runs on the launcher's machine, which has too little"),
         ("learner: {big: 1}", "no room for learner.1: add a machine first, or give --min_workers to wait for one; "),
+        # No machine has a GPU.
+        ("env: {GPUs: 1}", r"4 processes ask for it, and 0 have room; .*; did you mean gpu\?$"),
+        ("env: {gpu: 1}", r"4 processes ask for it, and 0 have room; [^;]*$"),
         ("env: {cpus: 1}", r"4 processes ask for it, and 0 have room; .*; did you mean cpu\?$"),
         (
             "env: {cpu: 3}",

@@ -100,4 +100,4 @@ def _of_ray(reference: str) -> Any:  # noqa: ANN401 - as `load`
     except ModuleNotFoundError as error:
         if error.name != "ray":
             raise
-        raise ConfigError("--runtime ray needs Ray; type: pip install 'penstock[ray]'") from None
+        raise ConfigError("--distributed True and --runtime ray need Ray; type: pip install 'penstock[ray]'") from None

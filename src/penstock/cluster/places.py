@@ -214,7 +214,8 @@ def _refusal(program: Program, kind: str, why: str, offers: Sequence[Offer]) -> 
     asked = program.demands[kind]
     has = [f"{offer.name} {amounts_text(_told(offer.resources, asked))}" for offer in offers[:_NAMED]]
     more = [f"{len(offers) - _NAMED} more"] if len(offers) > _NAMED else []
-    known = sorted({name for offer in offers for name in offer.resources})
+    # Ray counts these two by itself. A cluster without GPUs has no resource of that name.
+    known = sorted({"cpu", "gpu", *(name for offer in offers for name in offer.resources)})
     meant = "".join(nearest(name, known, count=1) for name in asked if name not in known)
     return ConfigError(
         f"--resources {kind}: {amounts_text(asked)}: {why}; the cluster has {', '.join(has + more)}{meant}"

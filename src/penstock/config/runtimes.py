@@ -32,4 +32,4 @@ def check_runtime(runtime: str, *, distributed: bool, address: str | None) -> No
     if distributed and not machines:
         raise ConfigError(f"--distributed True is for --runtime ray, not {runtime}; leave out one of the two")
     if address is not None and not machines:
-        raise ConfigError("--address names a Ray cluster; give --distributed True as well")
+        raise ConfigError(f"--address names a Ray cluster; give --distributed True in place of --runtime {runtime}")

@@ -159,10 +159,19 @@ def from_settings(settings: Mapping[str, Setting], flags: Iterable[str] = ()) ->
         values["num_envs"] = workers * -(-LEAST_ENVS // workers)
     if values.get("distributed") and "runtime" not in values:
         values["runtime"] = CLUSTER
+    _refuse_contradiction(settings, values)
     run, own = RunConfig(**_part(values, run_fields)), _part(values, known.keys() - run_fields.keys())
     if issubclass(algorithm.config, DependentDefaults):
         own = {**algorithm.config.defaults_beside(own, run.num_envs), **own}
     return Config(run, algorithm_config(algorithm, own))
+
+
+def _refuse_contradiction(settings: Mapping[str, Setting], values: Mapping[str, Any]) -> None:
+    """Refuse ``--runtime ray --distributed False``. The config of a run folder may have both: it holds all settings."""
+    given = [settings[name] for name in ("runtime", "distributed") if name in settings]
+    typed = len(given) > 1 and all(setting.text for setting in given)
+    if typed and values["runtime"] == CLUSTER and not values["distributed"]:
+        raise ConfigError(f"--distributed False does not go with --runtime {CLUSTER}; leave out one of the two")
 
 
 def known_fields(settings: Mapping[str, Setting]) -> dict[str, Field]:

@@ -252,7 +252,8 @@ def placing(*machines: Machine) -> tuple[SpreadProcesses, Relay, Cluster]:
     program = with_relay(ranking_program(resources="learner: {cpu: 1}"))
     assert ranking(program) == (NAME, OTHER)
     relay, cluster = Relay(), Cluster(8, *machines)
-    claims: Any = SimpleNamespace(take=lambda *_: None, wait=lambda _: None, ask=lambda *_: None)
+    nothing = dict.fromkeys(("take", "wait", "ask", "release"), lambda *_: None)
+    claims: Any = SimpleNamespace(**nothing)
     doubles: tuple[Any, ...] = (Here(), relay, cluster, claims)
     return SpreadProcesses(program, *doubles), relay, cluster
 

@@ -182,9 +182,9 @@ FULL = (
 )
 
 
-def test_a_run_waits_for_room_in_the_object_store_of_home(
-    home: Home, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def started_without_room(home: Home, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """A machine with a node, and parameters that wait: the object store of home is full."""
+
     def full(content: object) -> object:
         raise full_store()
 
@@ -193,6 +193,13 @@ def test_a_run_waits_for_room_in_the_object_store_of_home(
     board.publish({spec.name: np.zeros(spec.shape, spec.dtype) for spec in board.specs}, 1)
     machine = Machine()
     home.start(machine, 1)
+    return machine
+
+
+def test_a_run_waits_for_room_in_the_object_store_of_home(
+    home: Home, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    machine = started_without_room(home, monkeypatch)
     for _ in range(20):
         machine.answer()
         home.pass_time(relays.LATE_S)
@@ -210,14 +217,7 @@ def test_a_run_waits_for_room_in_the_object_store_of_home(
 def test_a_run_that_finds_no_room_for_most_of_the_stall_timeout_ends_with_its_reason(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(content: object) -> object:
-        raise full_store()
-
-    monkeypatch.setattr(publications, "as_object", full)
-    board = home.wiring.board("parameters")
-    board.publish({spec.name: np.zeros(spec.shape, spec.dtype) for spec in board.specs}, 1)
-    machine = Machine()
-    home.start(machine, 1)
+    machine = started_without_room(home, monkeypatch)
     waited = 0.0
     while not (ended := home.relay.exits()):
         machine.answer()

@@ -13,7 +13,7 @@ class BatchSizes:
     What is kept may be a CUDA graph, or arrays. The rows behind those that were asked are answered to nobody.
     """
 
-    sizes: tuple[int, ...] | Literal["powers", "none"]
+    sizes: tuple[int, ...] | Literal["none", "powers"]
     """``powers``: the powers of two; ``none``: every size; or the sizes themselves, in any order."""
 
     def padded(self, rows: int) -> int:

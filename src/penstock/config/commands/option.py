@@ -8,13 +8,14 @@ from typing import Any
 
 from penstock.config.fields import Value
 from penstock.config.schema import RunConfig
+from penstock.config.settings.group import setting
 
 __all__ = ["checkpoint_option", "log_dir_option", "option", "run_option", "setting_option"]
 
 
 def option(default: Value, text: str, **bounds: Value) -> Any:  # noqa: ANN401  (a field stands for its value)
     """A field with a default and a help text. ``bounds`` say what it takes: ``min``, ``pattern``, ``form``, ..."""
-    return field(default=default, metadata={"help": text, **bounds})
+    return setting(default, text, **bounds)
 
 
 def setting_option(name: str) -> Any:  # noqa: ANN401

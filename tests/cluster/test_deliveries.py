@@ -9,7 +9,7 @@ import pytest
 
 from penstock.cluster.deliveries import Deliveries
 from penstock.cluster.fetches import Fetches
-from penstock.cluster.messages import FilledSlot
+from penstock.cluster.messages import FilledSlot, FreeSlot
 from tests.cluster.handing import spread_program
 
 A: Any = "a machine"
@@ -24,6 +24,9 @@ class Node:
         self.no_room = no_room
         self.freed_on_delivery = freed_on_delivery
         self.delivered: list[int] = []
+
+    def next_needs(self) -> int:
+        return 4
 
     def deliver(self, filled: FilledSlot) -> bool:
         if filled.sequence in self.no_room:
@@ -66,15 +69,15 @@ def test_nothing_of_a_life_that_is_over_is_delivered(deliveries: Deliveries) -> 
     deliver(deliveries, env_0=node)
     assert node.delivered == [1]
     assert not deliveries.waiting
-    assert list(deliveries.freed()) == [(A, [("env.0", 2, 1)])]
+    assert list(deliveries.freed()) == [(A, [FreeSlot("env.0", 2, 1, 4)])]
 
 
 def test_a_host_is_told_once_which_of_its_slots_are_free(deliveries: Deliveries) -> None:
     deliveries.take(A, [filled("env.0", 1), filled("env.0", 2)])
     deliveries.take(B, [filled("env.1", 1), filled("learner.1", 1)])
     deliver(deliveries, env_0=Node(no_room={2}), env_1=Node(), learner_1=Node(freed_on_delivery=False))
-    assert deliveries.freed_on(A) == [("env.0", 1, 1)]
+    assert deliveries.freed_on(A) == [FreeSlot("env.0", 1, 1, 4)]
     assert deliveries.freed_on(A) == []
     # The gradient stays in its slot until it is settled.
-    assert list(deliveries.freed()) == [(B, [("env.1", 1, 1)])]
+    assert list(deliveries.freed()) == [(B, [FreeSlot("env.1", 1, 1, 4)])]
     assert list(deliveries.freed()) == []

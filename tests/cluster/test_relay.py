@@ -18,7 +18,7 @@ from penstock.cluster import no_room, observation_fields, publications
 from penstock.cluster import relay as relays
 from penstock.cluster.cut import RELAY, host_program, with_relay
 from penstock.cluster.followers import Followers
-from penstock.cluster.messages import Batch, FilledSlot, Publication, Task, Vitals
+from penstock.cluster.messages import Batch, FilledSlot, FreeSlot, Publication, Task, Vitals
 from penstock.cluster.parcels import packed
 from penstock.cluster.relay import Relay
 from penstock.cluster.spread_processes import SpreadProcesses
@@ -787,7 +787,7 @@ def test_a_rollout_counts_once_its_observations_are_with_its_learner(far: Far) -
     assert (far.table.arrays["reward"][index] == 3).all()
     assert not far.table.arrays["obs"][index].any()
     # The host was asked for rollouts already. It may have none until this slot is free.
-    assert far.source.called[-1] == ("release", [("env.2", 1, 1)])
+    assert far.source.called[-1] == ("release", [FreeSlot("env.2", 1, 1)])
     # What the learner's machine alone has is lost with it: a rollout of eight steps of one lane.
     far.pass_time(relays.SILENCE_S - 1.0)
     far.source.answer()
@@ -932,6 +932,60 @@ def test_an_environment_node_begins_again_on_a_host_once_nobody_writes_for_the_d
     assert answerer.take() == []
     asker.ask(0, 0, 60)
     assert [found.step for found in answerer.take()] == [60]
+
+
+@pytest.mark.parametrize("comes_first", ["the publication", "the slot"])
+def test_a_slot_that_needs_a_publication_is_free_once_both_have_come(
+    monkeypatch: pytest.MonkeyPatch, comes_first: str
+) -> None:
+    run = Asking(monkeypatch)
+    filling = run.ports("env.0", 1).stream_writer("rollouts")
+    memory = run.host._streams["env.0"]
+
+    def taken(sequence: int) -> int | None:
+        """A slot that is filled, and that travels."""
+        slot = filling.claim(sequence)
+        if slot is not None:
+            filling.push(slot)
+            assert memory.take(hosts.OWNER) == slot
+        return slot
+
+    board = run.host._boards["policy"]
+    arrays = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in board.specs}
+
+    async def publish(number: int) -> None:
+        await run.host.publish("policy", Publication(number, 5, packed(arrays)), None)
+
+    asyncio.run(publish(1))
+    slot = taken(0)
+    assert slot is not None
+    assert taken(1) is None
+    if comes_first == "the publication":
+        asyncio.run(publish(3))
+        asyncio.run(run.host.release([FreeSlot("env.0", 1, slot, 2)]))
+    else:
+        asyncio.run(run.host.release([FreeSlot("env.0", 1, slot, 2)]))
+        assert taken(1) is None
+        asyncio.run(publish(2))
+    assert taken(1) == slot
+    # It needs no publication this time.
+    asyncio.run(run.host.release([FreeSlot("env.0", 1, slot)]))
+    assert taken(2) == slot
+
+
+def test_a_slot_that_waits_for_a_publication_is_not_freed_for_a_later_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Asking(monkeypatch)
+    asyncio.run(run.host.release([FreeSlot("env.0", 1, 0, 2)]))
+    asyncio.run(run.begin("env.0", 4))
+    filling = run.ports("env.0", 4).stream_writer("rollouts")
+    slot = filling.claim(0)
+    assert slot is not None
+    filling.push(slot)
+    board = run.host._boards["policy"]
+    arrays = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in board.specs}
+    asyncio.run(run.host.publish("policy", Publication(2, 5, packed(arrays)), None))
+    # It is still there for home.
+    assert run.host._streams["env.0"].take(hosts.OWNER) == slot
 
 
 def test_the_question_of_an_environment_node_that_leaves_its_host_is_withdrawn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,9 @@
 """What home knows of a node on another machine, and what it shows to it."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from penstock.cluster import stand_in as stand_ins
@@ -10,8 +12,11 @@ from penstock.cluster.cut import with_relay
 from penstock.cluster.messages import Vitals
 from penstock.cluster.stand_in import FollowerStandIn, stand_in
 from penstock.nodes.contract import LaneStart
-from tests.cluster.handing import asking_program, spread_program, wired
+from penstock.planning import plan
+from penstock.topologies import async_on_policy
+from tests.cluster.handing import asking_program, sharing_program, spread_program, wired
 from tests.nodes.test_takeover import Watched
+from tests.planned import prepared
 
 ENV = "env.1"
 WRITER, LIFE = 5, 7
@@ -76,6 +81,27 @@ def test_a_learner_is_shown_the_oldest_rollout_first_whenever_it_is_pushed(pushe
     stream._words = Watched(stream._words, before)  # type: ignore[assignment]
     shown = [copy.sequence for _ in range(4) for copy in found.unseen()]
     assert shown == [0, 2]
+
+
+@pytest.mark.parametrize(("max_policy_lag", "needs"), [(3, 1), (4, 0)])
+def test_where_few_versions_may_pass_a_slot_is_free_only_behind_the_newest_policy(max_policy_lag, needs) -> None:
+    settings = {"num_workers": 1, "num_envs": 2, "runtime": "ray", "sync_mode": "non_blocking"}
+    found = prepared(**settings, max_policy_lag=max_policy_lag)
+    program = with_relay(async_on_policy.build(plan(found, Path("run"), quiet=True)))
+    wiring = wired(program)
+    node = stand_in(program, wiring, program.node("env.0"), LIFE, ())
+    assert node.next_needs() == 0
+    board = wiring.board("policy")
+    board.publish({spec.name: np.zeros(spec.shape, spec.dtype) for spec in board.specs}, 0)
+    assert node.next_needs() == needs
+
+
+def test_in_lock_step_a_slot_is_free_at_once() -> None:
+    program = with_relay(sharing_program())
+    wiring = wired(program)
+    board = wiring.board("policy")
+    board.publish({spec.name: np.zeros(spec.shape, spec.dtype) for spec in board.specs}, 0)
+    assert stand_in(program, wiring, program.node("env.0"), LIFE, ()).next_needs() == 0
 
 
 def test_a_policy_node_has_the_name_of_one_of_home_on_its_host_and_counts_under_its_own() -> None:

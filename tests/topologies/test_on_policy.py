@@ -48,7 +48,7 @@ def test_without_lock_step_each_worker_has_two_slots_and_never_waits() -> None:
     assert overlapping.node("learner").settings.assemble == "by_arrival"
 
 
-@pytest.mark.parametrize(("max_policy_lag", "here", "on_host"), [(2, 1, 1), (3, 2, 2)])
+@pytest.mark.parametrize(("max_policy_lag", "here", "on_host"), [(3, 1, 1), (4, 2, 2)])
 def test_on_several_machines_few_rollouts_wait_if_few_may_be_old(max_policy_lag, here, on_host) -> None:
     ahead = program(async_on_policy, runtime="ray", max_policy_lag=max_policy_lag)
     assert stream(ahead, "rollouts").slots == 2 * here

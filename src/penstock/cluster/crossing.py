@@ -3,7 +3,10 @@
 from penstock.cluster.movable import movable_envs, movable_nodes, nodes_of
 from penstock.program.graph import Board, ProcessGroup, Program, Stream, Table
 
-__all__ = ["carried", "in_lock_step", "same_bits", "sampled", "viewed", "watched"]
+__all__ = ["POLICY", "carried", "in_lock_step", "same_bits", "sampled", "viewed", "watched"]
+
+POLICY = "policy"
+"""The board that says with which parameters to act."""
 
 
 def carried(program: Program) -> tuple[Board, ...]:

@@ -27,7 +27,7 @@ from penstock.program.graph import (
     Table,
 )
 
-__all__ = ["RELAY", "host_program", "own_stream", "with_relay"]
+__all__ = ["RELAY", "host_program", "one_slot_each", "own_stream", "with_relay"]
 
 RELAY = "relay"
 """Name of the relay, and of its placement group."""
@@ -74,10 +74,9 @@ def host_program(program: Program) -> Program:
             case Board() if names & set(edge.readers):
                 edges.append(replace(edge, writer=RELAY, readers=_among(edge.readers, names)))
             case Stream() | Table() if names & set(edge.writers):
-                one_each = isinstance(edge, Stream) and edge.slots <= len(edge.writers)
                 # A stream for each node: so none takes the slots of another.
                 for name in _among(edge.writers, names):
-                    slots = 1 if name in in_step or one_each else _AHEAD
+                    slots = 1 if name in in_step or one_slot_each(edge) else _AHEAD
                     edges.append(Stream(own_stream(edge.name, name), (name,), (RELAY,), edge.arrays, slots, "wait"))
                     roles[name] = ((edge.name, own_stream(edge.name, name)),)
                 if isinstance(edge, Stream) and (viewers := _among(edge.viewers, names)):
@@ -94,6 +93,11 @@ def host_program(program: Program) -> Program:
     nodes = (node for node in program.nodes if node.name in names)
     here = (replace(node, edges=(*node.edges, *roles.get(node.name, ()))) for node in nodes)
     return check(Program((*here, _RELAY), tuple(edges), ends_with=(RELAY,), demands=program.demands))
+
+
+def one_slot_each(edge: Edge) -> bool:
+    """Whether each writer of a stream has one slot of it: few versions may pass until its content is learned from."""
+    return isinstance(edge, Stream) and edge.slots <= len(set(edge.writers) - {RELAY})
 
 
 def own_stream(edge: str, node: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from penstock.cluster.fetched import RolloutName
 from penstock.cluster.fetches import Fetches
 from penstock.cluster.machines import Machine
-from penstock.cluster.messages import FilledSlot
+from penstock.cluster.messages import FilledSlot, FreeSlot
 from penstock.cluster.publications import Publications
 from penstock.cluster.stand_in import FollowerStandIn, StandIn
 
@@ -30,8 +30,8 @@ class Deliveries:
         self._publications = publications
         self.waiting: deque[tuple[Machine, FilledSlot]] = deque()
         """What waits, with the host that it came from."""
-        self._freed: dict[Machine, list[tuple[str, int, int]]] = {}
-        """Host -> group, life and slot of what was delivered, until the host is told."""
+        self._freed: dict[Machine, list[FreeSlot]] = {}
+        """Host -> the slots of what was delivered, until the host is told."""
 
     def take(self, machine: Machine, filled: Iterable[FilledSlot]) -> None:
         """Take what came from a host."""
@@ -59,16 +59,17 @@ class Deliveries:
             if (host := self._fetches.host_of(filled)) is not None:
                 self._publications.fetched(host, node.name, RolloutName(filled.life, filled.sequence))
             if node.freed_on_delivery:
-                self._freed.setdefault(machine, []).append((filled.group, filled.life, filled.slot))
+                free = FreeSlot(filled.group, filled.life, filled.slot, node.next_needs())
+                self._freed.setdefault(machine, []).append(free)
             if isinstance(node, FollowerStandIn):
                 self._publications.ranked(node.ranked())
         self.waiting = kept
 
-    def freed_on(self, machine: Machine) -> list[tuple[str, int, int]]:
-        """Group, life and slot of what was delivered of a host. It counts as told."""
+    def freed_on(self, machine: Machine) -> list[FreeSlot]:
+        """The slots of what was delivered of a host. It counts as told."""
         return self._freed.pop(machine, [])
 
-    def freed(self) -> Iterator[tuple[Machine, list[tuple[str, int, int]]]]:
+    def freed(self) -> Iterator[tuple[Machine, list[FreeSlot]]]:
         """The same of all hosts."""
         while self._freed:
             yield self._freed.popitem()

@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from penstock.cluster.crossing import carried, viewed
+from penstock.cluster.crossing import POLICY, carried, viewed
 from penstock.cluster.cut import RELAY
 from penstock.cluster.fetched import WantedRollout
 from penstock.cluster.followers import Followers
 from penstock.cluster.host_calls import observations_from
 from penstock.cluster.hosted_table import HostedTable
 from penstock.cluster.lane_pasts import LanePasts
-from penstock.cluster.messages import Batch, Facts, FilledSlot, Publication, SlotCopy, Task, Vitals, facts
+from penstock.cluster.messages import Batch, Facts, FilledSlot, FreeSlot, Publication, SlotCopy, Task, Vitals, facts
 from penstock.cluster.observation_fields import observation_fields, only, without
 from penstock.cluster.open_questions import OpenQuestions
 from penstock.cluster.parcels import packed, unpack
@@ -79,6 +79,8 @@ class Host:
         self._published: dict[str, int] = {}
         """Board -> the number of the publication at home that is here."""
         self._boards = {board.name: self._wiring.board(board.name) for board in carried(program)}
+        self._not_yet_free: list[FreeSlot] = []
+        """Slots that are free once a publication has come."""
         self._streams = {edge.writers[0]: memory for edge, memory in self._wiring.streams() if edge.writers != (RELAY,)}
         self._viewed: StreamMemory | None = None
         if (stream := viewed(program)) is not None:
@@ -221,14 +223,16 @@ class Host:
         self._followers.settle(arrays, publication.version)
         self._published[board] = publication.number
         self._publishes.set()
+        waiting, self._not_yet_free = self._not_yet_free, []
+        self._free(waiting)
         self._wiring.bells.ring_all()
         return publication.number
 
-    async def collect(self, delivered: Sequence[tuple[str, int, int]]) -> Batch:
+    async def collect(self, delivered: Sequence[FreeSlot]) -> Batch:
         """Wait for finished rollouts or gradients, for ended processes, or for half a second.
 
         Args:
-            delivered: group, life and slot of rollouts that home has. Their slots are free again.
+            delivered: the slots of rollouts that home has.
         """
         self._listen()
         self._last = Batch([], [], {}, ())
@@ -253,14 +257,10 @@ class Host:
         self._asked = time.monotonic()
         return self._last._replace(vitals=self._vitals())
 
-    async def release(self, delivered: Sequence[tuple[str, int, int]]) -> None:
+    async def release(self, delivered: Sequence[FreeSlot]) -> None:
         """Free slots whose rollouts home has; the argument is that of `collect`."""
         self._asked = time.monotonic()
-        for group, life, slot in delivered:
-            task = self._tasks.get(group)
-            if task is not None and task.life == life:
-                self._streams[task.node.name].release(slot, OWNER)
-                self._wiring.bells.ring(self._wiring.bell_of(group))
+        self._free(delivered)
 
     async def find_shard(self, shard: int, folder: str, names: Sequence[ShardName]) -> FoundShard | None:
         """As `HostedTable.find`. The host answers other calls meanwhile."""
@@ -279,6 +279,18 @@ class Host:
             self._processes.exits()
             await asyncio.sleep(0.01)
         self._processes.close()
+
+    def _free(self, delivered: Sequence[FreeSlot]) -> None:
+        """Free these slots; each that needs a publication that is not here yet, as soon as it comes."""
+        for one in delivered:
+            task = self._tasks.get(one.group)
+            if task is None or task.life != one.life:
+                continue
+            if self._published.get(POLICY, 0) < one.publication:
+                self._not_yet_free.append(one)
+            else:
+                self._streams[task.node.name].release(one.slot, OWNER)
+                self._wiring.bells.ring(self._wiring.bell_of(one.group))
 
     def _here(self, node: NodeSpec) -> NodeSpec:
         """The node with the edges that it has on a host."""

@@ -15,7 +15,7 @@ from penstock.program.graph import NodeSpec
 from penstock.supervision.lives import Exit
 from penstock.types import Array
 
-__all__ = ["Batch", "Facts", "FilledSlot", "Publication", "SlotCopy", "Task", "Vitals", "facts"]
+__all__ = ["Batch", "Facts", "FilledSlot", "FreeSlot", "Publication", "SlotCopy", "Task", "Vitals", "facts"]
 
 
 class Facts(NamedTuple):
@@ -92,6 +92,16 @@ class FilledSlot(NamedTuple):
     """``apart``: the `penstock.replay.priorities.known_priorities` of its rows; ``None`` if rows are not ranked."""
     observations: Array | None = None
     """``apart``: the observations, if home has fetched them itself."""
+
+
+class FreeSlot(NamedTuple):
+    """A slot of a host whose content is at home: the node that has filled it may fill it anew."""
+
+    group: str
+    life: int
+    slot: int
+    publication: int = 0
+    """It is not free before the host has this publication of the policy; 0: it is free at once."""
 
 
 class Vitals(NamedTuple):

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from penstock.cluster.crossing import watched
-from penstock.cluster.cut import RELAY
+from penstock.cluster.crossing import POLICY, in_lock_step, watched
+from penstock.cluster.cut import RELAY, one_slot_each
 from penstock.cluster.messages import FilledSlot, SlotCopy, Task, Vitals
 from penstock.cluster.movable import handing_on
 from penstock.cluster.observation_fields import observation_fields, only, without
@@ -38,7 +38,9 @@ __all__ = ["AnswererStandIn", "EnvStandIn", "FollowerStandIn", "StandIn", "stand
 def stand_in(program: Program, wiring: Wiring, node: NodeSpec, life: int, former: tuple[int, ...]) -> "StandIn":
     """The stand-in of a movable node of a program of home. The other arguments are those of `EnvStandIn`."""
     if node.kind == "env":
-        return EnvStandIn(wiring, node, life, former, observation_fields(program))
+        edge = program.edge(dict(node.edges).get("rollouts", "rollouts"))
+        soon = one_slot_each(edge) and not in_lock_step(program)
+        return EnvStandIn(wiring, node, life, former, observation_fields(program), learned_soon=soon)
     if node.name in handing_on(program):
         return FollowerStandIn(wiring, node, life, former, watched(program))
     there = names_on_hosts(program).get(node.name)
@@ -79,6 +81,10 @@ class StandIn:
     def deliver(self, filled: FilledSlot) -> bool:
         """Hand on what the node has filled. False while the stream at home has no free slot."""
         raise PenstockError(f"{self.name} fills no slots, but {len(filled.parcel)} bytes of it have come")
+
+    def next_needs(self) -> int:
+        """The publication of the policy that the node needs before it fills the delivered slot anew; 0: none."""
+        return 0
 
     def see(self, vitals: Vitals) -> None:
         """Write the node's signs of life, and add to its counters what its host has counted since the last call."""
@@ -126,14 +132,24 @@ class EnvStandIn(StandIn):
         life: the number of this life.
         former: the numbers of its earlier lives, wherever they ran.
         observations: the fields of a slot that are observations.
+        learned_soon: few versions may pass until a rollout is learned from. So none begins with a policy that is older
+            than the one at home when the rollout before it was delivered.
     """
 
     counts_at_home = True
 
     def __init__(
-        self, wiring: Wiring, node: NodeSpec, life: int, former: tuple[int, ...], observations: Sequence[str]
+        self,
+        wiring: Wiring,
+        node: NodeSpec,
+        life: int,
+        former: tuple[int, ...],
+        observations: Sequence[str],
+        *,
+        learned_soon: bool,
     ) -> None:
         super().__init__(wiring, node, life)
+        self._policy = wiring.board(POLICY) if learned_soon else None
         self._observations = observations
         settings: EnvSettings = node.settings
         self._settings = settings
@@ -203,6 +219,14 @@ class EnvStandIn(StandIn):
         else:
             self._stream.push(index)
         return True
+
+    def next_needs(self) -> int:
+        """The latest publication, if rollouts are learned from soon.
+
+        Race: a rollout that had waited here for a free slot is delivered once the learner has published. The host may
+        hear of its own free slot before it has that publication, which takes longer.
+        """
+        return 0 if self._policy is None else self._policy.publication()
 
     def _enter(self, lane: int, past: Past, end: Position) -> None:
         """Log what restores a lane to ``end``: its last actions went into a rollout that was dropped."""

@@ -20,7 +20,7 @@ __all__ = ["build"]
 
 _AHEAD = 2
 """Slots of an environment node: one is learned from, one waits."""
-_FEW = 3
+_FEW = 4
 """The least ``max_policy_lag`` with which four rollouts of a node, two here and two on its host, do not get too old."""
 
 

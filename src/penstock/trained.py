@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from penstock.algorithm_lookup import find_algorithm
 from penstock.config.opponents import RANDOM, SELF, NamedRun, named_runs
 from penstock.config.schema import RunConfig
 from penstock.config.sources import line_of, shown
@@ -14,7 +13,6 @@ from penstock.envs.fields import one_line
 from penstock.envs.given import Given
 from penstock.envs.opponents import NamedOpponent, PoolSettings, Versions
 from penstock.errors import ConfigError, EnvError, NoEffectError, UsageError
-from penstock.nodes.contract import OPEN_LIMIT_S
 from penstock.nodes.evaluation import PlaySettings
 from penstock.planning import Prepared, check_fits, prepare
 from penstock.planning.opponents import version_delay, version_interval
@@ -28,6 +26,7 @@ from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import list_checkpoints, load_to_play
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.serving.run_policy import RunPolicy
+from penstock.topologies.play_settings import play_settings
 from penstock.types import Arrays, BackendSpec, EnvRecipe, EnvReference, Spaces
 
 __all__ = [
@@ -65,19 +64,14 @@ class Trained:
             seed: of the episodes.
         """
         prepared = self.prepared
-        run = prepared.config.run
-        return PlaySettings(
-            env=env,
-            vector=run.vector_env,
-            ignore_obs=run.ignore_obs or (),
-            spaces=prepared.profile.spaces,
-            policy=prepared.spec.policy,
-            backend=prepared.inference,
+        return play_settings(
+            prepared.config.run,
+            env,
+            prepared.profile.spaces,
+            prepared.spec.policy,
+            prepared.inference,
             lanes=lanes,
             seed=seed,
-            bad_numbers=run.bad_numbers,
-            open_limit_s=OPEN_LIMIT_S,
-            masks=find_algorithm(run.algo).masks,
         )
 
 

@@ -4,14 +4,11 @@ judge --tickets--> player.0 .. player.n --episodes--> judge
 judge --policy--> player.0 .. player.n
 """
 
-from penstock.algorithm_lookup import find_algorithm
 from penstock.config.episode_metrics import info_names
-from penstock.nodes.contract import OPEN_LIMIT_S
 from penstock.nodes.evaluation import (
     TICKET,
     JudgeSettings,
     PlayerSettings,
-    PlaySettings,
     answer_specs,
     found_specs,
 )
@@ -19,6 +16,7 @@ from penstock.program.graph import Board, NodeSpec, Program, Record, Stream
 from penstock.program.plan import EvaluationPlan
 from penstock.topologies.env_nodes import step_limit_s
 from penstock.topologies.imports import policy_imports
+from penstock.topologies.play_settings import play_settings
 
 __all__ = ["build"]
 
@@ -78,20 +76,7 @@ def _lanes(plan: EvaluationPlan, players: int) -> int:
 
 def _player(plan: EvaluationPlan, index: int, name: str, lanes: int) -> NodeSpec:
     limit = step_limit_s(plan.run, plan.kind, lanes)
-    played = PlaySettings(
-        env=plan.env,
-        vector=plan.run.vector_env,
-        ignore_obs=plan.run.ignore_obs or (),
-        spaces=plan.spaces,
-        policy=plan.policy,
-        backend=plan.inference,
-        lanes=lanes,
-        seed=plan.seed,
-        bad_numbers=plan.run.bad_numbers,
-        open_limit_s=OPEN_LIMIT_S,
-        masks=find_algorithm(plan.run.algo).masks,
-        episode_metrics=info_names(plan.run.episode_metrics),
-    )
+    played = play_settings(plan.run, plan.env, plan.spaces, plan.policy, plan.inference, lanes=lanes, seed=plan.seed)
     settings = PlayerSettings(played, plan.first_player + index, env_timeout=limit, keep=plan.keep)
     imports = policy_imports(plan.run, plan.inference)
     return NodeSpec(

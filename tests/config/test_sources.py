@@ -162,9 +162,28 @@ def test_numbers_and_arrays_of_numpy_are_settings():
     assert type(config.run.timesteps) is int
 
 
+@pytest.mark.parametrize("number", [8, np.int64(8), np.array(8)], ids=["python", "numpy", "array"])
+def test_a_single_number_is_a_list_of_one(tmp_path, number):
+    values = {"env": "X", "pad_batches": number, "hidden_sizes": number}
+    config = from_mapping(values)
+    assert (config.run.pad_batches, config.algorithm.hidden_sizes) == ((8,), (8,))
+    file = tmp_path / "run.toml"
+    file.write_text('env = "X"\npad_batches = 8\nhidden_sizes = 8\n')
+    assert from_toml(file) == config
+    assert with_changes(from_mapping({"env": "X"}), {"pad_batches": number}).run.pad_batches == (8,)
+    file.write_text(to_toml(config))
+    assert from_toml(file) == config
+
+
 @pytest.mark.parametrize(
     ("values", "says"),
     [
+        ({"pad_batches": 0}, "pad_batches takes none or powers or whole numbers from 1 to 65,536.*, not 0$"),
+        ({"pad_batches": 8.5}, r"pad_batches takes .* whole numbers from 1 to 65,536.*, not 8\.5$"),
+        ({"pad_batches": True}, "pad_batches takes .* whole numbers from 1 to 65,536.*, not True$"),
+        ({"pad_batches": None}, "pad_batches takes .* whole numbers from 1 to 65,536.*, not None$"),
+        ({"pad_batches": "fours"}, 'pad_batches takes none or powers or whole numbers .*, not the text "fours"$'),
+        ({"ignore_obs": 8}, "ignore_obs takes "),
         ({"timesteps": 1e3}, r"a whole number of at least 1, not 1000\.0$"),
         ({"hidden_sizes": "64,64"}, r'takes a list, as \[64, 64\], not the text "64,64"$'),
         ({"lr": np.array([1.0, 2.0])}, "lr takes a number"),

@@ -277,10 +277,15 @@ def _read(field: Field, setting: Setting | None) -> Value | object:
         return field.default
     if setting.text:
         return from_text(field, str(setting.value), setting.label)
-    value = setting.value
-    if field.alone and value is not None and not isinstance(value, list | tuple) and not getattr(value, "shape", None):
-        value = [value]
-    return from_value(field, value, setting.label)
+    return from_value(field, _as_list(field, setting.value) if field.many else setting.value, setting.label)
+
+
+def _as_list(field: Field, value: object) -> object:
+    """A list of one in place of a single number, as on a command line, or of any value if the field says ``alone``."""
+    shape = getattr(value, "shape", None)
+    is_number = isinstance(value, int | float) or shape == ()
+    is_list = isinstance(value, list | tuple) or bool(shape)
+    return [value] if is_number or (field.alone and value is not None and not is_list) else value
 
 
 def shown(value: object) -> str:

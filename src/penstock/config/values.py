@@ -62,6 +62,8 @@ def from_value(field: Field, value: object, label: str) -> Value:
         value = getattr(value, "tolist", lambda: value)()
     if isinstance(value, str):
         parts = [part.strip() for part in _without_brackets(value).split(",")]
+        if field.base in _BITS and any(map(str.isalpha, "".join(parts))):
+            raise _refused(field, f'the text "{value}"', label)
         listed = ", ".join(f'"{part}"' if any(map(str.isalpha, part)) else part for part in parts)
         raise ConfigError(f'{label} takes a list, as [{listed}], not the text "{value[:60]}"')
     if not isinstance(value, Sequence) or not value:

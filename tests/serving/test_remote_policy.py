@@ -1,9 +1,11 @@
 """The policy of a server, called like one of this process: the same answers, and errors that name the server."""
 
 import contextlib
+import copy
 import gc
 import json
 import multiprocessing
+import pickle
 import re
 import signal
 import subprocess
@@ -47,6 +49,10 @@ def rows_of(spaces: Spaces, count: int) -> tuple[object, np.ndarray | None]:
 
 def same(found: object, wanted: object) -> None:
     assert type(found) is type(wanted)
+    if isinstance(wanted, list):
+        for part, wanted_part in zip(found, wanted, strict=True):
+            same(part, wanted_part)
+        return
     if isinstance(wanted, dict):
         assert found.keys() == wanted.keys()
         for key, part in wanted.items():
@@ -168,6 +174,55 @@ def test_a_forked_process_takes_no_reply_of_its_parent(kind: str) -> None:
         assert child.exitcode == 0
         same(session.act(obs, True), local.session(1).act(obs))
         assert len(server.endpoint.sessions) == (kind == "memory")
+
+
+def play_two_steps(remote: penstock.RemotePolicy, obs: np.ndarray, answers) -> None:
+    with remote:
+        session = remote.session(len(obs))
+        answers.put([session.act(obs), session.act(obs), repr(remote)])
+
+
+@pytest.mark.parametrize("kind", ["plain", "memory"])
+def test_a_process_that_unpickles_it_connects_for_itself(kind: str) -> None:
+    obs, spawn = np.full((2, 3), 0.5, np.float32), multiprocessing.get_context("spawn")
+    here, answers = policy_of(kind).session(2), spawn.SimpleQueue()
+    with serving(kind, token="secret") as server, connected(server, token="secret", patience=0.0) as remote:
+        session = remote.session(2)
+        first = session.act(obs)
+        same(first, here.act(obs))
+        child = spawn.Process(target=play_two_steps, args=(remote, obs, answers))
+        child.start()
+        child.join(60.0)
+        assert child.exitcode == 0
+        second = here.act(obs)
+        found = answers.get()
+        same(found[:2], [first, second])
+        assert found[2] == repr(remote)
+        # The sessions of this process go on where they were.
+        same(session.act(obs), second)
+        assert call(server, lambda: len(server.endpoint.sessions)) == (2 if kind == "memory" else 0)
+
+
+def test_a_pickle_opens_no_connection_and_a_copy_has_one_of_its_own() -> None:
+    obs = np.zeros(3, np.float32)
+    with serving("plain") as server, connected(server, patience=0.0) as remote:
+        wanted, kept = remote(obs), pickle.dumps(remote)
+        copied = copy.deepcopy(remote)
+        remote.close()
+        same(copied(obs), wanted)
+        copied.close()
+    # Nobody serves it any more. It is asked for an action before that is noticed.
+    unpickled = pickle.loads(kept)
+    assert unpickled.spaces == SPACES["plain"]
+    with pytest.raises(EpisodeLostError, match=rf"the server at tcp://127\.0\.0\.1:{server.tcp} does not answer"):
+        unpickled(obs)
+
+
+def test_an_acting_session_with_memory_does_not_travel() -> None:
+    with serving("memory") as server, connected(server) as remote:
+        session = remote.session(1)
+        with pytest.raises(UsageError, match=r"stays in the process that has begun it: pickle the policy, and begin"):
+            pickle.dumps(session)
 
 
 def test_it_says_in_one_line_what_it_is() -> None:

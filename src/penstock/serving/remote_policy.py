@@ -13,7 +13,7 @@ import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -62,8 +62,8 @@ def connect_policy(
         penstock.clients.RefusedError: it refuses the token, has no such policy, answers through an agent or in raw
             numbers, or is of a version that cannot be asked.
     """
-    server = _Server(url, policy=policy, token=token, timeout=timeout, patience=patience, ca_file=ca_file)
-    return RemotePolicy(server)
+    server = _Server(_Reach(url, policy, token, timeout, patience, ca_file))
+    return RemotePolicy(server, server.describe())
 
 
 class RemotePolicy(Policy):
@@ -73,19 +73,24 @@ class RemotePolicy(Policy):
     - A lost connection loses the memory of all lanes of an acting session. Then its ``act`` raises
       `penstock.clients.EpisodeLostError` until all lanes begin an episode (``first=True``).
     - ``carry`` of an acting session can neither be read nor set: the server keeps it.
-    - A process that is forked from this one connects for itself. An acting session with memory stays in the process
-      that has begun it.
+    - A process that is forked from this one connects for itself, and so does the one that unpickles it, at its first
+      call. An acting session with memory stays in the process that has begun it.
+    - Its pickle holds the arguments of `connect_policy`, the token among them, and what the server has said of the
+      policy.
 
     ``close``, or the end of a ``with`` block, ends its sessions on the server. A call after that connects anew.
     """
 
-    def __init__(self, server: "_Server") -> None:
-        """Ask the server what its policy is like."""
-        told = server.describe()
+    def __init__(self, server: "_Server", told: Description) -> None:
+        """The policy that this server has described so."""
         super().__init__(told.spaces, told.carry, f"{told.name}, version {told.version}, served at {server.url}")
         self._server = server
         self._told = told
         self._sessions: weakref.WeakSet[_ServerSessions] = weakref.WeakSet()
+
+    def __reduce__(self) -> tuple[type["RemotePolicy"], tuple["_Server", Description]]:
+        """Neither connections nor acting sessions travel."""
+        return RemotePolicy, (self._server, self._told)
 
     def begin(self, lanes: int) -> Lanes:
         """Begin to act in these lanes, without checks."""
@@ -110,31 +115,40 @@ class RemotePolicy(Policy):
         self.close()
 
 
-class _Server:
-    """How the server is reached, and a connection for requests of no session."""
+class _Reach(NamedTuple):
+    """How a server is reached: the arguments of `connect_policy`."""
 
-    def __init__(
-        self, url: str, *, policy: str, token: str, timeout: float, patience: float, ca_file: str | None
-    ) -> None:
-        self.url = url
-        self._policy = policy
-        self._token = token
-        self._timeout = timeout
-        self._patience = patience
-        self._ca_file = ca_file
+    url: str
+    policy: str
+    token: str
+    timeout: float
+    patience: float
+    ca_file: str | None
+
+
+class _Server:
+    """A server, and a connection for requests of no session."""
+
+    def __init__(self, reach: _Reach) -> None:
+        self.url = reach.url
+        self._reach = reach
         self._client = GameClient(
-            url,
+            reach.url,
             "",
-            policy=policy,
-            token=token,
-            timeout=timeout,
-            patience=patience,
+            policy=reach.policy,
+            token=reach.token,
+            timeout=reach.timeout,
+            patience=reach.patience,
             version=_VERSION,
-            ca_file=ca_file,
+            ca_file=reach.ca_file,
         )
         weakref.finalize(self, self._client.close)
         self._process = os.getpid()
         """The one that uses the connection."""
+
+    def __reduce__(self) -> tuple[type["_Server"], tuple[_Reach]]:
+        """The connection does not travel."""
+        return _Server, (self._reach,)
 
     def describe(self) -> Description:
         """What its policy is like."""
@@ -151,7 +165,7 @@ class _Server:
             # Forked. The parent goes on with this connection, and both would take each other's replies.
             self._client.close()
             self._process = os.getpid()
-        until, tries = time.monotonic() + self._patience, 0
+        until, tries = time.monotonic() + self._reach.patience, 0
         while True:
             try:
                 return self._client.send("", body)
@@ -165,11 +179,11 @@ class _Server:
             self.url,
             game,
             names,
-            policy=self._policy,
-            token=self._token,
-            timeout=self._timeout,
-            patience=self._patience,
-            ca_file=self._ca_file,
+            policy=self._reach.policy,
+            token=self._reach.token,
+            timeout=self._reach.timeout,
+            patience=self._reach.patience,
+            ca_file=self._reach.ca_file,
         )
 
     @contextlib.contextmanager
@@ -231,6 +245,12 @@ class _ServerSessions:
         """Lanes whose session has begun."""
         self._is_lost = False
         """A call failed, and nobody knows what the lanes remember."""
+
+    def __reduce__(self) -> NoReturn:
+        raise UsageError(
+            f"an acting session at {self._server.url} stays in the process that has begun it: pickle the policy, and "
+            "begin one there: policy.session(n)"
+        )
 
     @property
     def carry(self) -> Arrays:

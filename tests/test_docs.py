@@ -57,6 +57,21 @@ def test_every_path_that_the_architecture_names_exists(page: Path) -> None:
         assert found or ("/" not in path and path in names), f"{page} names {path}"
 
 
+def test_every_module_is_on_a_page_of_the_architecture_or_its_folder_is() -> None:
+    pages = "".join(prose(page) for page in ARCHITECTURE)
+    named = set(re.findall(r"`([\w./<>-]+(?:\.py|/))`", pages))
+    # Links are relative to the page.
+    named |= set(re.findall(r"\]\([./]*src/penstock/([\w./]+)\)", pages))
+    for path in FILES:
+        if path.suffix != ".py" or not path.is_relative_to("src/penstock") or path.name == "__init__.py":
+            continue
+        module = path.relative_to("src/penstock")
+        names = {str(module), *(f"{folder}/" for folder in module.parents)}
+        if module.parts[0] == "algorithms":
+            names.add(f"algorithms/<name>/{module.name}")
+        assert names & named, f"no page of docs/architecture names {module}; where.md may be the right one"
+
+
 @pytest.mark.parametrize(("page", "count"), [("reading", 23), ("reading-table", 37)])
 def test_the_ways_through_the_code_name_what_their_files_define(page: str, count: int) -> None:
     tables = prose(Path(f"docs/architecture/{page}.md"))

@@ -175,6 +175,15 @@ def test_a_single_number_is_a_list_of_one(tmp_path, number):
     assert from_toml(file) == config
 
 
+def test_a_path_is_the_text_of_it(tmp_path):
+    kept = [tmp_path / "a", str(tmp_path / "b")]
+    run = from_mapping({"env": "X", "algo": "sac", "log_dir": tmp_path, "demonstrations": kept}).run
+    assert (run.log_dir, run.demonstrations) == (str(tmp_path), (str(tmp_path / "a"), str(tmp_path / "b")))
+    assert from_mapping({"env": "X", "algo": "sac", "demonstrations": tmp_path}).run.demonstrations == (str(tmp_path),)
+    with pytest.raises(ConfigError, match="timesteps takes a whole number"):
+        from_mapping({"env": "X", "timesteps": tmp_path})
+
+
 @pytest.mark.parametrize(
     ("values", "says"),
     [

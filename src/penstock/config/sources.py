@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import os
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -277,7 +278,15 @@ def _read(field: Field, setting: Setting | None) -> Value | object:
         return field.default
     if setting.text:
         return from_text(field, str(setting.value), setting.label)
-    return from_value(field, _as_list(field, setting.value) if field.many else setting.value, setting.label)
+    value = _as_text(setting.value) if field.base == "str" else setting.value
+    return from_value(field, _as_list(field, value) if field.many else value, setting.label)
+
+
+def _as_text(value: object) -> object:
+    """The text of a path, also of each path in a list. Other values stay as they are."""
+    if isinstance(value, list | tuple):
+        return [_as_text(part) for part in value]
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def _as_list(field: Field, value: object) -> object:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from penstock.replay_buffer import ReplayBuffer
     from penstock.retraining import Retrained, retrain
     from penstock.run import Result, draw, evaluate, load_policy, resume, train
+    from penstock.saved_runs.recordings import write_episodes
     from penstock.saved_runs.run_metrics import Metrics, read_metrics
     from penstock.serving.policy import Policy
     from penstock.serving.remote_policy import RemotePolicy, connect_policy
@@ -95,6 +96,7 @@ __all__ = [
     "train",
     "verify",
     "watch",
+    "write_episodes",
 ]
 
 _HOMES = {
@@ -111,6 +113,7 @@ _HOMES = {
     "penstock.replay_buffer": ("ReplayBuffer",),
     "penstock.retraining": ("Retrained", "retrain"),
     "penstock.run": ("Result", "draw", "evaluate", "load_policy", "resume", "train"),
+    "penstock.saved_runs.recordings": ("write_episodes",),
     "penstock.saved_runs.run_metrics": ("Metrics", "read_metrics"),
     "penstock.serving.policy": ("Policy",),
     "penstock.serving.remote_policy": ("RemotePolicy", "connect_policy"),

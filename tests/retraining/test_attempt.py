@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.request import urlopen
 
@@ -114,9 +115,12 @@ def test_episodes_that_other_software_has_recorded_are_learned_from(run, tmp_pat
     written: dict[str, Any] = {}
     exec(page.partition("```python\n")[2].partition("```")[0], written)
     generator = np.random.default_rng(0)
-    for number in range(1, 61):
+    logs = []
+    for _ in range(60):
         symbols, action = shown(generator), generator.integers(0, 4, 10)
-        written["record"](tmp_path, number, SYMBOLS[symbols], action, action == (symbols[:-1] + 1) % 4, True)
+        rewards = action == (symbols[:-1] + 1) % 4
+        logs.append(SimpleNamespace(states=SYMBOLS[symbols], actions=action, rewards=rewards, is_over=True))
+    written["record"](tmp_path, logs)
     found = penstock.retrain(run, experience=tmp_path, epochs=40.0)
     assert found.version is not None
     assert names(run) == [1, 2, 3, 0]

@@ -12,12 +12,12 @@ import penstock
 from benchmarks import link
 from benchmarks.link import SETTINGS, Linked, first_at, linked
 from benchmarks.runs import Curve
+from penstock.memory.layout import aligned_zeros
 from penstock.memory.rounds import Rounds
 from penstock.planning import plan, prepare
 from penstock.processes.starts import Processes
 from penstock.topologies.on_policy import build
 from penstock.types import ArraySpec
-from tests.replay.world import aligned_bytes
 
 
 def test_every_learner_and_no_other_node_gets_the_link(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_bytes_take_their_time(monkeypatch) -> None:
     waits = []
     monkeypatch.setattr(link, "time", SimpleNamespace(perf_counter=lambda: 7.0, sleep=waits.append))
     specs = (ArraySpec("critic", (1000,), "float32"),)
-    memory = aligned_bytes(Rounds.required(1, specs))
+    memory = aligned_zeros(Rounds.required(1, specs))
     team = Linked(Rounds(memory, 1, specs, 0), me=0, alive=lambda: False)
     team.enter({"critic": np.zeros(1000, np.float32)})
     team("actor_critic", {"critic": np.ones(1000, np.float32)}, 1.0)

@@ -6,9 +6,10 @@ import pytest
 from penstock.cluster import rings
 from penstock.cluster.fetched import Fetched
 from penstock.cluster.rings import HostedShards, RowRanks, take_news
+from penstock.memory.layout import aligned_zeros
 from penstock.memory.table import Table
 from penstock.replay.sum_tree import SumTrees
-from tests.replay.world import aligned_bytes, lane_steps, make_table, write
+from tests.replay.world import lane_steps, make_table, write
 
 STEPS, SHARDS, WRITERS, SLOTS = 4, 2, 4, 3
 HEIGHT = STEPS + 1
@@ -20,7 +21,7 @@ class Side:
     def __init__(self, slots: int = SLOTS) -> None:
         self.table: Table = make_table(STEPS, 1, WRITERS, slots, same_step=True)
         rows = self.table.arrays["valid"].size
-        self.trees = SumTrees(aligned_bytes(SumTrees.required(rows, SHARDS)), rows, SHARDS)
+        self.trees = SumTrees(aligned_zeros(SumTrees.required(rows, SHARDS)), rows, SHARDS)
 
     def write(self, sequence: int) -> None:
         """Fill one slot of each writer."""

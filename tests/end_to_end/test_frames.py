@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import penstock
+from penstock.memory.layout import aligned_zeros
 from penstock.memory.table import Table
 from penstock.program.rollout import table_specs
 from penstock.replay.contents import restore
@@ -16,7 +17,6 @@ from penstock.saved_runs.checkpoints import load_checkpoint, load_table
 from penstock.types import Array, Box, Discrete, Spaces, Stack
 from tests.children import killing
 from tests.fingerprints import fingerprint
-from tests.replay.world import aligned_bytes
 
 pytestmark = pytest.mark.usefixtures("shared_templates")
 
@@ -117,7 +117,7 @@ def test_what_is_sampled_is_what_the_environment_gave(tmp_path, env, padding, sa
     stack = Stack(4, padding)
     spaces = Spaces((("obs", Box((4, 6), "uint8", (0.0,), (255.0,), stack)),), Discrete(2))
     specs = table_specs(spaces, (), STEPS, NUM_ENVS, same_step=same_step)
-    table = Table(aligned_bytes(Table.required(specs, 1, 7)), specs, 1, 7)
+    table = Table(aligned_zeros(Table.required(specs, 1, 7)), specs, 1, 7)
     restore(table, table_of(result))
     sampler = Sampler(table, NUM_ENVS, ["obs"], n_step=n_step, gamma=0.5, stack={"obs": stack}, reward_limit=1.0)
     m = 500

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from penstock.errors import ResourceError
-from penstock.memory.layout import Layout, aligned
+from penstock.memory.layout import Layout, aligned, aligned_zeros
 from penstock.types import ArraySpec
 
 SPECS = [ArraySpec("flag", (3,), "bool"), ArraySpec("obs", (2, 17), "float32"), ArraySpec("count", (), "int64")]
@@ -14,6 +14,14 @@ def test_arrays_start_at_cache_lines() -> None:
     assert layout.offsets == {"flag": 0, "obs": 64, "count": 64 + 192}
     assert layout.nbytes == 64 + 192 + 64
     assert [aligned(n) for n in (0, 1, 64, 65)] == [0, 64, 64, 128]
+
+
+def test_zeros_of_a_process_begin_as_a_segment_does() -> None:
+    for nbytes in (1, 63, 64, 1000):
+        memory = aligned_zeros(nbytes)
+        assert (memory.dtype, memory.shape, memory.ctypes.data % 64) == (np.uint8, (nbytes,), 0)
+        assert not memory.any()
+        memory[...] = 1
 
 
 def test_views_share_the_memory_and_do_not_overlap() -> None:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from penstock.memory.layout import aligned_zeros
 from penstock.memory.table import Table
 from penstock.program.rollout import table_specs
 from penstock.replay.contents import contents, restore, transfer
@@ -16,13 +17,7 @@ SPACES = Spaces((("obs", Box((2,), "float32", (-1.0,), (1.0,))),), Discrete(3))
 
 def empty(writers: int, slots: int = SLOTS) -> Table:
     specs = table_specs(SPACES, (), T, NUM_ENVS // writers, same_step=True)
-    return Table(memory(Table.required(specs, writers, slots)), specs, writers, slots)
-
-
-def memory(nbytes: int) -> np.ndarray:
-    raw = np.zeros(nbytes + 64, np.uint8)
-    first = -raw.ctypes.data % 64
-    return raw[first : first + nbytes]
+    return Table(aligned_zeros(Table.required(specs, writers, slots)), specs, writers, slots)
 
 
 def filled(writers: int, count: int) -> Table:
@@ -54,7 +49,7 @@ def first_priority(slot: dict, config: None) -> np.ndarray:
 
 def ranked(table: Table) -> tuple[Table, SumTree]:
     """The slots that a table holds, ranked by their rewards as they would have been when they were written."""
-    tree = SumTree(memory(SumTree.required(10_000)), table.arrays["valid"].size)
+    tree = SumTree(aligned_zeros(SumTree.required(10_000)), table.arrays["valid"].size)
     ranking = Ranking(1.0, f"{__name__}:first_priority", None)
     for writer in range(table.writers):
         last = table.written(writer)
@@ -94,7 +89,7 @@ def test_priorities_come_back_exactly(before: int, after: int) -> None:
     # The row of slot 7, step 1, lane 3 has (1000 * 7 + 10 + 3) / 1000; row T has none.
     assert kept["priority"][2, 1, 3] == pytest.approx(7.013, abs=2**-22)
     assert (kept["priority"][:, T] == 0).all()
-    again, copy = empty(after), SumTree(memory(SumTree.required(10_000)), empty(after).arrays["valid"].size)
+    again, copy = empty(after), SumTree(aligned_zeros(SumTree.required(10_000)), empty(after).arrays["valid"].size)
     restore(again, kept, copy)
     assert same(kept, contents(again, [9] * after, copy))
     assert copy.max_priority() == tree.max_priority() > 8.0
@@ -102,7 +97,7 @@ def test_priorities_come_back_exactly(before: int, after: int) -> None:
 
 
 def test_rows_without_priorities_do_not_fit_where_they_are_needed() -> None:
-    tree = SumTree(memory(SumTree.required(10_000)), empty(1).arrays["valid"].size)
+    tree = SumTree(aligned_zeros(SumTree.required(10_000)), empty(1).arrays["valid"].size)
     with pytest.raises(ValueError, match="its rows have no priorities"):
         restore(empty(1), contents(filled(1, 2), [2]), tree)
 
@@ -158,7 +153,7 @@ def test_a_transfer_leaves_what_contents_and_restore_do(monkeypatch, before, aft
     monkeypatch.setattr("penstock.replay.contents._PART_BYTES", part_bytes)
     source, ranks = ranked(filled(before, 9))
     one, two = empty(after, slots), empty(after, slots)
-    trees = [SumTree(memory(SumTree.required(10_000)), one.arrays["valid"].size) for _ in range(2)]
+    trees = [SumTree(aligned_zeros(SumTree.required(10_000)), one.arrays["valid"].size) for _ in range(2)]
     restore(one, contents(source, [9] * before, ranks), trees[0])
     assert transfer(source, [0] * before, [9] * before, ranks, two, trees[1]) == min(SLOTS, slots) - 1
     assert same(contents(one, [9] * after, trees[0]), contents(two, [9] * after, trees[1]))

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from penstock.memory.layout import aligned_zeros
 from penstock.replay.priorities import FIRST, Ranking, enter, known_priorities
 from penstock.replay.sum_tree import SumTree
-from tests.replay.world import aligned_bytes
 
 ROWS = 8
 
@@ -30,7 +30,7 @@ def test_a_row_of_which_nothing_is_known_gets_the_largest_priority_so_far(
     initial: str | None, largest: float, expected: Sequence[float]
 ) -> None:
     """Two rows and the bootstrap row, behind two others. Those of the tree are already raised to alpha, 0.5."""
-    tree = SumTree(aligned_bytes(SumTree.required(ROWS)), ROWS)
+    tree = SumTree(aligned_zeros(SumTree.required(ROWS)), ROWS)
     tree.set(0, 1, np.array([largest, largest / 2]))
     slot = {"valid": np.ones((3, 1), bool)}
     enter(tree, Ranking(0.5, initial, None), slot, 1, 2)
@@ -43,7 +43,7 @@ def test_what_is_known_may_be_found_where_the_whole_slot_is() -> None:
     known = known_priorities(ranking, {})
     assert known.dtype == np.float32
     assert known.tolist()[0] == [3.0]
-    tree = SumTree(aligned_bytes(SumTree.required(ROWS)), ROWS)
+    tree = SumTree(aligned_zeros(SumTree.required(ROWS)), ROWS)
     tree.set(0, 1, np.array([5.0]))
     elsewhere = Ranking(0.5, "no_such_module:function", None)
     enter(tree, elsewhere, {"valid": np.ones((3, 1), bool)}, 1, 2, known=known)

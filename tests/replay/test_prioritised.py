@@ -2,11 +2,12 @@ import numpy as np
 import pytest
 
 from penstock.errors import ResourceError
+from penstock.memory.layout import aligned_zeros
 from penstock.memory.table import Table
 from penstock.replay.sampler import Sampler
 from penstock.replay.sum_tree import SumTree
 from tests.replay.reference import Reference, Row, words
-from tests.replay.world import aligned_bytes, lane_steps, make_table, write
+from tests.replay.world import lane_steps, make_table, write
 
 STEPS, LANES, WRITERS, SLOTS = 4, 2, 2, 5
 HEIGHT = (STEPS + 1) * LANES
@@ -16,7 +17,7 @@ HEIGHT = (STEPS + 1) * LANES
 def prioritised(*, n_step: int = 1) -> tuple[Table, SumTree, Sampler]:
     table = make_table(STEPS, LANES, WRITERS, SLOTS, same_step=True)
     capacity = WRITERS * SLOTS * HEIGHT
-    tree = SumTree(aligned_bytes(SumTree.required(capacity)), capacity)
+    tree = SumTree(aligned_zeros(SumTree.required(capacity)), capacity)
     return table, tree, Sampler(table, LANES, ["obs"], n_step=n_step, gamma=0.9, stack={}, tree=tree)
 
 
@@ -145,6 +146,6 @@ def test_no_priority_at_all_is_said() -> None:
 
 def test_a_tree_that_is_too_small_is_named() -> None:
     table = make_table(STEPS, LANES, WRITERS, SLOTS, same_step=True)
-    tree = SumTree(aligned_bytes(SumTree.required(99)), 99)
+    tree = SumTree(aligned_zeros(SumTree.required(99)), 99)
     with pytest.raises(ValueError, match="the tree has 99 leaves, the table 100 rows"):
         Sampler(table, LANES, ["obs"], n_step=1, gamma=0.9, stack={}, tree=tree)

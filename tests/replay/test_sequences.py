@@ -2,13 +2,14 @@ import numpy as np
 import pytest
 
 from penstock.errors import ResourceError
+from penstock.memory.layout import aligned_zeros
 from penstock.memory.table import Table
 from penstock.replay.priorities import Ranking, enter
 from penstock.replay.sampler import Sampler, SequenceSampler
 from penstock.replay.sum_tree import SumTree
 from penstock.types import Array, ArraySpec, Stack
 from tests.replay.reference import Reference, Row
-from tests.replay.world import Step, aligned_bytes, lane_steps, make_table, write
+from tests.replay.world import Step, lane_steps, make_table, write
 
 STEPS, LANES, WRITERS, SLOTS, WRITTEN = 4, 2, 2, 5, 7
 CARRY = (ArraySpec("carry.actor.0.h", (1,), "float32"),)
@@ -130,7 +131,7 @@ def test_stacks_of_sequences(same_step: bool) -> None:
 @pytest.mark.parametrize("same_step", [True, False])
 def test_sequences_are_sampled_by_the_priority_of_their_first_row(same_step: bool) -> None:
     table, _ = world(same_step)
-    ranks = aligned_bytes(SumTree.required(table.arrays["valid"].size))
+    ranks = aligned_zeros(SumTree.required(table.arrays["valid"].size))
     tree = SumTree(ranks, table.arrays["valid"].size)
     for writer in range(WRITERS):
         for sequence in range(3, WRITTEN):
@@ -151,7 +152,7 @@ def test_sequences_are_sampled_by_the_priority_of_their_first_row(same_step: boo
 
 def test_rare_sequences_are_found() -> None:
     table, _ = world(same_step=True)
-    tree = SumTree(aligned_bytes(SumTree.required(table.arrays["valid"].size)), table.arrays["valid"].size)
+    tree = SumTree(aligned_zeros(SumTree.required(table.arrays["valid"].size)), table.arrays["valid"].size)
     for sequence, priority in ((3, 1e-6), (6, 16_000.0)):
         ranks = np.zeros(5 * LANES)
         ranks[0] = priority

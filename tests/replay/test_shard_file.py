@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from penstock.errors import ResourceError, RunFolderError
+from penstock.memory.layout import aligned_zeros
 from penstock.memory.table import Table
 from penstock.replay import contents as contents_of_tables
 from penstock.replay import shard_file
@@ -17,7 +18,7 @@ from penstock.replay.shard_file import ShardMark, find_file, find_shard, keep_sh
 from penstock.replay.sum_tree import SumTree
 from penstock.saved_runs.shard_marks import ShardName
 from penstock.types import ArraySpec
-from tests.replay.world import aligned_bytes, lane_steps, make_table, world_specs, write
+from tests.replay.world import lane_steps, make_table, world_specs, write
 
 STEPS, SLOTS, WRITERS = 4, 6, 2
 HEIGHT = STEPS + 1
@@ -29,7 +30,7 @@ class Shard:
     def __init__(self, slots: int = SLOTS, steps: int = STEPS) -> None:
         self.table: Table = make_table(steps, 1, WRITERS, slots, same_step=True)
         rows = self.table.arrays["valid"].size
-        self.tree = SumTree(aligned_bytes(SumTree.required(rows)), rows)
+        self.tree = SumTree(aligned_zeros(SumTree.required(rows)), rows)
 
     def fill(self, end: int) -> "Shard":
         for sequence in range(end):
@@ -99,7 +100,7 @@ def test_rows_are_found_if_episodes_have_other_metrics_now(tmp_path: Path) -> No
     kept, path = Shard().fill(3), tmp_path / "shard-0.table"
     keep_shard(path, kept.table, kept.tree, mark(3, 3))
     specs = [*world_specs(STEPS, 1, same_step=True), ArraySpec("episode_metric.won", (STEPS + 1, 1), "float32")]
-    table = Table(aligned_bytes(Table.required(specs, WRITERS, SLOTS)), specs, WRITERS, SLOTS)
+    table = Table(aligned_zeros(Table.required(specs, WRITERS, SLOTS)), specs, WRITERS, SLOTS)
     found = Shard()
     assert find_shard(path, table, found.tree, "a") == 3
     there, here = contents(table, [3] * WRITERS, found.tree), contents(kept.table, [3] * WRITERS, kept.tree)

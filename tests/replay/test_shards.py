@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
+from penstock.memory.layout import aligned_zeros
 from penstock.memory.table import Table
 from penstock.replay.sampler import Sampler
 from penstock.replay.shards import ShardSampler
 from penstock.replay.sum_tree import SumTrees
-from tests.replay.world import aligned_bytes, lane_steps, make_table, write
+from tests.replay.world import lane_steps, make_table, write
 
 STEPS, SHARDS, WRITERS, SLOTS = 4, 2, 4, 3
 HEIGHT = STEPS + 1
@@ -27,7 +28,7 @@ def table() -> Table:
 @pytest.fixture
 def trees(table: Table) -> SumTrees:
     rows = table.arrays["valid"].size
-    made = SumTrees(aligned_bytes(SumTrees.required(rows, SHARDS)), rows, SHARDS)
+    made = SumTrees(aligned_zeros(SumTrees.required(rows, SHARDS)), rows, SHARDS)
     for writer, priorities in enumerate(PRIORITIES):
         made.set(table.index(writer, 0) * HEIGHT, 0, np.append(priorities, 0.0))
     return made

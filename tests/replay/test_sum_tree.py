@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 
 from penstock.errors import ResourceError
+from penstock.memory.layout import aligned_zeros
 from penstock.replay.sum_tree import SumTree
-from tests.replay.world import aligned_bytes
 
 
 def make(capacity: int) -> SumTree:
-    return SumTree(aligned_bytes(SumTree.required(capacity)), capacity)
+    return SumTree(aligned_zeros(SumTree.required(capacity)), capacity)
 
 
 def sampled(tree: SumTree, key: tuple[int, int], n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -118,11 +118,11 @@ def test_what_does_not_fit_is_named() -> None:
     with pytest.raises(ValueError, match="at least one row, not 0"):
         make(0)
     with pytest.raises(ResourceError, match="a sum tree needs"):
-        SumTree(aligned_bytes(64), 16)
+        SumTree(aligned_zeros(64), 16)
 
 
 def test_recovery_mends_all_sums() -> None:
-    memory = aligned_bytes(SumTree.required(1000))
+    memory = aligned_zeros(SumTree.required(1000))
     tree = SumTree(memory, 1000)
     tree.set(0, 0, np.ones(1000))
     # As a death between a leaf and its ancestors leaves it: leaf 500 begins 64 + 8 * 500 bytes behind.

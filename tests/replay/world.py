@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from penstock.memory.layout import aligned_zeros
 from penstock.memory.table import Table
 from penstock.program.rollout import table_specs
 from penstock.types import Array, ArraySpec, Box, Spaces
@@ -46,18 +47,11 @@ def world_specs(num_steps: int, lanes: int, same_step: bool, carry: tuple[ArrayS
     return list(table_specs(SPACES, row, num_steps, lanes, same_step=same_step, carry=carry))
 
 
-def aligned_bytes(nbytes: int) -> Array:
-    """Zeros that start at a multiple of 64, as a segment's."""
-    memory = np.zeros(nbytes + 64, np.uint8)
-    first = -memory.ctypes.data % 64
-    return memory[first : first + nbytes]
-
-
 def make_table(
     num_steps: int, lanes: int, writers: int, slots: int, same_step: bool, carry: tuple[ArraySpec, ...] = ()
 ) -> Table:
     specs = world_specs(num_steps, lanes, same_step, carry)
-    return Table(aligned_bytes(Table.required(specs, writers, slots)), specs, writers, slots)
+    return Table(aligned_zeros(Table.required(specs, writers, slots)), specs, writers, slots)
 
 
 def steps_before(steps: list[Step], same_step: bool) -> int:

@@ -21,6 +21,7 @@ from penstock.games.node import GameLaneNode, GamesNode
 from penstock.games.settings import GamesSettings
 from penstock.kernels.actions import environment_array, to_environment
 from penstock.memory.action_log import ActionLog
+from penstock.memory.layout import aligned_zeros
 from penstock.nodes.contract import LaneStart, Ports
 from penstock.nodes.env import EnvSettings
 from penstock.program.rollout import fields_beside_return, rollout_specs
@@ -205,9 +206,8 @@ class _Ports:
     def action_log(self, role: str) -> ActionLog:
         del role
         action = self._stage.spaces.action_spec()
-        memory = np.zeros(ActionLog.required(1, action, 16) + 64, np.uint8)
-        start = -memory.ctypes.data % 64
-        return ActionLog(memory[start:], 1, action, [name for name, _ in self._stage.spaces.obs], 16)
+        memory = aligned_zeros(ActionLog.required(1, action, 16))
+        return ActionLog(memory, 1, action, [name for name, _ in self._stage.spaces.obs], 16)
 
     def meeting(self, role: str, make: Callable[[], Shared]) -> Shared:
         found: Shared = self._stage.shared.setdefault(role, make())

@@ -7,7 +7,7 @@ import numpy as np
 from penstock.errors import ResourceError
 from penstock.types import Array, Arrays, ArraySpec
 
-__all__ = ["ALIGNMENT", "Layout", "aligned"]
+__all__ = ["ALIGNMENT", "Layout", "aligned", "aligned_zeros"]
 
 ALIGNMENT = 64
 """Bytes of a cache line. Two arrays never share a line, so two writers never slow each other down."""
@@ -16,6 +16,13 @@ ALIGNMENT = 64
 def aligned(nbytes: int) -> int:
     """``nbytes``, rounded up to a multiple of ``ALIGNMENT``."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+def aligned_zeros(nbytes: int) -> Array:
+    """Zeros in memory of this process alone, uint8 ``[nbytes]``. They begin at a multiple of ``ALIGNMENT``."""
+    memory = np.zeros(nbytes + ALIGNMENT, np.uint8)
+    first = -memory.ctypes.data % ALIGNMENT
+    return memory[first : first + nbytes]
 
 
 class Layout:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from penstock.kernels.actions import from_environment
+from penstock.memory.layout import aligned_zeros
 from penstock.memory.table import Table
 from penstock.saved_runs.episodes import KeptEpisode
 from penstock.types import Array, Arrays, ArraySpec, Box, Discrete, Spaces
@@ -36,10 +37,7 @@ def table_of(
     count = len(rows["valid"])
     slots = -(-count // num_steps)
     # One slot of a ring is never read, because its writer may be filling it.
-    nbytes = Table.required(specs, 1, slots + 1)
-    # A table begins at a multiple of 64.
-    memory = np.zeros(nbytes + 64, np.uint8)
-    table = Table(memory[-memory.ctypes.data % 64 :][:nbytes], specs, 1, slots + 1)
+    table = Table(aligned_zeros(Table.required(specs, 1, slots + 1)), specs, 1, slots + 1)
     for sequence in range(slots):
         first = sequence * num_steps
         index = table.claim(0, sequence)

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-
 from penstock.algorithm import DEMONSTRATED
 from penstock.errors import BadDataError, CheckpointError
+from penstock.memory.layout import aligned_zeros
 from penstock.memory.table import Table
 from penstock.replay.contents import restore
 from penstock.replay.episodes import steps_of, table_of
@@ -68,10 +67,7 @@ class TableDemonstrations:
         if held is None:
             raise CheckpointError(f"checkpoint {self.checkpoint} keeps no replay table")
         slots = len(held["valid"]) + 1
-        nbytes = Table.required(self.specs, 1, slots)
-        # A table begins at a multiple of 64.
-        memory = np.zeros(nbytes + 64, np.uint8)
-        table = Table(memory[-memory.ctypes.data % 64 :][:nbytes], self.specs, 1, slots)
+        table = Table(aligned_zeros(Table.required(self.specs, 1, slots)), self.specs, 1, slots)
         try:
             restore(table, held)
         except ValueError as error:

@@ -11,7 +11,7 @@ Leaves the environment's own rewards unchanged.
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from penstock.envs.gymnasium import ScalarSource
 from penstock.envs.imports import find_callable, name_of
 from penstock.envs.rows import as_number
 from penstock.envs.vector import VectorSource
+from penstock.envs.wrapped import WrappedSource
 from penstock.errors import BadDataError, EnvError, SnapshotError, place_in
 from penstock.types import Array, Arrays, Discrete, EnvSource, StepResult
 
@@ -138,7 +139,7 @@ def _parameters(what: str, function: Callable[..., Any]) -> list[inspect.Paramet
         raise EnvError(f"{what} has no signature that can be read: {one_line(error)}") from error
 
 
-class RewardedSource(EnvSource):
+class RewardedSource(WrappedSource):
     """A source that also computes a reward of the user's own for each step.
 
     Attributes:
@@ -157,9 +158,8 @@ class RewardedSource(EnvSource):
     """
 
     def __init__(self, source: ScalarSource | VectorSource, reward: OwnReward, name: str, first_lane: int) -> None:
-        self.spaces, self.num_lanes = source.spaces, source.num_lanes
-        self.same_step, self.restorable = source.same_step, source.restorable
-        self._source, self._reward = source, reward
+        super().__init__(source, source.spaces)
+        self._reward = reward
         self.reward_name = reward.name
         self._lane_names = [f"lane {first_lane + lane} of {name}" for lane in range(source.num_lanes)]
         # An info's action mask has no path. Rewards name a place in a Tuple as a text.
@@ -177,22 +177,6 @@ class RewardedSource(EnvSource):
         self._returns = [0.0] * source.num_lanes
         self._episodes = [reward.begin(lane) for lane in self._lane_names]
         self._seen: list[Any] = [None] * source.num_lanes
-
-    def watch(self, sign: memoryview) -> None:
-        """As the source."""
-        self._source.watch(sign)
-
-    def keep_infos(self) -> Sequence[Any] | None:
-        """As the source."""
-        return self._source.keep_infos()
-
-    def follow(self, metrics: Sequence[str]) -> Mapping[int, tuple[float, ...]]:
-        """As the source."""
-        return self._source.follow(metrics)
-
-    def take_version(self, version: int) -> None:
-        """As the source."""
-        self._source.take_version(version)
 
     def reset(self, seeds: Sequence[int]) -> Arrays:
         """As the source."""
@@ -246,10 +230,6 @@ class RewardedSource(EnvSource):
     def own_return(self, lane: int) -> float:
         """The sum of own rewards over the lane's episode so far."""
         return self._returns[lane]
-
-    def close(self) -> None:
-        """As the source."""
-        self._source.close()
 
     def _replayed(
         self, lane: int, action: Array, steps: Iterator[tuple[Arrays, float]], base: bytes | None

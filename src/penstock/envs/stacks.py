@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.envs.wrapped import WrappedSource
 from penstock.errors import BadDataError, EnvError
 from penstock.types import Array, Arrays, EnvSource, Stack, StepResult
 
@@ -58,15 +59,11 @@ def newest_frames(source: EnvSource, stacks: Arrays, name: str, first_lane: int)
     return NewestFrames(source, stacks, name, first_lane) if stacks else source
 
 
-class NewestFrames(EnvSource):
+class NewestFrames(WrappedSource):
     """See `newest_frames`. Checks each observation: one that is not the stack of its frames is refused."""
 
     def __init__(self, source: EnvSource, stacks: Arrays, name: str, first_lane: int) -> None:
-        self.spaces = source.spaces.newest()
-        self.num_lanes = source.num_lanes
-        self.same_step = source.same_step
-        self.restorable = source.restorable
-        self._source = source
+        super().__init__(source, source.spaces.newest())
         self._stacks = stacks
         self._kinds: Mapping[str, Stack] = source.spaces.stacks()
         self._name = name
@@ -74,22 +71,6 @@ class NewestFrames(EnvSource):
         self._everyone = np.ones(source.num_lanes, np.bool_)
         self._seen: StepResult | None = None
         self._result: StepResult | None = None
-
-    def watch(self, sign: memoryview) -> None:
-        """As the source."""
-        self._source.watch(sign)
-
-    def keep_infos(self) -> Sequence[Any] | None:
-        """As the source."""
-        return self._source.keep_infos()
-
-    def follow(self, metrics: Sequence[str]) -> Mapping[int, tuple[float, ...]]:
-        """As the source."""
-        return self._source.follow(metrics)
-
-    def take_version(self, version: int) -> None:
-        """As the source."""
-        self._source.take_version(version)
 
     def reset(self, seeds: Sequence[int]) -> Arrays:
         """As the source."""
@@ -130,10 +111,6 @@ class NewestFrames(EnvSource):
     def snapshot(self, lane: int) -> bytes | None:
         """As the source, whose observations are whole."""
         return self._source.snapshot(lane)
-
-    def close(self) -> None:
-        """As the source."""
-        self._source.close()
 
     def _replayed(self, lane: int, steps: Iterator[tuple[Arrays, float]]) -> Iterator[tuple[Arrays, float]]:
         for obs, reward in steps:

@@ -76,6 +76,7 @@ class ReplayBuffer:
     _process: int
     """Id of the process that the number of batches belongs to."""
     _batches: int
+    """Number of batches that this process has sampled. It begins at 0 in the maker's process, elsewhere at random."""
 
     def __init__(
         self,
@@ -215,7 +216,7 @@ class ReplayBuffer:
         if out is None:
             count = count_of(n, "n")
             if count != self._scratch_rows:
-                self._scratch, self._scratch_rows = self._made(count), count
+                self._scratch, self._scratch_rows = self._empty_batch(count), count
             sampler.sample(self._next_key(), self._scratch, None, beta)
             return {_public(name): values.copy() for name, values in self._scratch.items()}
         names = [spec.name for spec in self._batch_specs]
@@ -287,6 +288,7 @@ class ReplayBuffer:
         return _copy_of, (self._mapped(), self._sampling)
 
     def _begin(self, memory: BufferMemory, sampling: _Sampling) -> None:
+        """Set all attributes: of a new buffer, or of one that came from another process."""
         self._memory = memory
         self._sampling = sampling
         self._writer, self._sampler = None, None
@@ -299,6 +301,7 @@ class ReplayBuffer:
         self._batch_specs = (*fields, *names, *after)
 
     def _mapped(self) -> BufferMemory:
+        """The memory, if this process still holds it."""
         if self._memory is None:
             raise PenstockError("this replay buffer is closed")
         return self._memory
@@ -324,7 +327,7 @@ class ReplayBuffer:
         self._batches += 1
         return self._sampling.seed, self._batches
 
-    def _made(self, rows: int) -> Arrays:
+    def _empty_batch(self, rows: int) -> Arrays:
         return {spec.name: np.empty((rows, *spec.shape), spec.dtype) for spec in self._batch_specs}
 
 

@@ -70,9 +70,9 @@ class StandIn:
         """The counters of this life, as its host told them last."""
 
     counts_at_home = False
-    """What the node hands on is counted here, when it is delivered."""
+    """True: home counts what the node hands on, when it is delivered. False: its host counts it."""
     freed_on_delivery = True
-    """A slot on the host is free once home has its content."""
+    """True: a slot on the host is free once home has its content. False: it is taken until that is settled."""
 
     def task(self, threads: int, imports: tuple[str, ...]) -> Task:
         """What a host has to do."""
@@ -100,7 +100,7 @@ class StandIn:
             counters.set(name, "handed_on", self._handed_on + vitals.handed_on)
 
     def wait_for_word(self) -> None:
-        """Count the node as alive, because its machine tells nothing. That has a limit of its own."""
+        """Count the node as alive while its machine tells nothing: a silent machine has a time limit of its own."""
         self._counters.set(self.name, "heartbeat_ns", time.monotonic_ns())
 
 
@@ -163,6 +163,7 @@ class EnvStandIn(StandIn):
             wiring.bytes_of(edge.name), edge.lanes, edge.action, (), edge.capacity, snapshot_bytes=edge.snapshot_bytes
         )
         self._bound: dict[int, RolloutLog] = {}
+        """Index of a slot -> what logs the actions in it."""
 
     def task(self, threads: int, imports: tuple[str, ...]) -> Task:
         """What a host has to do: the node's settings with the starts of this life, as a process at home finds them."""
@@ -209,7 +210,7 @@ class EnvStandIn(StandIn):
             self._bound[index].append(t)
         for lane, end in enumerate(ends):
             if lane in filled.pasts:
-                self._enter(lane, filled.pasts[lane], end)
+                self._log_past(lane, filled.pasts[lane], end)
             elif lane in filled.bases:
                 self._log.add_snapshot(lane, filled.bases[lane])
             self._log.rewind(lane, end)
@@ -228,8 +229,8 @@ class EnvStandIn(StandIn):
         """
         return 0 if self._policy is None else self._policy.publication()
 
-    def _enter(self, lane: int, past: Past, end: Position) -> None:
-        """Log what restores a lane to ``end``: its last actions went into a rollout that was dropped."""
+    def _log_past(self, lane: int, past: Past, end: Position) -> None:
+        """Log all actions that restore a lane to ``end``. Home lacks those of a rollout that was dropped."""
         self._log.rewind(lane, end._replace(steps=0))
         if past.base is not None:
             self._log.begin_at(lane, past.base)
@@ -352,8 +353,13 @@ def _own_writers(wiring: Wiring, name: str) -> tuple[str, ...]:
 def _copies(stream: StreamReader | StreamWriter, wanted: Callable[[int], bool]) -> tuple[SlotCopy, ...]:
     """The content of written slots, in the order of their sequences. A slot that is freed meanwhile is left out.
 
-    Race: a look may pass a free slot, and then find the next rollout of the node that fills that slot. So rollouts
-    behind one that has come meanwhile are left to the next call.
+    Race:
+
+    1. This call looks at a slot that is free, and goes on to the next slots.
+    2. A node fills that slot, and then one of the slots that this call has still to look at.
+    3. This call finds the later rollout, and not the earlier one.
+
+    So rollouts behind one that has come meanwhile are left to the next call.
     """
     written = sorted((sequence, index) for sequence, index in stream.written().items() if wanted(sequence))
     found = [SlotCopy(sequence, packed(stream.slot(index))) for sequence, index in written]

@@ -65,6 +65,7 @@ def agents_of(name: str) -> EnvFactory:
             env = ShownState(whose, env) if with_state else env
             if pool is None:
                 return env
+            # If a check below fails, the environment is closed.
             with contextlib.ExitStack() as opened:
                 opened.callback(env.close)
                 # Each agent learns in some episodes, so all have the same spaces.
@@ -154,6 +155,7 @@ class _Environment:
         return turns
 
     def _begin(self) -> None:
+        """Begin the next episode."""
         seed = None if self._seed is None else episode_seed(self._seed, 0, self._episodes)
         self._episodes += 1
         obs, infos = self.env.reset(seed=seed)
@@ -164,6 +166,7 @@ class _Environment:
         self._look(obs, infos)
 
     def _here(self) -> set[Any]:
+        """The agents that take part now."""
         here = set(self.env.agents)
         unknown = here.difference(self.agents)
         if unknown:
@@ -172,6 +175,7 @@ class _Environment:
         return here
 
     def _look(self, obs: Mapping[Any, Any], infos: Mapping[Any, Any]) -> None:
+        """Keep what each agent has seen last, and its info."""
         for place, agent in enumerate(self.agents):
             if agent in obs:
                 self.shown[place] = obs[agent]
@@ -201,6 +205,7 @@ class _Agents:
 
         self._whose = whose
         self._environments: list[_Environment] = []
+        # If one environment cannot be used, those before it are closed.
         with contextlib.ExitStack() as opened:
             opened.callback(self.close)
             first = make_one()

@@ -86,11 +86,6 @@ class RunFolder:
             raise RunFolderError(f"{path} exists and is no run; give another --run_name")
         return cls(path)
 
-    @property
-    def episodes(self) -> Path:
-        """Kept episodes of games."""
-        return self.path / "episodes"
-
     def make(self) -> bool:
         """Make the folder of a `fresh` or `named` run. It counts as a run once its config is written.
 
@@ -262,6 +257,11 @@ class RunFolder:
         return self.path / "code"
 
     @property
+    def episodes(self) -> Path:
+        """Kept episodes of games."""
+        return self.path / "episodes"
+
+    @property
     def table_path(self) -> Path:
         """The file of the replay table, if the table is too large for checkpoints."""
         return self.path / "replay.table"
@@ -278,7 +278,7 @@ class RunFolder:
 
     @property
     def watched(self) -> Path:
-        """The folder of films for TensorBoard, which reads only the newest file of a folder: the run's own goes on."""
+        """The folder of films for TensorBoard, apart from its curves: it reads only the newest file of a folder."""
         return self.path / "watched"
 
     @property

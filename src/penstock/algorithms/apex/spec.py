@@ -27,7 +27,7 @@ class ApexConfig(LadderConfig, QConfig):
     num_steps: int = tunable(
         16,
         "steps of each lane in a rollout, after which a newer policy acts; without lock step one also acts after each "
-        "--renew_every steps; fewer: a newer policy acts; more: less overhead (usual: 8 to 64)",
+        "--renew_every steps; fewer: the policy that acts is newer; more: less overhead (usual: 8 to 64)",
         min=1,
         fixed=BY_LANES,
     )

@@ -41,8 +41,6 @@ LOSSES = ("critic", "actor")
 """The phases of an actor with critics. Each has a loss of its own."""
 GRADIENT_STEPS = ArraySpec("gradient_steps", (), "int64")
 """The updater counts it. The count is a key of the phases' noise, and decides which phases are due."""
-
-
 MOST_UPDATES = 1_000
 """Largest number of gradient steps for each row. With more, a run would learn from its first rows for hours."""
 
@@ -54,7 +52,7 @@ class ReplayConfig(OptimizerConfig):
     num_steps: int = tunable(
         8,
         "steps of each lane in a rollout, after which a newer policy acts; without lock step one also acts after each "
-        "--renew_every steps; fewer: a newer policy acts; more: less overhead (usual: 1 to 64)",
+        "--renew_every steps; fewer: the policy that acts is newer; more: less overhead (usual: 1 to 64)",
         min=1,
         fixed=BY_LANES,
     )

@@ -32,16 +32,17 @@ log = logging.getLogger("penstock.serve")
 PROTOCOL = "gamecore-tcp"
 _OK = 200
 """A plain number: a member of an enumeration takes longer to look up and to count."""
-_NAMES = {kind: kind.decode() or "stateless" for kind in (*KINDS, b"end")}
-"""Of step kinds, for the access log."""
-_NAMES_POLICY = b"policy="
+_KIND_NAMES = {kind: kind.decode() or "stateless" for kind in (*KINDS, b"end")}
+"""Step kind -> its name in the access log."""
+_POLICY_PREFIX = b"policy="
+"""Begins a key that names a policy."""
 
 
 class _Reply(Reply):
     """The reply to one frame.
 
     Attributes:
-        stopped: the session that the request asks to end, once it waits for its end.
+        stopped: the session that the request asks to end. Set once the request waits for that.
         unpacked: bytes of a body that came as a delta.
     """
 
@@ -78,7 +79,7 @@ class _Reply(Reply):
 
     def _note(self, status: int, size: int) -> None:
         connection, kind = self.connection, self.request.kind
-        what = _NAMES.get(kind) or kind.decode(errors="replace")
+        what = _KIND_NAMES.get(kind) or kind.decode(errors="replace")
         connection.service.note(
             protocol=PROTOCOL, peer=connection.peer, what=what, status=status, since=self.since, size=size
         )
@@ -101,7 +102,7 @@ class GamecoreConnection(Connection):
         self._framing: Framing | None = None
         """``None``: the client has not said yet which version it speaks."""
         self._key = b""
-        """Of the greeting. It counts where a request has none."""
+        """The key in the greeting. It holds for each request without a key of its own."""
         self._sessions: set[SessionKey] = set()
         """Sessions that have asked here, and were not stopped here."""
 
@@ -275,7 +276,7 @@ class GamecoreConnection(Connection):
 
 def _policy(key: bytes) -> str:
     """The name of the policy in a key, ``policy=NAME``; empty: the key names none."""
-    return key[len(_NAMES_POLICY) :].decode(errors="backslashreplace") if key.startswith(_NAMES_POLICY) else ""
+    return key[len(_POLICY_PREFIX) :].decode(errors="backslashreplace") if key.startswith(_POLICY_PREFIX) else ""
 
 
 def _wrong_token() -> Refusal:

@@ -35,6 +35,8 @@ class Shown(gymnasium.Env):
     action_space = Discrete(2)
 
     def __init__(self, render_mode: str | None = None) -> None:
+        if render_mode not in {None, "rgb_array"}:
+            raise ValueError(f"there is no render_mode {render_mode}")
         self.render_mode = render_mode
         self.steps = 0
 
@@ -129,6 +131,13 @@ def test_tensorboard_shows_the_films_of_the_run_folder_at_the_steps_of_their_che
 def test_what_cannot_be_shown_is_one_line(run: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="episodes of watch takes a whole number of at least 1"):
         penstock.watch(run, episodes=0)
+    with pytest.raises(ConfigError, match=r"seconds of watch takes a number from 0\.1 to 300, not -1$"):
+        penstock.watch(run, seconds=-1)
+    with pytest.raises(ConfigError, match="seed of watch takes a whole number from 0 to"):
+        penstock.watch(run, seed=-1)
+    (tmp_path / "folder.gif").mkdir()
+    with pytest.raises(RunFolderError, match=r"folder\.gif cannot be written: it is a folder$"):
+        penstock.watch(run, tmp_path / "folder.gif")
     with pytest.raises(ConfigError, match="a window leaves no picture"):
         penstock.watch(run, tmp_path / "a.gif", window=True)
     with pytest.raises(ConfigError, match=r"picture\.png does not end in \.gif"):
@@ -138,8 +147,10 @@ def test_what_cannot_be_shown_is_one_line(run: Path, tmp_path: Path) -> None:
     unseen = trained("Unseen", tmp_path)
     with pytest.raises(EnvError, match="has no picture: it renders no rgb_array, and observes no image"):
         penstock.watch(unseen)
-    with pytest.raises(EnvError, match="opens no window: it takes no render_mode"):
+    with pytest.raises(EnvError, match="opens no window: it takes no render_mode; let its class open one"):
         penstock.watch(unseen, window=True)
+    with pytest.raises(EnvError, match='opens no window: it takes no render_mode "human"; let its class open one'):
+        penstock.watch(run, window=True)
 
 
 def test_an_episode_that_is_given_up_is_not_told_of(monkeypatch: pytest.MonkeyPatch) -> None:

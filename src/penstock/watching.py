@@ -6,10 +6,11 @@ The environment is played in a process of its own.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from penstock.config.commands import WatchOptions
-from penstock.config.values import count_of
+from penstock.config.fields import field_table
+from penstock.config.values import count_of, from_value
 from penstock.envs.given import given_of
 from penstock.errors import ConfigError, EnvError, RunFolderError
 from penstock.metrics.report import Report
@@ -82,19 +83,24 @@ def watch(
         processes: as in `penstock.train`.
 
     Raises:
-        UsageError: no such run, a checkpoint that cannot be used, an environment without a picture or a window, a file
-            that cannot be written.
+        UsageError: an argument is out of range, no such run, a checkpoint that cannot be used, an environment without a
+            picture or a window, a file that cannot be written.
         BadDataError: an episode held NaN or infinity.
     """
     episodes = count_of(episodes, "episodes of watch")
     if window and out is not None:
         raise ConfigError(f"a window leaves no picture, so nothing would be written to {out}; leave out one of the two")
+    table = field_table(WatchOptions)
+    seconds = cast("float", from_value(table["seconds"], seconds, "seconds of watch"))
+    seed = cast("int | None", from_value(table["seed"], seed, "seed of watch"))
     if out is not None and Path(out).suffix != ".gif":
         raise ConfigError(f"{out} does not end in .gif, which is what an animated picture is written as")
     given, folder = given_of(env, wrap, reward), RunFolder.open(Path(run))
     path = folder.path / NAME if out is None else expanded(out)
     if not window and not path.parent.is_dir():
         raise RunFolderError(f"{path} cannot be written: there is no folder {path.parent}")
+    if not window and path.is_dir():
+        raise RunFolderError(f"{path} cannot be written: it is a folder")
     with processes or Processes() as opened:
         trained = open_trained(opened, folder, checkpoint, given, "watch")
         prepared = with_opponents(trained.prepared, folder.path)

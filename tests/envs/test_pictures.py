@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -56,3 +57,9 @@ def test_a_failure_to_render_is_one_line_where_no_image_is_observed() -> None:
     same(picture_of("e", broken, np.zeros((9, 9), np.uint8)), np.zeros((9, 9, 3)))
     with pytest.raises(EnvError, match=r"^environment e cannot render: RuntimeError: no screen found$"):
         picture_of("e", broken, np.zeros(3))
+
+
+def test_an_environment_that_does_not_render_has_no_picture() -> None:
+    """`gymnasium.Env.render` itself raises NotImplementedError."""
+    assert picture_of("e", gymnasium.Env(), np.zeros(3)) is None
+    same(picture_of("e", gymnasium.Env(), FRAME), FRAME)

@@ -178,8 +178,21 @@ def test_a_run_that_is_not_there(tmp_path):
     part = made(tmp_path).checkpoints
     with pytest.raises(RunFolderError, match=f"checkpoints is a part of a run: give {part.parent}$"):
         RunFolder.find(str(part), tmp_path)
-    with pytest.raises(RunFolderError, match=r"no run folder: it has no config\.toml"):
+    with pytest.raises(RunFolderError, match=f"{tmp_path} holds runs: give one of them, such as {part.parent}$"):
         RunFolder.open(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(RunFolderError, match=r"empty is no run folder: it has no config\.toml$"):
+        RunFolder.open(tmp_path / "empty")
+    with pytest.raises(RunFolderError, match=r"nowhere is no run folder: there is no such folder$"):
+        RunFolder.open(tmp_path / "nowhere")
+    (tmp_path / "notes.txt").touch()
+    for find in (RunFolder.open, lambda path: RunFolder.find(str(path), tmp_path)):
+        with pytest.raises(RunFolderError, match="checkpoints is a part of a run: give"):
+            find(part)
+        with pytest.raises(RunFolderError, match=r"config\.toml is a part of a run: give"):
+            find(part.parent / "config.toml")
+        with pytest.raises(RunFolderError, match=r"notes\.txt is a file; give the folder of a run$"):
+            find(tmp_path / "notes.txt")
     (tmp_path / "manifest.json").touch()
     with pytest.raises(RunFolderError, match="is a bundle, which holds one policy; give the run that it came from"):
         RunFolder.find(str(tmp_path), tmp_path)

@@ -29,6 +29,8 @@ def picture_of(name: str, env: Any, obs: Any) -> Array | None:
     observed = next((image for part in _parts(obs) if (image := _image(part)) is not None), None)
     try:
         rendered = _rendered(env)
+    except NotImplementedError:  # what Gymnasium's own class raises if an environment does not render
+        return observed
     except Exception as error:
         if observed is None:
             why = f"{type(error).__name__}: {one_line(error, 300)}"

@@ -120,7 +120,7 @@ class RunFolder:
         except (OSError, ValueError):
             is_run = False
         if not is_run:
-            raise RunFolderError(f"{path} is no run folder: it has no {CONFIG}")
+            raise RunFolderError(f"{path} {_other_than_a_run(path) or _no_run(path)}")
         return cls(path)
 
     @classmethod
@@ -135,14 +135,13 @@ class RunFolder:
             if not runs:
                 raise RunFolderError(f"there is no run in {log_dir}; penstock train makes one")
             return cls(runs[-1])
-        for path in (expanded(run), expanded(log_dir) / run):
+        paths = (expanded(run), expanded(log_dir) / run)
+        for path in paths:
             with contextlib.suppress(RunFolderError):
                 return cls.open(path)
-            if (path / MANIFEST).is_file():
-                raise RunFolderError(f"{path} is a bundle, which holds one policy; give the run that it came from")
-        above = next((path for path in expanded(run).parents if (path / CONFIG).is_file()), None)
-        if above is not None and expanded(run).exists():
-            raise RunFolderError(f"{run} is a part of a run: give {above}")
+        for path in paths:
+            if other := _other_than_a_run(path):
+                raise RunFolderError(f"{path} {other}")
         hint = nearest(run, [path.name for path in runs]) or f"; latest stands for the newest run in {log_dir}"
         raise RunFolderError(f"there is no run {run}{hint}")
 
@@ -310,6 +309,33 @@ def list_runs(log_dir: Path) -> list[Path]:
             if path.suffix != PARTIAL and (path / CONFIG).is_file():
                 found.append((_number(path), (path / CONFIG).stat().st_mtime_ns, path.name, path))
     return [path for *_, path in sorted(found)]
+
+
+def _other_than_a_run(path: Path) -> str:
+    """What a path is that users take for a run folder, and what to give; empty: it is nothing of the kind."""
+    try:
+        if not path.exists():
+            return ""
+        above = next((folder for folder in path.absolute().parents if (folder / CONFIG).is_file()), None)
+        if above is not None:
+            return f"is a part of a run: give {above}"
+        if not path.is_dir():
+            return "is a file; give the folder of a run"
+        if (path / MANIFEST).is_file():
+            return "is a bundle, which holds one policy; give the run that it came from"
+    except (OSError, ValueError):
+        return ""
+    runs = list_runs(path)
+    return f"holds runs: give one of them, such as {runs[-1]}" if runs else ""
+
+
+def _no_run(path: Path) -> str:
+    """Why a path is no run folder, if it is nothing that users take for one."""
+    try:
+        is_there = path.exists()
+    except (OSError, ValueError):
+        is_there = False
+    return "is no run folder: " + (f"it has no {CONFIG}" if is_there else "there is no such folder")
 
 
 def _number(path: Path) -> int:

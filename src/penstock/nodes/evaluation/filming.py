@@ -71,7 +71,10 @@ def film(
     source.film(reel.take)
     played = _played(settings, source, published, episodes, limit_s, is_enough=lambda: reel.is_full)
     if not reel.pictures:
-        raise EnvError(f"environment {settings.name} has no picture: it renders no rgb_array, and observes no image")
+        raise EnvError(
+            f"environment {settings.name} has no picture: it renders no rgb_array, and observes no image; let its "
+            "class take render_mode, and its render give uint8 [height, width, 3]"
+        )
     return Filmed(reel.gif(), played, is_cut=reel.is_over and len(played) < episodes)
 
 
@@ -102,7 +105,11 @@ def _opened(settings: PlaySettings, render_mode: str) -> ScalarSource | VectorSo
             if "render_mode" not in str(error):
                 raise
             if render_mode == "human":
-                raise EnvError(f"environment {settings.name} opens no window: it takes no render_mode") from error
+                which = "render_mode" if "takes no render_mode" in str(error) else 'render_mode "human"'
+                raise EnvError(
+                    f"environment {settings.name} opens no window: it takes no {which}; let its class open one for "
+                    '"human", or leave out --window to film it'
+                ) from error
         return opened(settings.env)
 
 

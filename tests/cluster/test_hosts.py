@@ -16,6 +16,7 @@ import pytest
 import penstock
 from penstock.cluster.claims import Claims, release_claims
 from penstock.cluster.connection import joined
+from penstock.cluster.places import free_of, rooms
 from penstock.errors import ConfigError, NodeError
 from penstock.run import Result
 from penstock.saved_runs.best import find_checkpoint
@@ -247,6 +248,22 @@ def test_what_nodes_ask_for_is_kept_for_them(cluster, monkeypatch) -> None:
         with Claims() as later:
             later.take("learner", None, {"cpu": 2})
             later.wait({"learner": {"cpu": 2}})
+
+
+@pytest.mark.parametrize("parts", [(0.4, 0.4, 0.4, 0.4, 0.4), (0.5, 0.3, 1.0), (0.3, 0.8, 0.2, 0.7), (0.6, 0.6, 0.5)])
+def test_ray_grants_the_parts_of_gpus_that_have_room(cluster, parts: tuple[float, ...]) -> None:
+    machine = cluster.add_node(**HOST, num_gpus=2)
+    held: list[dict[str, float]] = []
+    try:
+        with joined(cluster.address), Claims() as claims:
+            for number, part in enumerate(parts):
+                asked = {"gpu": part}
+                room = rooms(free_of({"gpu": 2.0}, held), asked) >= 1
+                claims.ask(f"env.{number}", asked)
+                assert claims._open[f"env.{number}"].wait(30 if room else 2) == room
+                held.append(asked)
+    finally:
+        cluster.remove_node(machine)
 
 
 def test_what_is_asked_for_elsewhere_is_not_granted_on_the_launchers_machine(cluster) -> None:

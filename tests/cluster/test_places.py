@@ -6,7 +6,7 @@ import pytest
 
 from penstock.cluster import spread
 from penstock.cluster.apart import apart
-from penstock.cluster.places import FewMachinesError, Gpus, Offer, env_shares, first_places
+from penstock.cluster.places import FewMachinesError, Gpus, Offer, env_shares, first_places, free_of, rooms
 from penstock.errors import ConfigError
 from penstock.planning import plan
 from penstock.program.graph import Program
@@ -75,6 +75,55 @@ def test_environments_go_where_policy_nodes_have_room_beside_them(
     asking = program(resources, learners=1, policy_placement="node", policy_nodes=policy_nodes)
     places = first_places(asking, offers)
     assert [places[f"env.{number}"] for number in range(4)] == envs
+
+
+@pytest.mark.parametrize(
+    ("gpus", "held", "asked", "count"),
+    [
+        # Two nodes leave 0.2 of each GPU. Together that is no room for a fifth one.
+        (2, [], 0.4, 4),
+        (3, [], 0.6, 3),
+        (2, [], 0.5, 4),
+        (2, [], 0.1, 20),
+        # 0.4 is left of one GPU, and the whole other one.
+        (2, [0.6], 0.6, 1),
+        (2, [0.6], 0.4, 3),
+        # Ten tenths are a whole, although they are rounded.
+        (1, [0.3, 0.3, 0.3], 0.1, 1),
+        # The second part goes to the GPU of the first one, so the other GPU is whole.
+        (2, [0.5, 0.3], 1.0, 1),
+        # 0.2 goes where 0.2 is left, and not where 0.7 is left.
+        (2, [0.3, 0.8, 0.2], 0.7, 1),
+        # Three whole GPUs are left: one node takes two of them.
+        (4, [0.1], 2.0, 1),
+        (2, [1.0, 0.5], 0.5, 1),
+        # The second learner found no room, so it holds nothing.
+        (1, [0.6, 0.6], 0.4, 1),
+        (1, [], 2.0, 0),
+        (0, [], 0.5, 0),
+    ],
+)
+def test_a_part_of_a_gpu_comes_from_one_gpu(gpus: int, held: list[float], asked: float, count: int) -> None:
+    free = free_of({"cpu": 2, "gpu": gpus}, [{"gpu": part} for part in held])
+    assert rooms(free, {"gpu": asked}) == rooms(free, {"gpu": asked, "cpu": 0.1}) == count
+
+
+@pytest.mark.parametrize(
+    ("resources", "policy_nodes", "gpus", "says"),
+    [
+        # 1.8 and 2.4 of the GPUs, but no two of these nodes fit on one.
+        ("policy: {gpu: 0.6}", 3, 2, "no machine with a core has room for the 3 policy nodes that it needs"),
+        ("env: {gpu: 0.6}", 1, 3, "4 processes ask for it, and 3 have room"),
+        # Each policy node leaves 0.3 of a GPU, which is room for one process.
+        ("env: {gpu: 0.2}, policy: {gpu: 0.7}", 2, 2, "4 processes ask for it, and 2 have room"),
+    ],
+)
+def test_nodes_that_no_two_gpus_could_share_are_refused(
+    resources: str, policy_nodes: int, gpus: int, says: str
+) -> None:
+    asking = program(resources, learners=1, policy_placement="node", policy_nodes=policy_nodes)
+    with pytest.raises(FewMachinesError, match=says):
+        first_places(asking, [HOME, Offer("machine f", {"cpu": 4, "gpu": gpus})])
 
 
 def test_policy_nodes_of_games_stay_at_home_and_are_not_counted() -> None:
@@ -168,7 +217,7 @@ def test_a_learner_of_a_table_without_room_elsewhere_is_refused_with_the_reason(
 
 def test_a_machine_that_joins_gets_as_many_as_have_room() -> None:
     asking = program("env: {cpu: 1}", learners=1)
-    assert env_shares(asking, [{"cpu": 4.0}, {"cpu": 4.0}, {"gpu": 1.0}]) == [2, 2, 0]
+    assert env_shares(asking, [free_of(has) for has in ({"cpu": 4.0}, {"cpu": 4.0}, {"gpu": 1.0})]) == [2, 2, 0]
 
 
 def test_a_run_says_on_which_cluster_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import ray
 
 from penstock.cluster.door import Door
 from penstock.cluster.messages import Facts
-from penstock.cluster.places import Offer, rooms
+from penstock.cluster.places import Offer, free_of, rooms
 from penstock.cluster.ray_errors import line_of
 from penstock.errors import ConfigError
 from penstock.program.graph import Program
@@ -101,7 +101,8 @@ def others(program: Program, known: set[str]) -> list[dict[str, Any]]:
     """Other machines with a core, or with what a node asks for, by their ids."""
 
     def able(resources: Mapping[str, float]) -> bool:
-        return resources.get("cpu", 0.0) > 0 or any(rooms(resources, asked) >= 1 for asked in program.demands.values())
+        free = free_of(resources)
+        return resources.get("cpu", 0.0) > 0 or any(rooms(free, asked) >= 1 for asked in program.demands.values())
 
     apart = [node for node in ray.nodes() if node["Alive"] and node["NodeID"] not in {*known, own_id()}]
     return sorted((node for node in apart if able(_resources(node))), key=lambda node: str(node["NodeID"]))

@@ -15,6 +15,7 @@ from penstock.program.graph import NodeSpec, Program
 __all__ = [
     "HOME",
     "FewMachinesError",
+    "Free",
     "Gpus",
     "Offer",
     "answering",
@@ -22,13 +23,14 @@ __all__ = [
     "env_room",
     "env_shares",
     "first_places",
-    "left_over",
+    "free_of",
     "rooms",
     "staying_learners",
 ]
 
 HOME = 0
 """Index of the launcher's machine among the offers."""
+_GPU = "gpu"
 _ROUNDING = 1e-9
 _NAMED = 4
 """Most machines that an error names."""
@@ -44,6 +46,32 @@ class Offer(NamedTuple):
     name: str
     resources: Mapping[str, float]
     """``cpu``, ``gpu`` and names of the cluster's own -> amount."""
+
+
+class Free(NamedTuple):
+    """What a machine has left."""
+
+    amounts: Mapping[str, float]
+    """All resources but ``gpu``; below 0 if more is asked for than there is."""
+    gpus: Sequence[float]
+    """What is left of each GPU. Ray takes a part of a GPU from one of them: 0.2 of each of two GPUs are no 0.4."""
+
+    def without(self, asked: Mapping[str, float]) -> "Free":
+        """What is left beside one more node. One without room on a GPU takes nothing of any.
+
+        Of the GPUs with room for a part, Ray takes the one with the least left.
+        """
+        amounts = dict(self.amounts)
+        for name in asked.keys() - {_GPU}:
+            amounts[name] = amounts.get(name, 0.0) - asked[name]
+        gpus, wanted = list(self.gpus), asked.get(_GPU, 0.0)
+        part = min(wanted, 1.0)
+        able = sorted((index for index, left in enumerate(gpus) if left + _ROUNDING >= part), key=gpus.__getitem__)
+        count = math.ceil(wanted)
+        if count <= len(able):
+            for index in able[:count]:
+                gpus[index] -= part
+        return Free(amounts, gpus)
 
 
 class Gpus:
@@ -72,12 +100,11 @@ def asked_by(program: Program, group: str) -> Mapping[str, float]:
     return next((program.demands[kind] for kind in kinds if kind in program.demands), {})
 
 
-def answering(program: Program) -> dict[str, float]:
-    """What the policy nodes of one machine ask for together; empty if nothing."""
-    count = len(answerers(program))
+def answering(program: Program) -> list[Mapping[str, float]]:
+    """What each policy node of a machine asks for; empty if nothing."""
     # Those of games answer no environment node that may move, and run at home.
-    asked = program.demands.get("policy", {}) if count else {}
-    return {name: count * amount for name, amount in asked.items()}
+    asked = program.demands.get("policy")
+    return [asked for _ in answerers(program)] if asked else []
 
 
 def staying_learners(program: Program) -> tuple[str, ...]:
@@ -86,32 +113,52 @@ def staying_learners(program: Program) -> tuple[str, ...]:
     return tuple(node.group for node in program.nodes if _kind(node) == "learner" and node.group not in moving)
 
 
-def rooms(free: Mapping[str, float], asked: Mapping[str, float]) -> float:
+def free_of(resources: Mapping[str, float], held: Iterable[Mapping[str, float]] = ()) -> Free:
+    """What is left of a machine's resources.
+
+    Args:
+        resources: of the machine.
+        held: what nodes there ask for, in the order in which it is claimed for them.
+    """
+    amounts = {name: amount for name, amount in resources.items() if name != _GPU}
+    free = Free(amounts, (1.0,) * int(resources.get(_GPU, 0.0)))
+    for asked in held:
+        free = free.without(asked)
+    return free
+
+
+def rooms(free: Free, asked: Mapping[str, float]) -> float:
     """How many nodes that ask for these amounts have room; infinite if they ask for nothing."""
-    counts = (math.floor(free.get(name, 0.0) / amount + _ROUNDING) for name, amount in asked.items())
+    counts = (
+        _gpu_rooms(free.gpus, amount) if name == _GPU else _times(amount, free.amounts.get(name, 0.0))
+        for name, amount in asked.items()
+    )
     return min(counts, default=math.inf)
 
 
-def left_over(resources: Mapping[str, float], held: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """What is left of a machine's resources."""
-    left = dict(resources)
-    for asked in held:
-        for name, amount in asked.items():
-            left[name] = left.get(name, 0.0) - amount
-    return left
+def _gpu_rooms(gpus: Sequence[float], amount: float) -> int:
+    """How many nodes find a part of a GPU, or several whole ones."""
+    if amount <= 1.0:
+        return sum(_times(amount, left) for left in gpus)
+    return sum(_times(1.0, left) for left in gpus) // int(amount)
 
 
-def env_room(program: Program, free: Mapping[str, float]) -> float:
+def _times(amount: float, left: float) -> int:
+    return math.floor(left / amount + _ROUNDING)
+
+
+def env_room(program: Program, free: Free) -> float:
     """How many environment processes have room on a machine, beside its policy nodes; infinite if they ask for nothing.
 
     Args:
         program: says what both ask for.
-        free: resources of the machine, without what others hold. Policy nodes hold none of them yet.
+        free: what others leave of the machine. Policy nodes are not among them.
     """
-    beside = answering(program)
-    if rooms(free, beside) < 1:
-        return 0
-    return max(0, rooms(left_over(free, [beside]), program.demands.get("env", {})))
+    for asked in answering(program):
+        if rooms(free, asked) < 1:
+            return 0
+        free = free.without(asked)
+    return max(0, rooms(free, program.demands.get("env", {})))
 
 
 def first_places(program: Program, offers: Sequence[Offer]) -> dict[str, int]:
@@ -129,7 +176,7 @@ def first_places(program: Program, offers: Sequence[Offer]) -> dict[str, int]:
     found: dict[str, int] = {}
     moving, here = movable_learners(program), staying_learners(program)
     asked = program.demands.get("learner", {})
-    if rooms(offers[HOME].resources, asked) < len(here):
+    if rooms(free_of(offers[HOME].resources), asked) < len(here):
         which = "the first learner runs" if len(here) == 1 else f"{len(here)} learners run"
         what_to_do = "begin the run on one that has it, or by `ray job submit`"
         if len(here) > 1 and len(offers) == 1:
@@ -159,13 +206,13 @@ def first_places(program: Program, offers: Sequence[Offer]) -> dict[str, int]:
     return found | dict(zip(envs, places, strict=True))
 
 
-def env_shares(program: Program, free: Sequence[Mapping[str, float]]) -> list[int]:
+def env_shares(program: Program, free: Sequence[Free]) -> list[int]:
     """How many environment processes each machine runs: by their demands if they have any, else by cores.
 
     Args:
         program: its movable groups are shared out.
-        free: resources of each machine, without what learners hold. Policy nodes are counted here: each machine that
-            runs environment processes has as many, and one without room for them runs none.
+        free: what learners leave of each machine. Policy nodes are counted here: each machine that runs environment
+            processes has as many, and one without room for them runs none.
 
     Returns:
         One number for each machine. Their sum is the number of processes; some may share the room of others. If fewer
@@ -175,14 +222,14 @@ def env_shares(program: Program, free: Sequence[Mapping[str, float]]) -> list[in
     # A machine with room for all of them counts for no more than that.
     weights = [min(env_room(program, one), count) for one in free]
     if asked is None:
-        cores = [one.get("cpu", 0.0) if weight else 0.0 for one, weight in zip(free, weights, strict=True)]
+        cores = [one.amounts.get("cpu", 0.0) if weight else 0.0 for one, weight in zip(free, weights, strict=True)]
         return shares(count, cores) if all(weights) or any(cores) else [0 for _ in free]
     needed = count if program.min_workers is None else min(count, program.min_workers)
     return shares(count, weights) if sum(weights) >= needed else [int(weight) for weight in weights]
 
 
-def _free(program: Program, offers: Sequence[Offer], placed: Mapping[str, int], index: int) -> dict[str, float]:
-    return left_over(offers[index].resources, _held(program, placed, index))
+def _free(program: Program, offers: Sequence[Offer], placed: Mapping[str, int], index: int) -> Free:
+    return free_of(offers[index].resources, _held(program, placed, index))
 
 
 def _held(program: Program, placed: Mapping[str, int], index: int) -> list[Mapping[str, float]]:

@@ -16,7 +16,7 @@ from penstock.cluster.joining import Members, takes_part
 from penstock.cluster.listing import cluster_address, is_here, offers, own_address
 from penstock.cluster.machines import Machine, end_all, machines
 from penstock.cluster.movable import movable_envs
-from penstock.cluster.places import rooms
+from penstock.cluster.places import free_of, rooms
 from penstock.cluster.relay import Relay
 from penstock.cluster.room import learners_apart
 from penstock.cluster.safekeeping import Safekeeping
@@ -47,7 +47,7 @@ def _told(program: Program) -> Program:
     note = f"Ray cluster at {cluster_address()}: {count} with {cores:g} cores"
     if program.min_workers is not None:
         asked, wanted = program.demands["env"], len(movable_envs(program))
-        room = sum(min(rooms(offer.resources, asked), wanted) for offer in found)
+        room = sum(min(rooms(free_of(offer.resources), asked), wanted) for offer in found)
         if room < wanted:
             note += f"; {room:.0f} of {wanted} environment processes have room, and the others share it"
     if not is_here(here := own_address()):

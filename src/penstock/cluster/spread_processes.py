@@ -11,7 +11,7 @@ from penstock.cluster.cut import RELAY
 from penstock.cluster.joining import Members
 from penstock.cluster.machines import Machine, stacks_on
 from penstock.cluster.movable import movable_envs, ranking
-from penstock.cluster.places import Gpus, answering, asked_by, env_room, env_shares, first_places, left_over, rooms
+from penstock.cluster.places import Free, Gpus, answering, asked_by, env_room, env_shares, first_places, free_of, rooms
 from penstock.cluster.relay import Relay
 from penstock.cluster.seats import Seats, names_on_hosts, seats
 from penstock.cluster.troubles import write_down
@@ -54,9 +54,10 @@ class SpreadProcesses:
         for group in self._shared:
             self._take_seat(self._wanted[group])
         self._gpus = Gpus()
-        self._kept: set[str] = set()
-        """Groups for which Ray keeps on their machine what they ask for. The others share it there."""
-        self._claim(self._wanted)
+        self._kept: dict[str, None] = {}
+        """Groups for which Ray keeps on their machine what they ask for, in that order. The others share it there."""
+        # Environment processes get what policy nodes leave.
+        self._claim(sorted(self._wanted, key=self._shared.__contains__))
         claims.wait({group: asked_by(program, group) for group in self._wanted})
         self._ask()
 
@@ -64,20 +65,19 @@ class SpreadProcesses:
         """Claim on its machine what each group asks for, if there is room."""
         for group in groups:
             place, asked = self._wanted[group], asked_by(self._program, group)
-            there = [other for other in self._kept - {group} if self._wanted[other] is place]
-            free = left_over(self._resources(place), [asked_by(self._program, other) for other in there])
-            if rooms(free, asked) >= 1:
-                self._kept.add(group)
+            self._kept.pop(group, None)
+            there = [other for other in self._kept if self._wanted[other] is place]
+            if rooms(self._beside(place, there), asked) >= 1:
+                self._kept[group] = None
                 self._claims.take(group, place, asked)
             else:
-                self._kept.discard(group)
                 # That of a policy node may be on the machine that had its seat before.
                 self._claims.release(group)
 
     def _ask(self) -> None:
         """Ask for machines for the groups that have no room. Call it after all claims: it would take their room."""
         # Policy nodes ask for their own machine only.
-        for group in self._wanted.keys() - self._kept - {*self._answering}:
+        for group in self._wanted.keys() - self._kept.keys() - {*self._answering}:
             self._claims.ask(group, asked_by(self._program, group))
 
     def place_of(self, group: str) -> Machine | None:
@@ -89,13 +89,16 @@ class SpreadProcesses:
         lost = self._relay.lost()
         return [machine for machine in self._cluster.machines if machine not in lost]
 
-    def _resources(self, place: Machine | None) -> Mapping[str, float]:
-        return (self._cluster.home if place is None else place.offer).resources
+    def _beside(self, place: Machine | None, groups: Iterable[str] = ()) -> Free:
+        """What a machine has left beside these groups."""
+        resources = (self._cluster.home if place is None else place.offer).resources
+        return free_of(resources, [asked_by(self._program, group) for group in groups])
 
-    def _free(self, place: Machine | None, without: Sequence[str] = ()) -> Mapping[str, float]:
-        """What a machine has left besides the groups that are to run there. ``without``: groups that do not count."""
-        there = [group for group, where in self._wanted.items() if where is place and group not in without]
-        return left_over(self._resources(place), [asked_by(self._program, group) for group in there])
+    def _free(self, place: Machine | None, without: Sequence[str] = ()) -> Free:
+        """What a machine has left beside the groups that are to run there. ``without``: groups that do not count."""
+        return self._beside(
+            place, [group for group, where in self._wanted.items() if where is place and group not in without]
+        )
 
     def _shares(self) -> list[tuple[Machine | None, int]]:
         """How many of the groups that move each machine is to run; ``None`` stands for home."""
@@ -166,7 +169,7 @@ class SpreadProcesses:
         wanted = self._wanted.get(group)
         if wanted is None or wanted not in self._relay.lost():
             return wanted
-        able = [place for place in (*self.left(), None) if self._fits(group, self._resources(place))]
+        able = [place for place in (*self.left(), None) if self._fits(group, self._beside(place))]
         if not able:
             raise PenstockError(f"{wanted.name} was lost, and no other has {self._asked_text(group)}")
         if group in self._ranking:
@@ -180,7 +183,7 @@ class SpreadProcesses:
         self._ask()
         return self._wanted[group]
 
-    def _fits(self, group: str, free: Mapping[str, float]) -> bool:
+    def _fits(self, group: str, free: Free) -> bool:
         """Whether a group has room on a machine; an environment process needs it for policy nodes, too."""
         if group in self._shared:
             return env_room(self._program, free) >= 1
@@ -189,8 +192,10 @@ class SpreadProcesses:
     def _asked_text(self, group: str) -> str:
         """What a group asks for, as an error names it."""
         asked = asked_by(self._program, group)
-        beside = answering(self._program) if group in self._shared else {}
-        amounts = {name: asked.get(name, 0.0) + beside.get(name, 0.0) for name in {**asked, **beside}}
+        beside = answering(self._program) if group in self._shared else []
+        amounts = {
+            name: sum(one.get(name, 0.0) for one in (asked, *beside)) for one in (asked, *beside) for name in one
+        }
         askers = f"{group} and policy nodes ask" if beside else f"{group} asks"
         return f"{amounts_text(amounts)}, which {askers} for"
 
@@ -227,7 +232,7 @@ class SpreadProcesses:
             # Race: another machine may have taken its seat, and claimed for it there.
             if self._wanted[group] in self._relay.lost():
                 self._claims.release(group)
-                self._kept.discard(group)
+                self._kept.pop(group, None)
         return [*self._here.exits(), *(ended for ended in there if ended not in left), *moved]
 
     def log_lines(self) -> Sequence[LogLine]:

@@ -91,11 +91,11 @@ def test_on_a_cluster_the_cores_of_all_machines_decide_the_workers(monkeypatch):
     monkeypatch.setattr("penstock.config.resolve.available_cores", lambda: 2)
     config, demand = from_mapping({"env": "X", "num_envs": 64, "runtime": "ray"}), Demand(True, NARROW)
     assert resolve(config, demand).run.num_workers == 2
-    assert resolve(config, demand, 40).run.num_workers == 32
+    assert resolve(config, demand, lambda: 40).run.num_workers == 32
     # Four fifths of 40 cores are 32, and each process asks for 4 of them.
     for asked, workers in ((4, 8), (0.5, 32)):
         asking = from_mapping({"env": "X", "num_envs": 64, "runtime": "ray", "resources": f"env: {{cpu: {asked}}}"})
-        assert resolve(asking, demand, 40).run.num_workers == workers
+        assert resolve(asking, demand, lambda: 40).run.num_workers == workers
 
 
 @pytest.mark.parametrize("fused", [False, True])

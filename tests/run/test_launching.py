@@ -6,10 +6,11 @@ import pytest
 
 import penstock
 from penstock.config.sources import from_mapping
-from penstock.envs.given import Given
 from penstock.errors import ConfigError
 from penstock.notes import table_in_memory
+from penstock.planning import prepare
 from penstock.processes.machine import table_memory
+from penstock.processes.starts import Processes
 from penstock.run import launching, resuming
 from penstock.saved_runs.run_folder import RunFolder
 from tests.cluster.handing import sharded_program
@@ -21,7 +22,7 @@ def test_a_resume_counts_the_cores_of_the_cluster_as_a_new_run_does(tmp_path, mo
     folder.write_config(from_mapping({"env": "CartPole-v1", "num_workers": 2}))
 
     def prepare(config, processes, given, cluster_cores):
-        raise ConfigError(f"{config.run.num_workers} of {cluster_cores} cores")
+        raise ConfigError(f"{config.run.num_workers} of {cluster_cores()} cores")
 
     monkeypatch.setattr(launching, "load", lambda reference: lambda address, modules: contextlib.nullcontext(24))
     monkeypatch.setattr(resuming, "prepare", prepare)
@@ -29,11 +30,52 @@ def test_a_resume_counts_the_cores_of_the_cluster_as_a_new_run_does(tmp_path, mo
         penstock.resume(folder.path, settings={"num_workers": "auto", "runtime": "ray"}, quiet=True)
 
 
-@pytest.mark.parametrize(("env", "joined"), [("CartPole-v1", True), ("gamecore://games:Agent", False)])
-def test_no_cluster_is_joined_to_count_its_cores_for_games(monkeypatch, env: str, joined: bool) -> None:
-    monkeypatch.setattr(launching, "load", lambda reference: lambda address, modules: contextlib.nullcontext(24))
-    with launching.counted_cores(from_mapping({"env": env, "runtime": "ray"}), Given()) as cores:
-        assert cores == (24 if joined else None)
+class JoinedError(Exception):
+    """A cluster would have been joined."""
+
+
+def join(*asked: object) -> None:
+    raise JoinedError
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"exchange": "gossip"}, "--exchange gossip is for several learners, and this run has one learner"),
+        ({"learners": 2, "exchange": "hogwild"}, "--exchange hogwild is for one machine"),
+        (
+            {"learners": 2, "exchange": "parameter_server", "pace": "async", "sync_mode": "blocking"},
+            "--pace async does not go with --sync_mode blocking",
+        ),
+        ({"learners": 3, "num_envs": 8}, "--num_envs 8 cannot be split evenly over --learners 3"),
+        ({"algo": "a3c"}, "--algo a3c stays on one machine: leave --runtime ray out"),
+        ({"algo": "dqn", "capacity": 100}, "--capacity 100 keeps too few rows"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused_before_a_cluster_is_joined(
+    tmp_path, monkeypatch, settings: dict[str, object], says: str
+) -> None:
+    monkeypatch.setattr(launching, "cores_of", join)
+    with pytest.raises(ConfigError, match=f"^{says}"):
+        penstock.train({"env": "CartPole-v1", "runtime": "ray", "log_dir": str(tmp_path), **settings}, quiet=True)
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("num_workers", "joined"), [("auto", True), (2, False)])
+def test_a_cluster_is_joined_to_count_its_cores_only_if_the_workers_depend_on_them(
+    num_workers: str | int, joined: bool
+) -> None:
+    config = from_mapping({"env": "CartPole-v1", "runtime": "ray", "num_workers": num_workers})
+    with Processes() as processes, pytest.raises(JoinedError) if joined else contextlib.nullcontext():
+        prepare(config, processes, cluster_cores=join)
+
+
+def test_no_cluster_is_joined_to_count_its_cores_for_games() -> None:
+    """Each of their lanes is a session, and they are never in lock step: both are decided before."""
+    games = {"env": "gamecore://tests.games.agents:Cart", "algo": "impala", "num_envs": 3, "runtime": "ray"}
+    with Processes() as processes:
+        run = prepare(from_mapping(games), processes, cluster_cores=join).config.run
+    assert (run.num_workers, run.sync_mode) == (3, "non_blocking")
 
 
 def test_the_note_on_a_large_table_counts_all_shards_where_the_launchers_machine_is_alone() -> None:

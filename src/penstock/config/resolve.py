@@ -7,6 +7,7 @@ whether the fused update applies, because both depend on the environment's space
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,7 +25,9 @@ __all__ = [
     "has_compiler",
     "lacks_bfloat16",
     "most_threads",
+    "one_machine",
     "resolve",
+    "with_sync_mode",
 ]
 
 PARTED_FROM = 12_000_000
@@ -58,7 +61,18 @@ class Demand:
     """Lanes of one environment, which have one process."""
 
 
-def resolve(config: Config, demand: Demand, cluster_cores: int | None = None) -> Config:
+def one_machine() -> None:
+    """In place of the cores of a cluster, for what uses none."""
+
+
+def with_sync_mode(config: Config, natural: str) -> Config:
+    """The same config with ``sync_mode`` decided. ``natural``: the one that suits the algorithm."""
+    if config.run.sync_mode != AUTO:
+        return config
+    return replace(config, run=replace(config.run, sync_mode=natural))
+
+
+def resolve(config: Config, demand: Demand, cluster_cores: Callable[[], int | None] = one_machine) -> Config:
     """The same config with ``sync_mode`` decided for its algorithm, and the others for this machine.
 
     The user's own number of threads is bounded too: a run may be resumed on a machine with fewer cores.
@@ -66,19 +80,20 @@ def resolve(config: Config, demand: Demand, cluster_cores: int | None = None) ->
     Args:
         config: of the run.
         demand: of its update.
-        cluster_cores: of all machines, if the run uses several.
+        cluster_cores: gives those of all machines of a cluster, or ``None`` if there is one machine. It is called only
+            if the number of environment processes depends on it.
     """
+    config = with_sync_mode(config, demand.sync_mode)
     run = config.run
-    sync_mode = demand.sync_mode if run.sync_mode == AUTO else run.sync_mode
-    cores, lock_step = available_cores(), sync_mode == "blocking"
+    cores, lock_step = available_cores(), run.sync_mode == "blocking"
     workers = run.num_workers
     if workers == "auto":
         split = {"sharing": demand.sharing, "agents": demand.agents}
-        workers = (
-            auto_num_workers(run.num_envs, cores, lock_step=lock_step, **split)
-            if cluster_cores is None
-            else num_workers_of_cluster(run.num_envs, cluster_cores, **split, asked=_cpus_asked(run))
-        )
+        # First: lanes that cannot be split are refused before a cluster is joined.
+        workers = auto_num_workers(run.num_envs, cores, lock_step=lock_step, **split)
+        there = cluster_cores()
+        if there is not None:
+            workers = num_workers_of_cluster(run.num_envs, there, **split, asked=_cpus_asked(run))
     check_sharing(workers, demand.sharing)
     backend = run.backend
     if backend == AUTO:
@@ -89,7 +104,7 @@ def resolve(config: Config, demand: Demand, cluster_cores: int | None = None) ->
         claimed = 0 if lock_step or demand.gradient_steps is not None else workers
         threads = auto_threads(backend, max(1, (cores - claimed) // run.learners), demand)
     threads = min(threads, most_threads(backend, cores))
-    decided = replace(run, sync_mode=sync_mode, num_workers=workers, backend=backend, threads=threads)
+    decided = replace(run, num_workers=workers, backend=backend, threads=threads)
     return replace(config, run=decided)
 
 

@@ -4,6 +4,7 @@ Makes the environment once, to read its spaces. Writes no file.
 """
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -18,7 +19,7 @@ from penstock.algorithm_lookup import (
 )
 from penstock.config.agreement import agreement, agreement_flags
 from penstock.config.demonstrations import settled_folders, shares_text
-from penstock.config.resolve import resolve
+from penstock.config.resolve import one_machine, resolve, with_sync_mode
 from penstock.config.schema import RunConfig
 from penstock.config.tables import inlined
 from penstock.config.whole import Config
@@ -36,7 +37,7 @@ from penstock.planning.own_modules import modules_named
 from penstock.planning.placement import Place, placed, placed_on_gpu
 from penstock.planning.remarks import remarks
 from penstock.planning.specs import spec_of
-from penstock.planning.table_size import with_checked_table
+from penstock.planning.table_size import with_checked_table, within_table_bytes
 from penstock.policies.space_heads import kind_of
 from penstock.processes.probing import probe_apart
 from penstock.processes.starts import Processes
@@ -103,7 +104,10 @@ class Prepared:
 
 
 def prepare(
-    config: Config, processes: Processes, given: Given | None = None, cluster_cores: int | None = None
+    config: Config,
+    processes: Processes,
+    given: Given | None = None,
+    cluster_cores: Callable[[], int | None] = one_machine,
 ) -> Prepared:
     """Settle everything that is ``auto``; probe the environment and check the device.
 
@@ -111,7 +115,7 @@ def prepare(
         config: what to run.
         processes: one of them probes the environment. Of a user's algorithm, another one asks ``supports``.
         given: environment, wrappers and reward that were passed as objects and have no names.
-        cluster_cores: as `resolve` takes it.
+        cluster_cores: as `resolve` takes it. What does not depend on it is refused before it is called.
 
     Raises:
         UsageError: the environment, its spaces, the device or a backend cannot be used.
@@ -142,10 +146,13 @@ def prepare(
     wanted = run.threads
     _check_own_rule(config.run, spec)
     wants = replace(demand(config, algorithm, spec, profile.spaces, processes), agents=profile.agents)
-    config = _agreed(resolve(config, wants, cluster_cores), spec)
+    config = _agreed(with_sync_mode(config, wants.sync_mode), spec)
     if spec.table is not None:
-        spec = with_checked_table(config, spec, profile)
+        spec = with_checked_table(config, spec)
     name = inference_of(config, spec)
+    config = resolve(config, wants, cluster_cores)
+    if spec.table is not None:
+        spec = within_table_bytes(config, spec, profile)
     config = replace(config, run=replace(config.run, inference=name, policy_placement=_place(config, name, spec)))
     backend = backend_of(name, config, profile, algorithm, spec)
     told = (
@@ -209,13 +216,16 @@ def _check_table_settings(run: RunConfig, spec: AlgorithmSpec) -> None:
 
 
 def _check_own_rule(run: RunConfig, spec: AlgorithmSpec) -> None:
-    """Refuse flags on how learners agree, if the algorithm itself decides that.
+    """Refuse several machines, and flags on how learners agree, if the algorithm itself decides that.
 
     Raises:
-        ConfigError: such a flag was given.
+        ConfigError: they were asked for.
     """
-    given = agreement_flags(run)
-    if TOPOLOGIES[spec.topology].learns_in_envs and given:
+    if not TOPOLOGIES[spec.topology].learns_in_envs:
+        return
+    if RUNTIMES[run.runtime].machines:
+        raise ConfigError(f"--algo {run.algo} stays on one machine: leave --runtime {run.runtime} out")
+    if given := agreement_flags(run):
         raise ConfigError(
             f"{given[0]} is for --learners, and --algo {run.algo} has a learner in each environment process, whose "
             "gradients one node applies as they come; leave it out"

@@ -4,7 +4,7 @@ import bisect
 import math
 from dataclasses import replace
 
-from penstock.algorithm import AlgorithmSpec, ReplaySchedule, TableSpec
+from penstock.algorithm import AlgorithmSpec, TableSpec
 from penstock.config.agreement import shards_of
 from penstock.config.episode_metrics import info_names
 from penstock.config.whole import Config
@@ -13,30 +13,38 @@ from penstock.errors import ConfigError
 from penstock.program.rollout import fields_beside_return, table_specs
 from penstock.replay.table_file import Rings
 
-__all__ = ["check_sequences", "with_checked_table"]
+__all__ = ["check_sequences", "with_checked_table", "within_table_bytes"]
 
 
-def with_checked_table(config: Config, spec: AlgorithmSpec, profile: EnvProfile) -> AlgorithmSpec:
-    """The spec with a table of as many rows as ``capacity`` and ``table_bytes`` both allow.
+def with_checked_table(config: Config, spec: AlgorithmSpec) -> AlgorithmSpec:
+    """The spec, whose table has ``capacity`` rows, with the rows at which learning begins.
 
     Raises:
         ConfigError: the table holds too few rows for its minibatches.
     """
-    run, num_steps = config.run, config.algorithm.num_steps
     schedule, table = spec.replay()
-    given = f"--capacity {table.capacity}"
-    fits = table.capacity if run.table_bytes is None else _rows_within(run.table_bytes, config, spec, profile)
-    if fits < table.capacity:
-        table = replace(table, capacity=fits)
-        given = f"--table_bytes {run.table_bytes}"
     if table.sequences is not None:
         # Learning begins once every lane has a sequence.
-        least = run.num_envs * _reach(table, num_steps)
-        schedule = replace(schedule, min_rows=max(schedule.min_rows, least))
-        spec = replace(spec, schedule=schedule)
-    sampled = spec.rows(schedule.mini_batch_size, num_steps)
-    _check_table(schedule, table, run.num_envs, num_steps, given, sampled)
-    return replace(spec, table=table)
+        least = config.run.num_envs * _reach(table, config.algorithm.num_steps)
+        spec = replace(spec, schedule=replace(schedule, min_rows=max(schedule.min_rows, least)))
+    _check_table(config, spec, f"--capacity {table.capacity}")
+    return spec
+
+
+def within_table_bytes(config: Config, spec: AlgorithmSpec, profile: EnvProfile) -> AlgorithmSpec:
+    """The spec, of `with_checked_table`, with a table of no more rows than ``table_bytes`` allows.
+
+    Raises:
+        ConfigError: the table holds too few rows for its minibatches.
+    """
+    nbytes = config.run.table_bytes
+    _, table = spec.replay()
+    fits = table.capacity if nbytes is None else _rows_within(nbytes, config, spec, profile)
+    if fits >= table.capacity:
+        return spec
+    spec = replace(spec, table=replace(table, capacity=fits))
+    _check_table(config, spec, f"--table_bytes {nbytes}")
+    return spec
 
 
 def check_sequences(config: Config, spec: AlgorithmSpec) -> None:
@@ -86,22 +94,20 @@ def _rows_within(nbytes: int, config: Config, spec: AlgorithmSpec, profile: EnvP
     return max(0, slots - 1) * rows
 
 
-def _check_table(  # noqa: PLR0917 - facts of one run
-    schedule: ReplaySchedule, table: TableSpec, num_envs: int, num_steps: int, given: str, sampled: int
-) -> None:
+def _check_table(config: Config, spec: AlgorithmSpec, given: str) -> None:
     """Check that the table holds enough rows for its minibatches.
 
     Args:
-        schedule: when gradient steps begin, and how many rows each samples.
-        table: of how many rows.
-        num_envs: lanes of the run.
-        num_steps: steps of each lane in one rollout.
+        config: of the run.
+        spec: of its algorithm.
         given: the flag that sets the table's size and its value, for the error text.
-        sampled: rows of a minibatch.
 
     Raises:
         ConfigError: the table holds too few rows.
     """
+    num_envs, num_steps = config.run.num_envs, config.algorithm.num_steps
+    schedule, table = spec.replay()
+    sampled = spec.rows(schedule.mini_batch_size, num_steps)
     rows, steps = num_envs * num_steps, _reach(table, num_steps)
     reach = num_envs * steps
     least = max(schedule.min_rows, 2 * rows, reach + rows)

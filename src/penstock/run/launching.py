@@ -5,12 +5,11 @@ Builds no program, and does nothing with what was learned.
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from penstock.config.schema import RunConfig
 from penstock.config.whole import Config
-from penstock.envs.games import is_game
 from penstock.envs.given import Given
 from penstock.errors import RunFolderError, UsageError
 from penstock.metrics.run_log import add_to_log
@@ -48,18 +47,14 @@ def import_ahead(run: RunConfig) -> None:
     threading.Thread(target=lambda: [load(reference) for reference in references]).start()
 
 
-def counted_cores(config: Config, given: Given) -> contextlib.AbstractContextManager[int | None]:
-    """The cores of the cluster, joined for the ``with`` block, if the number of environment processes depends on them.
+def counted_cores(cluster: contextlib.ExitStack, config: Config, given: Given) -> Callable[[], int | None]:
+    """What counts the cores of the run's cluster, as `prepare` takes it. It joins the cluster until ``cluster`` ends.
 
-    Raises:
+    The call raises:
         ConfigError: as `joined_cluster`.
         PenstockError: as `joined_cluster`.
     """
-    run = config.run
-    # Games connect to the launcher: such a run is on one machine.
-    if run.num_workers != "auto" or is_game(given.environment(run)):
-        return contextlib.nullcontext()
-    return cores_of(run.runtime, run.address, config, given)
+    return lambda: cluster.enter_context(cores_of(config.run.runtime, config.run.address, config, given))
 
 
 def cores_of(

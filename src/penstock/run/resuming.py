@@ -75,7 +75,7 @@ def _resume(
     import_ahead(config.run)
     with contextlib.ExitStack() as cluster:
         with asking_for_objects(folder, config.run, given, "resume"), pointing_to_line(folder):
-            prepared = prepare(config, processes, given, cluster.enter_context(counted_cores(config, given)))
+            prepared = prepare(config, processes, given, counted_cores(cluster, config, given))
             check_functions(prepared, processes)
             prepared = with_opponents(prepared, folder.path)
             begin = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())

@@ -76,7 +76,7 @@ def _train(processes: Processes, config: Config, given: Given, run_name: str | N
         import_ahead(config.run)
         with contextlib.ExitStack() as cluster:
             # 1. Everything the config and the environment say, settled and checked.
-            prepared = prepare(config, processes, given, cluster.enter_context(counted_cores(config, given)))
+            prepared = prepare(config, processes, given, counted_cores(cluster, config, given))
             check_sequences(prepared.config, prepared.spec)
             check_functions(prepared, processes)
             run = prepared.config.run

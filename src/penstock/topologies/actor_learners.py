@@ -13,7 +13,6 @@ from penstock.nodes.learner import SharedParameterSettings, StreamFollowerSettin
 from penstock.nodes.learner.gradient_slot import batch_board_specs, batch_slot_specs
 from penstock.program.graph import Board, NodeSpec, Program, Stream
 from penstock.program.plan import Plan
-from penstock.registry import RUNTIMES
 from penstock.topologies.env_nodes import env_names
 from penstock.topologies.learners import (
     GRADIENTS_TEAM,
@@ -33,8 +32,8 @@ def build(plan: Plan) -> Program:
     """The graph with one slot for each environment node, which waits until the gradient of its rollout is applied.
 
     Raises:
-        ConfigError: ``learners`` is set, the backend compiles or has no part for this, ``accumulate`` is larger than a
-            rollout, or the run uses several machines.
+        ConfigError: ``learners`` is set, the backend compiles or has no part for this, or ``accumulate`` is larger than
+            a rollout.
     """
     run, spec = plan.run, plan.learning.spec
     if run.learners > 1:
@@ -46,8 +45,6 @@ def build(plan: Plan) -> Program:
             f"--backend {run.backend} does not run --algo {run.algo} here: every environment process would compile; "
             "try --backend auto"
         )
-    if RUNTIMES[run.runtime].machines:
-        raise ConfigError(f"--algo {run.algo} stays on one machine: leave --runtime ray out")
     envs = env_names(plan)
     learners = tuple(f"learner.{worker}" for worker in range(plan.num_workers))
     update = plan.learning.backend

@@ -25,6 +25,8 @@ __all__ = [
     "RETURN_WINDOW",
     "SENT_BYTES",
     "SHAPED_RETURN",
+    "SHARE_MIN",
+    "SHARE_MIN_ENV",
     "STEPS_PER_SECOND",
     "VALUE_LOSS",
     "Report",
@@ -65,6 +67,10 @@ SENT_BYTES = "exchange/bytes"
 - ``allreduce``: gradients, of each learner, as all send the same number.
 - ``gossip``: the state, of each learner.
 """
+SHARE_MIN = "rows/share_min"
+"""Rows of the environment process that gave the fewest of late, over those of an even share. 1: all gave as many."""
+SHARE_MIN_ENV = "rows/share_min_env"
+"""The number of that process."""
 STEPS_PER_SECOND = "throughput/steps_per_second"
 EVAL_RETURN = "eval/return_mean"
 FINAL = "eval/final"

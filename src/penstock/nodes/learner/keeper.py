@@ -21,6 +21,7 @@ from penstock.nodes.contract import Ports
 from penstock.nodes.learner.losses import nothing_kept
 from penstock.nodes.learner.record import VERDICT, begin_anew, carry_over, why_done
 from penstock.nodes.learner.reports import Reports
+from penstock.nodes.learner.row_shares import RowShares
 from penstock.nodes.learner.verdicts import Verdicts
 from penstock.nodes.learner.work import Work
 from penstock.registry import load
@@ -74,7 +75,7 @@ class Keeper:
         self._record = ports.record("learner")
         self._logs = [ports.action_log(name) for name in settings.action_logs]
         self._checkpoints = ports.stream_writer("checkpoints")
-        self._reports = Reports(ports, episode_metrics(settings.run.episode_metrics))
+        self._reports = Reports(ports, episode_metrics(settings.run.episode_metrics), self._row_shares())
         self._verdicts = Verdicts(settings.run, self._published, ports) if settings.run.eval_interval else None
         self._answered = 0
         """Requests for a checkpoint that this life has answered. A later life answers them once more, all by one."""
@@ -252,6 +253,13 @@ class Keeper:
         published = {spec.name: committed[spec.name] for spec in self._published}
         with self._ports.span("publish"):
             self._policy.publish(published, int(committed["update"]))
+
+    def _row_shares(self) -> RowShares | None:
+        run, processes = self._settings.run, len(self._logs)
+        # In lock step each process gives a rollout in each turn.
+        if processes <= 1 or run.sync_mode == "blocking":
+            return None
+        return RowShares(processes, run.num_envs * self._settings.algorithm_config.num_steps)
 
     def _commit_verdict(self, verdicts: Verdicts) -> Work:
         """Make the verdict on the last commit part of the record, where the run may stop by it."""

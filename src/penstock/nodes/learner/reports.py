@@ -15,6 +15,7 @@ from penstock.metrics.report import (
 )
 from penstock.metrics.tally import Tally
 from penstock.nodes.contract import Ports
+from penstock.nodes.learner.row_shares import RowShares
 from penstock.nodes.learner.work import Work
 from penstock.types import Arrays
 
@@ -29,11 +30,13 @@ class Reports:
     Args:
         ports: the keeper's.
         metrics: what is reported of the numbers in the infos of episodes.
+        shares: finds how evenly environment processes give rows; ``None``: they always do.
     """
 
-    def __init__(self, ports: Ports, metrics: Sequence[EpisodeMetric] = ()) -> None:
+    def __init__(self, ports: Ports, metrics: Sequence[EpisodeMetric] = (), shares: RowShares | None = None) -> None:
         self._ports = ports
         self._metrics = metrics
+        self._shares = shares
         self._stream = ports.stream_writer("reports")
         self._unsent: Report | None = None
         """The report of the last commit, if no slot was free for it."""
@@ -43,8 +46,10 @@ class Reports:
         """Training episodes whose returns were reported."""
 
     def start(self, committed: Arrays) -> None:
-        """Begin after this commit: the returns of its episodes are not reported again."""
+        """Begin after this commit: neither the returns of its episodes nor its rows are reported again."""
         self._episodes_told = int(committed["episodes"])
+        if self._shares is not None:
+            self._shares.start(committed)
 
     def has(self, update: int) -> bool:
         """True while a report of this update, of this life or an earlier one, is with the monitor.
@@ -66,6 +71,8 @@ class Reports:
         found = reported(self._metrics, metrics_in(committed))
         values |= {f"{EPISODE}{label}": value for label, value in found.items()}
         values[EPISODES] = float(committed["episodes"])
+        if self._shares is not None:
+            values |= self._shares.add(committed)
         self._unsent = Report(
             int(committed["update"]),
             int(committed["steps"]),

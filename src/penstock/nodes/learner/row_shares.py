@@ -45,4 +45,5 @@ class RowShares:
         return self._found
 
     def _given(self, committed: Arrays) -> Array:
-        return committed["lane_collected"].reshape(self._processes, -1).sum(axis=1)
+        given: Array = committed["lane_collected"].reshape(self._processes, -1).sum(axis=1)
+        return given

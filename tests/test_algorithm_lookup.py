@@ -64,8 +64,8 @@ def test_what_ships_is_found_by_the_same_rule(name):
     references = [found.spec, found.initial, found.learn, found.fused, found.supports]
     assert all(callable(load(reference)) for reference in references if reference is not None)
     assert found.config.__module__.startswith("penstock.algorithms.")
-    assert (found.fused is None) == (name == "r2d2")
-    assert found.masks == (name in {"ppo", "a2c", "a3c", "impala", "appo", "dqn", "apex", "r2d2"})
+    assert (found.fused is None) == (name in {"r2d2", "bc"})
+    assert found.masks == (name in {"ppo", "a2c", "a3c", "impala", "appo", "dqn", "apex", "r2d2", "bc"})
 
 
 def test_a_users_package_has_a_config_of_any_name(package):

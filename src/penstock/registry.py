@@ -215,7 +215,7 @@ def compression_of(text: str) -> Any:  # noqa: ANN401  (a penstock.gradient_exch
         raise ConfigError(f"--compress {text}: {error}") from None
 
 
-_SHIPPED = ("ppo", "a2c", "a3c", "impala", "appo", "sac", "dsac", "dsact", "td3", "ddpg", "dqn", "apex", "r2d2")
+_SHIPPED = ("ppo", "a2c", "a3c", "impala", "appo", "sac", "dsac", "dsact", "td3", "ddpg", "dqn", "apex", "r2d2", "bc")
 ALGORITHMS: Registry[str] = Registry(
     "algorithm", {name: f"penstock.algorithms.{name}" for name in _SHIPPED}, "penstock.algorithms", str
 )

@@ -39,6 +39,8 @@ QUICK = [
     {"algo": "r2d2", **DISCRETE, "precision": "float16"},
     {"algo": "dsac", **CONTINUOUS},
     {"algo": "dsact", **CONTINUOUS},
+    {"algo": "bc", **DISCRETE},
+    {"algo": "bc", **CONTINUOUS, "precision": "bfloat16"},
 ]
 LONG = [
     {"algo": "ppo", "env": "tests.environments:EyeEnv", **ON_POLICY},

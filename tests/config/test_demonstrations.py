@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config.demonstrations import shares, shares_text
+from penstock.config.demonstrations import check_whole, shares, shares_text
 from penstock.config.flags import config_from_arguments
 from penstock.config.sources import from_mapping, from_toml, to_toml, with_changes
 from penstock.config.whole import Config
@@ -19,9 +19,9 @@ def test_one_folder_and_one_number_are_lists_of_one() -> None:
     """As in the config of every run that was trained before there could be several."""
     run = config(demonstrations="/a,b", demonstration_share=0.5).run
     assert (run.demonstrations, run.demonstration_share) == (("/a,b",), (0.5,))
-    assert shares(run) == (0.5,)
-    assert shares(config(demonstrations="/a").run) == (0.25,)
-    assert shares_text(run) == ()
+    assert shares(run, alone=False) == (0.5,)
+    assert shares(config(demonstrations="/a").run, alone=False) == (0.25,)
+    assert shares_text(run, alone=False) == ()
 
 
 def test_flags_are_repeated_or_have_commas() -> None:
@@ -31,19 +31,32 @@ def test_flags_are_repeated_or_have_commas() -> None:
     commas = config_from_arguments(["--algo=sac", "--demonstrations=/a,/b", "--demonstration_share=0.25,0.125"])
     assert repeated == commas
     assert repeated.run.demonstrations == ("/a", "/b")
-    assert shares(repeated.run) == (0.25, 0.125)
+    assert shares(repeated.run, alone=False) == (0.25, 0.125)
 
 
 def test_one_number_is_divided_equally_and_the_run_says_so() -> None:
     run = config(demonstrations=["/a", "/b", "/c"], demonstration_share=0.75).run
-    assert shares(run) == (0.25, 0.25, 0.25)
-    (line,) = shares_text(run)
+    assert shares(run, alone=False) == (0.25, 0.25, 0.25)
+    (line,) = shares_text(run, alone=False)
     assert line == "--demonstrations fill these shares of each minibatch: 0.25 from /a, 0.25 from /b, 0.25 from /c"
 
 
+def test_an_algorithm_that_learns_from_demonstrations_alone_gets_all_of_a_minibatch_from_them() -> None:
+    assert shares(config(demonstrations="/a").run, alone=True) == (1.0,)
+    several = config(demonstrations=["/a", "/b"]).run
+    assert shares(several, alone=True) == (0.5, 0.5)
+    weighed = config(demonstrations=["/a", "/b"], demonstration_share=[0.9, 0.1]).run
+    assert shares(weighed, alone=True) == (0.9, 0.1)
+    for run in (several, weighed, config().run):
+        check_whole(run)
+    with pytest.raises(ConfigError, match="sac learns from demonstrations alone, and these shares of a minibatch are"):
+        check_whole(config(demonstrations=["/a", "/b"], demonstration_share=[0.5, 0.1]).run)
+
+
 def test_all_rows_of_a_minibatch_may_be_demonstrations() -> None:
-    assert shares(config(demonstrations=["/a", "/b", "/c"], demonstration_share=[0.7, 0.2, 0.1]).run) == (0.7, 0.2, 0.1)
-    assert sum(shares(config(demonstrations=["/a", "/b"], demonstration_share=1).run)) == 1.0
+    each = config(demonstrations=["/a", "/b", "/c"], demonstration_share=[0.7, 0.2, 0.1]).run
+    assert shares(each, alone=False) == (0.7, 0.2, 0.1)
+    assert sum(shares(config(demonstrations=["/a", "/b"], demonstration_share=1).run, alone=False)) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -88,6 +101,6 @@ def test_a_file_reads_back_and_that_of_an_older_run_as_well(tmp_path: Path) -> N
 def test_a_resume_may_have_others_with_their_shares() -> None:
     before = config(demonstrations=["/a", "/b"], demonstration_share=[0.25, 0.125])
     changed = with_changes(before, {"demonstrations": "/a", "demonstration_share": 0.5})
-    assert shares(changed.run) == (0.5,)
+    assert shares(changed.run, alone=False) == (0.5,)
     with pytest.raises(ConfigError, match="--demonstration_share has 2 numbers, and --demonstrations names 1"):
         with_changes(before, {"demonstrations": "/a"})

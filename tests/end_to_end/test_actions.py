@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("shared_templates")
 
 TASKS = "benchmarks.learning.tasks"
 EVERY = "ppo, a2c, a3c, impala or appo"
-MASKED = "ppo, a2c, a3c, impala, appo, apex or r2d2"
+MASKED = "ppo, a2c, a3c, impala, appo, apex, r2d2 or bc"
 """The algorithms for every action space and for masks."""
 LEARNING = {
     "runtime": "inline",

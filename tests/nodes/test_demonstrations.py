@@ -70,7 +70,7 @@ def batch():
 
 
 def test_each_minibatch_holds_its_share_and_no_rank_of_the_others_is_ever_changed():
-    mixed = WithDemonstrations(sampler(own(1.0)), [sampler(own(-1.0))], [0.25])
+    mixed = WithDemonstrations(sampler(own(1.0)), [sampler(own(-1.0))], [0.25], [False])
     for number in range(5):
         out = batch()
         mixed.sample((1, number), out, [SLOTS - 1])
@@ -83,7 +83,7 @@ def test_each_minibatch_holds_its_share_and_no_rank_of_the_others_is_ever_change
 def test_one_source_is_sampled_with_the_bits_of_a_mixture_of_two() -> None:
     """As before there could be several: the rest is 1 - share, then the share."""
     for share in (0.1, 0.25, 0.3, 0.7):
-        mixed = WithDemonstrations(sampler(own(1.0)), [sampler(own(-1.0))], [share])
+        mixed = WithDemonstrations(sampler(own(1.0)), [sampler(own(-1.0))], [share], [False])
         plain = Mixture([sampler(own(1.0)), sampler(own(-1.0))], [1.0 - share, share])
         for number in range(20):
             out, same = ({**batch(), "obs": np.zeros((SIZE, 2), np.float32)} for _ in range(2))
@@ -96,7 +96,7 @@ def test_one_source_is_sampled_with_the_bits_of_a_mixture_of_two() -> None:
 
 
 def test_several_sources_fill_their_shares_one_behind_the_other() -> None:
-    mixed = WithDemonstrations(sampler(own(1.0)), [sampler(own(-1.0)), sampler(own(-2.0))], [0.125, 0.25])
+    mixed = WithDemonstrations(sampler(own(1.0)), [sampler(own(-1.0)), sampler(own(-2.0))], [0.125, 0.25], [False] * 2)
     for number in range(5):
         out = {**batch(), "demonstrated": np.full(SIZE, 9.0, np.float32)}
         mixed.sample((1, number), out, [SLOTS - 1])
@@ -116,7 +116,7 @@ def test_shares_that_are_no_whole_number_of_rows_are_exact_on_average() -> None:
         def sample(self, key, out, before=None, beta=0.0):
             out["reward"][:] = self.number
 
-    mixed = WithDemonstrations(Numbered(0), [Numbered(1), Numbered(2), Numbered(3)], [0.1, 0.3, 0.05])
+    mixed = WithDemonstrations(Numbered(0), [Numbered(1), Numbered(2), Numbered(3)], [0.1, 0.3, 0.05], [False] * 3)
     counts = np.zeros(4)
     for number in range(2000):
         out = batch()
@@ -126,8 +126,44 @@ def test_shares_that_are_no_whole_number_of_rows_are_exact_on_average() -> None:
     assert np.allclose(counts / 2000, [4.4, 0.8, 2.4, 0.4], atol=5 * 0.5 / np.sqrt(2000))
 
 
+def test_minibatches_say_which_rows_are_held_out() -> None:
+    """Each minibatch has the same number of them, also of sources whose shares are no whole numbers of rows."""
+    parts, held_out = [sampler(own(-float(number))) for number in range(1, 5)], [False, False, True, True]
+    mixed = WithDemonstrations(sampler(own(1.0)), parts, [0.375, 0.375, 0.125, 0.125], held_out)
+    for number in range(20):
+        out = {**batch(), "held_out": np.full(SIZE, 9.0, np.float32)}
+        mixed.sample((1, number), out, [SLOTS - 1])
+        assert out["reward"].tolist() == [-1.0] * 3 + [-2.0] * 3 + [-3.0, -4.0]
+        assert out["held_out"].tolist() == [0.0] * 6 + [1.0] * 2
+    odd = WithDemonstrations(sampler(own(1.0)), parts, [0.6, 0.15, 0.2, 0.05], held_out)
+    for number in range(20):
+        out = {**batch(), "held_out": np.full(SIZE, 9.0, np.float32)}
+        odd.sample((1, number), out, [SLOTS - 1])
+        assert out["held_out"].tolist() == [0.0] * 6 + [1.0] * 2
+        assert (out["reward"] < 0.0).all()
+
+
+def test_episodes_are_parted_into_those_that_are_learned_from_and_those_that_are_held_out(first, tmp_path) -> None:
+    spaces = penstock.load_policy(first).spaces
+    folder = keep(tmp_path / "kept", *(episode(number) for number in range(1, 11)))
+    specs = table_specs(spaces, (), 2, 1, same_step=False)
+
+    def lengths(*, judging: bool) -> set[float]:
+        table = EpisodeDemonstrations(folder, spaces, spaces.action, specs, 0.2, judging).load()
+        out = {"obs": np.zeros((2000, 4), np.float32), "next.obs": np.zeros((2000, 4), np.float32)}
+        sampler(table).sample((0, 0), out)
+        return set(out["next.obs"][:, 0].tolist())
+
+    # Every fifth one is held out: the episodes of 5 and of 10 steps.
+    assert max(lengths(judging=True)) == 10.0
+    assert max(lengths(judging=False)) == 9.0
+    empty = keep(tmp_path / "empty", *(episode(1, vanished=number == 5) for number in range(1, 6)))
+    with pytest.raises(BadDataError, match="its held-out episodes have no step"):
+        EpisodeDemonstrations(empty, spaces, spaces.action, specs, 0.2, judging=True).load()
+
+
 def test_minibatches_say_which_rows_are_demonstrations_if_they_are_asked_to():
-    mixed = WithDemonstrations(sampler(own(1.0)), [sampler(own(-1.0))], [0.25])
+    mixed = WithDemonstrations(sampler(own(1.0)), [sampler(own(-1.0))], [0.25], [False])
     out = {**batch(), "demonstrated": np.full(SIZE, 9.0, np.float32)}
     mixed.sample((1, 0), out, [SLOTS - 1])
     assert out["demonstrated"].tolist() == [0.0] * 6 + [1.0] * 2
@@ -144,16 +180,16 @@ def test_demonstrations_weigh_what_the_own_rows_weigh_on_average():
         def sample(self, key, out, before=None, beta=0.0):
             out["importance"][:] = 1.0
 
-    mixed = WithDemonstrations(Ranked(), [Uniform()], [0.25])
+    mixed = WithDemonstrations(Ranked(), [Uniform()], [0.25], [False])
     out = {**batch(), "importance": np.zeros(SIZE, np.float32)}
     mixed.sample((1, 0), out)
     np.testing.assert_allclose(out["importance"][:6], [1.0, 0.25, 0.1] * 2)
     np.testing.assert_allclose(out["importance"][6:], 0.45, rtol=1e-6)
-    several = WithDemonstrations(Ranked(), [Uniform(), Uniform()], [0.125, 0.125])
+    several = WithDemonstrations(Ranked(), [Uniform(), Uniform()], [0.125, 0.125], [False] * 2)
     out["importance"][:] = 0.0
     several.sample((1, 0), out)
     np.testing.assert_allclose(out["importance"], [1.0, 0.25, 0.1] * 2 + [0.45] * 2, rtol=1e-6)
-    every = WithDemonstrations(Ranked(), [Uniform()], [1.0])
+    every = WithDemonstrations(Ranked(), [Uniform()], [1.0], [False])
     every.sample((1, 0), out)
     assert out["importance"].tolist() == [1.0] * SIZE
 

@@ -20,9 +20,8 @@ from penstock.cli import main
 from penstock.clients import GameClient
 from penstock.errors import BadDataError, ConfigError, RunFolderError
 from penstock.retraining.judged import judged_up_to, remember_judged
-from penstock.retraining.kept import is_held_out
 from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint
-from penstock.saved_runs.episodes import EpisodeFiles, KeptEpisode
+from penstock.saved_runs.episodes import EpisodeFiles, KeptEpisode, is_held_out
 from penstock.saved_runs.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("shared_templates")

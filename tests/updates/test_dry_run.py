@@ -23,13 +23,14 @@ SEVERAL = Composite(((("a",), Discrete(2)), (("b",), BOUNDED)))
 @pytest.mark.parametrize(
     ("algo", "spaces", "settings"),
     [
-        *((algo, MASKED, {}) for algo in ("ppo", "a2c", "a3c", "impala", "appo", "dqn", "apex", "r2d2")),
+        *((algo, MASKED, {}) for algo in ("ppo", "a2c", "a3c", "impala", "appo", "dqn", "apex", "r2d2", "bc")),
         *((algo, Spaces((VECTOR,), BOUNDED), {}) for algo in ("sac", "dsac", "dsact", "td3", "ddpg")),
         ("ppo", Spaces((VECTOR,), SEVERAL), {"normalize_obs": True, "normalize_value": True}),
         ("ppo", Spaces((VECTOR,), MultiDiscrete((2, 3), (0, 1), (2,), "int64")), {"model": "lstm"}),
-        ("ppo", Spaces((IMAGE,), Discrete(3)), {"num_steps": 3}),
+        *((algo, Spaces((IMAGE,), Discrete(3)), {"num_steps": 3}) for algo in ("ppo", "bc")),
         ("impala", Spaces((VECTOR,), FREE), {"model": "gru", "normalize_value": True}),
         ("appo", Spaces((VECTOR,), FREE), {"model": "gru"}),
+        ("bc", Spaces((VECTOR,), FREE), {"held_out": 0.0, "optimizer": "muon"}),
         ("dqn", Spaces((VECTOR,), Discrete(3)), {"prioritised": True, "n_step": 3, "dueling": True}),
         ("sac", Spaces((VECTOR,), BOUNDED), {"model": "lstm"}),
     ],

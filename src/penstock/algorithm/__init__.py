@@ -10,9 +10,11 @@ from penstock.algorithm.functions import Algorithm, Gradients, Phase, Tensors
 from penstock.algorithm.fused import Fused, FusedReplay, FusedReplayUpdate, FusedUpdate, StreamShape
 from penstock.algorithm.spec import (
     DEMONSTRATED,
+    HELD_OUT,
     KL,
     KL_COEF,
     AlgorithmSpec,
+    Cloning,
     Priorities,
     ReplaySchedule,
     Schedule,
@@ -22,10 +24,12 @@ from penstock.algorithm.spec import (
 
 __all__ = [
     "DEMONSTRATED",
+    "HELD_OUT",
     "KL",
     "KL_COEF",
     "Algorithm",
     "AlgorithmSpec",
+    "Cloning",
     "Fused",
     "FusedReplay",
     "FusedReplayUpdate",

@@ -11,9 +11,11 @@ from penstock.types import ArraySpec, Spaces
 
 __all__ = [
     "DEMONSTRATED",
+    "HELD_OUT",
     "KL",
     "KL_COEF",
     "AlgorithmSpec",
+    "Cloning",
     "Priorities",
     "ReplaySchedule",
     "Schedule",
@@ -23,6 +25,8 @@ __all__ = [
 
 DEMONSTRATED = "demonstrated"
 """The field of a minibatch that tells demonstrations (1) from the run's own rows (0)."""
+HELD_OUT = "held_out"
+"""The field of a minibatch that tells rows of held-out episodes (1) from those that are learned from (0)."""
 KL, KL_COEF = "kl", "kl_coef"
 """With ``kl_target``: the metric of a phase, and the array of the state that is adapted by it."""
 
@@ -100,6 +104,16 @@ class TableSpec:
 
 
 @dataclass(frozen=True)
+class Cloning:
+    """All rows of a minibatch come from demonstrations. Those that environments give only show how good a policy is."""
+
+    held_out: float
+    """Share of the episodes that nothing is learned from, in [0, 0.5]."""
+    judging: float
+    """Share of each minibatch that comes from these episodes; 0 if there are none. ``held_out`` names its rows."""
+
+
+@dataclass(frozen=True)
 class AlgorithmSpec:
     """What the other packages need to know of an algorithm, as plain data without torch."""
 
@@ -128,6 +142,8 @@ class AlgorithmSpec:
     initial_priority: str | None = None
     """``module:function`` in NumPy: ``(rollout, config) -> priorities [T, B]``, the first priorities of a slot's rows.
     ``None``: the largest priority so far."""
+    cloning: Cloning | None = None
+    """Set with a ``table``, by an algorithm that learns from demonstrations alone. ``None``: from own rows as well."""
 
     def replay(self) -> tuple[ReplaySchedule, TableSpec]:
         """The replay schedule and the table.
@@ -171,7 +187,8 @@ class AlgorithmSpec:
     def known_to_table(self, spaces: Spaces) -> dict[str, ArraySpec]:
         """The fields that ``minibatch`` may name of a unit that is sampled from a table; see `sampled`.
 
-        Of a row, ``demonstrated`` is 1 if it comes from ``--demonstrations``, and 0 if it is the run's own.
+        Of a row, ``demonstrated`` is 1 if it comes from ``--demonstrations``, and 0 if it is the run's own;
+        ``held_out`` is 1 if nothing may be learned from it, and 0 otherwise.
         """
         if self.table is not None and self.table.sequences is not None:
             return self._of_sequence(spaces, self.table.sequences.length)
@@ -179,7 +196,8 @@ class AlgorithmSpec:
             **{spec.name: spec for spec in spaces.obs_specs()},
             **{f"next.{s.name}": replace(s, name=f"next.{s.name}") for s in spaces.obs_specs()},
             "action": spaces.action_spec(),
-            **{name: ArraySpec(name, (), "float32") for name in ("reward", "discount", "importance", DEMONSTRATED)},
+            **{name: ArraySpec(name, (), "float32") for name in ("reward", "discount", "importance")},
+            **{name: ArraySpec(name, (), "float32") for name in (DEMONSTRATED, HELD_OUT)},
             **{spec.name: spec for spec in self.row},
         }
 

@@ -6,7 +6,7 @@ from penstock.config.schema import RunConfig
 from penstock.errors import ConfigError
 from penstock.paths import expanded
 
-__all__ = ["check_demonstrations", "settled_folders", "shares", "shares_text"]
+__all__ = ["check_demonstrations", "check_whole", "settled_folders", "shares", "shares_text"]
 
 
 def settled_folders(folders: tuple[str, ...]) -> tuple[str, ...]:
@@ -14,19 +14,37 @@ def settled_folders(folders: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(str(expanded(folder).resolve()) for folder in folders)
 
 
-def shares(run: RunConfig) -> tuple[float, ...]:
-    """The share of each minibatch that comes from each of the run's demonstrations. One number is divided equally."""
+def shares(run: RunConfig, *, alone: bool) -> tuple[float, ...]:
+    """The share of each minibatch that comes from each of the run's demonstrations. One number is divided equally.
+
+    ``alone``: the algorithm learns from demonstrations alone, so that without a number they have all of a minibatch.
+    """
     given, count = run.demonstration_share, len(run.demonstrations or ())
+    if alone and given == RunConfig.demonstration_share:
+        given = (1.0,)
     return given if len(given) == count else (given[0] / count,) * count
 
 
-def shares_text(run: RunConfig) -> tuple[str, ...]:
-    """A line on the share of each, if there are several demonstrations; else none."""
+def shares_text(run: RunConfig, *, alone: bool) -> tuple[str, ...]:
+    """A line on the share of each, if there are several demonstrations; else none. ``alone`` as for `shares`."""
     folders = run.demonstrations or ()
     if len(folders) < 2:
         return ()
-    parts = (f"{share:.4g} from {folder}" for share, folder in zip(shares(run), folders, strict=True))
+    parts = (f"{share:.4g} from {folder}" for share, folder in zip(shares(run, alone=alone), folders, strict=True))
     return (f"--demonstrations fill these shares of each minibatch: {', '.join(parts)}",)
+
+
+def check_whole(run: RunConfig) -> None:
+    """Check that demonstrations fill the minibatches of an algorithm that learns from them alone.
+
+    Raises:
+        ConfigError: they do not.
+    """
+    if run.demonstrations and not math.isclose(total := math.fsum(shares(run, alone=True)), 1.0):
+        raise ConfigError(
+            f"--demonstration_share: {run.algo} learns from demonstrations alone, and these shares of a minibatch are "
+            f"{total:g} together; leave it out, or give one number for each source, together 1"
+        )
 
 
 def check_demonstrations(run: RunConfig) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from penstock.algorithm import DEMONSTRATED
+from penstock.algorithm import DEMONSTRATED, Cloning
 from penstock.config.agreement import learners_text
 from penstock.config.nodes_text import policy_nodes_text, processes_text
 from penstock.config.resolve import available_cores
@@ -24,7 +24,8 @@ from penstock.planning.prepared import Prepared
 from penstock.program.plan import LearningPlan, Plan
 from penstock.registry import RUNTIMES, UPDATES
 from penstock.saved_runs.checkpoints import Checkpoint
-from penstock.saved_runs.demonstrations import Demonstrations, KeptEpisodes, find_demonstrations
+from penstock.saved_runs.demonstrations import Demonstrations, KeptEpisodes, KeptTable, find_demonstrations
+from penstock.saved_runs.episodes import episode_number, is_held_out, list_episodes
 from penstock.saved_runs.pasts import read_pasts
 from penstock.types import Arrays
 
@@ -133,6 +134,11 @@ def _checked_reward(prepared: Prepared) -> str | bytes | None:
 def _demonstrations(prepared: Prepared) -> tuple[Demonstrations, ...]:
     run = prepared.config.run
     if run.demonstrations is None:
+        if prepared.spec.cloning is not None:
+            raise ConfigError(
+                f"{run.algo} learns from demonstrations alone, and there are none; give --demonstrations, a folder of "
+                "episodes as penstock eval RUN --keep FOLDER writes them"
+            )
         if DEMONSTRATED in prepared.spec.minibatch:
             flag = " (--imitation)" if hasattr(prepared.config.algorithm, "imitation") else ""
             why = f"keeps to demonstrations{flag}, and there are none; give --demonstrations as well"
@@ -143,12 +149,35 @@ def _demonstrations(prepared: Prepared) -> tuple[Demonstrations, ...]:
 
 def _found_in(folder: Path, prepared: Prepared) -> Demonstrations:
     found = find_demonstrations(folder, prepared.profile.spaces, prepared.identity()["reward"])
+    algo, cloning = prepared.config.run.algo, prepared.spec.cloning
+    if isinstance(found, KeptTable) and cloning is not None:
+        raise ConfigError(
+            f"--demonstrations {folder}: a replay table holds what a policy tried while it learned, and {algo} would "
+            f"imitate that; play episodes to imitate: penstock eval {folder} --keep FOLDER"
+        )
     if isinstance(found, KeptEpisodes) and (lacks := lacking(prepared.spec)) is not None:
-        algo = prepared.config.run.algo
         raise ConfigError(f"--demonstrations {found.folder}: {algo} {lacks}; give a run folder")
     if isinstance(found, KeptEpisodes):
         check_agent(prepared.env, {found.newest: found.agent}, f"--demonstrations {found.folder}")
+        if cloning is not None:
+            _check_held_out(found, cloning)
     return found
+
+
+def _check_held_out(found: KeptEpisodes, cloning: Cloning) -> None:
+    """Check that some episodes are held out, if any shall be, and that others are left to learn from.
+
+    Raises:
+        ConfigError: they are not.
+    """
+    numbers = [episode_number(path) for path in list_episodes(found.folder)]
+    judging = sum(is_held_out(number, cloning.held_out) for number in numbers)
+    if (cloning.held_out and not judging) or judging == len(numbers):
+        which = "all" if judging else "none"
+        raise ConfigError(
+            f"--demonstrations {found.folder}: of its {len(numbers)} episodes --held_out {cloning.held_out:g} holds "
+            f"out {which}; record more of them, or give another share, or --held_out 0"
+        )
 
 
 def _starts(arrays: Arrays, num_steps: int, *, restorable: bool) -> tuple[LaneStart, ...]:

@@ -18,7 +18,7 @@ from penstock.algorithm_lookup import (
     find_algorithm,
 )
 from penstock.config.agreement import agreement, agreement_flags
-from penstock.config.demonstrations import settled_folders, shares_text
+from penstock.config.demonstrations import check_whole, settled_folders, shares_text
 from penstock.config.resolve import one_machine, resolve, with_sync_mode
 from penstock.config.schema import RunConfig
 from penstock.config.tables import inlined
@@ -159,7 +159,7 @@ def prepare(
         *remarks(config, spec, algorithm, profile, threads=wanted),
         *of_games,
         *of_opponents,
-        *shares_text(config.run),
+        *shares_text(config.run, alone=spec.cloning is not None),
     )
     reward = run.reward if given.reward is None else sendable(given.reward, "reward")
     return Prepared(
@@ -201,6 +201,8 @@ def _check_table_settings(run: RunConfig, spec: AlgorithmSpec) -> None:
     for name in ("table_bytes", "table_on", "demonstrations"):
         if spec.table is None and getattr(run, name) != getattr(RunConfig, name):
             raise ConfigError(f"--{name} is for algorithms that learn from a table (penstock algos)")
+    if spec.cloning is not None:
+        check_whole(run)
     if run.table_on == RunConfig.table_on:
         return
     if run.demonstrations is not None:

@@ -23,6 +23,10 @@ def with_checked_table(config: Config, spec: AlgorithmSpec) -> AlgorithmSpec:
         ConfigError: the table holds too few rows for its minibatches.
     """
     schedule, table = spec.replay()
+    if spec.cloning is not None:
+        # Nothing is sampled from it: it has room for the turn that is learned from and for the next one.
+        capacity = 2 * config.run.num_envs * config.algorithm.num_steps
+        return replace(spec, table=replace(table, capacity=capacity))
     if table.sequences is not None:
         # Learning begins once every lane has a sequence.
         least = config.run.num_envs * _reach(table, config.algorithm.num_steps)
@@ -39,8 +43,8 @@ def within_table_bytes(config: Config, spec: AlgorithmSpec, profile: EnvProfile)
     """
     nbytes = config.run.table_bytes
     _, table = spec.replay()
-    fits = table.capacity if nbytes is None else _rows_within(nbytes, config, spec, profile)
-    if fits >= table.capacity:
+    # The table of a clone is as small as its turns allow.
+    if nbytes is None or spec.cloning is not None or (fits := _rows_within(nbytes, config, spec, profile)) >= table.capacity:
         return spec
     spec = replace(spec, table=replace(table, capacity=fits))
     _check_table(config, spec, f"--table_bytes {nbytes}")

@@ -1,6 +1,5 @@
 """The kept episodes of a folder: which of them are held out, and how far newer ones differ. Learns nothing."""
 
-import math
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,10 +7,10 @@ import numpy as np
 
 from penstock.ops.offline import largest_shift
 from penstock.replay.episodes import steps_of
-from penstock.saved_runs.episodes import KeptEpisode, episode_number, list_episodes, read_episode
+from penstock.saved_runs.episodes import KeptEpisode, episode_number, is_held_out, list_episodes, read_episode
 from penstock.types import Array, Spaces
 
-__all__ = ["LEAST_HELD_OUT", "Kept", "is_held_out", "read_kept"]
+__all__ = ["LEAST_HELD_OUT", "Kept", "read_kept"]
 
 LEAST_HELD_OUT = 5
 """So many held-out episodes are needed: fewer tell too little."""
@@ -72,11 +71,6 @@ def read_kept(place: Path, spaces: Spaces, held_out: float) -> Kept:
         if steps_of(episode):
             (found.held_out if is_held_out(number, held_out) else found.learned)[number] = episode
     return found
-
-
-def is_held_out(number: int, share: float) -> bool:
-    """Whether nothing is learned from this episode: evenly spread, this share of all numbers from 1 on."""
-    return math.floor(number * share) > math.floor((number - 1) * share)
 
 
 def _outcomes(episode: KeptEpisode) -> Array:

@@ -5,7 +5,7 @@ A run: by its algorithm, its actions and its settings. An episode of a game: by 
 
 from pathlib import Path
 
-from penstock.algorithm import DEMONSTRATED
+from penstock.algorithm import DEMONSTRATED, AlgorithmSpec
 from penstock.algorithm_lookup import AlgorithmPackage, algorithms_that
 from penstock.errors import ConfigError
 from penstock.planning import Prepared
@@ -25,7 +25,7 @@ def action_space(prepared: Prepared) -> Box | Discrete:
         ConfigError: it cannot. The text says why, and which algorithms can, with these spaces.
     """
     spec, run, spaces = prepared.spec, prepared.config.run, prepared.profile.spaces
-    lacks = lacking(spec)
+    lacks = _imitating(spec) or lacking(spec)
     if lacks is not None:
         others = algorithms_that(lambda package: _suits(package, spaces))
         raise ConfigError(f"{run.algo} {lacks}; at their defaults {others or 'none'} can")
@@ -57,8 +57,14 @@ def check_seen(env: EnvReference, kept: Kept, place: Path) -> None:
     check_agent(env, agents, f"--experience {place}")
 
 
+def _imitating(spec: AlgorithmSpec) -> str | None:
+    """Why an algorithm would not become better by served episodes, to be read after its name; ``None``: it would."""
+    return None if spec.cloning is None else "would imitate what it has done itself"
+
+
 def _suits(package: AlgorithmPackage, spaces: Spaces) -> bool:
     """Whether an algorithm at its defaults can learn from kept episodes of these spaces."""
     if kind_of(spaces.action) not in package.actions or not isinstance(spaces.action, Box | Discrete):
         return False
-    return lacking(load(package.spec)(spaces, package.config())) is None
+    spec = load(package.spec)(spaces, package.config())
+    return (_imitating(spec) or lacking(spec)) is None

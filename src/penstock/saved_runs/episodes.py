@@ -25,6 +25,7 @@ __all__ = [
     "EpisodeFiles",
     "KeptEpisode",
     "episode_number",
+    "is_held_out",
     "list_episodes",
     "read_episode",
     "write_content",
@@ -171,6 +172,11 @@ def list_episodes(folder: Path) -> list[Path]:
 def episode_number(path: Path) -> int:
     """The number in the name of a kept episode's file."""
     return int(path.stem.partition("-")[2])
+
+
+def is_held_out(number: int, share: float) -> bool:
+    """Whether nothing is learned from this episode: evenly spread, this share of all numbers from 1 on."""
+    return math.floor(number * share) > math.floor((number - 1) * share)
 
 
 def read_episode(path: Path, spaces: Spaces) -> KeptEpisode:

@@ -202,13 +202,22 @@ def minibatch(plan: Plan, sharing: int) -> Minibatch:
 def _demonstrations(plan: Plan) -> tuple[DemonstrationSettings, ...]:
     if not plan.demonstrations:
         return ()
-    return tuple(
-        DemonstrationSettings(_source(plan, found), share)
-        for found, share in zip(plan.demonstrations, shares(plan.run), strict=True)
+    cloning = plan.learning.spec.cloning
+    each = list(zip(plan.demonstrations, shares(plan.run, alone=cloning is not None), strict=True))
+    if cloning is None or not cloning.judging:
+        return tuple(DemonstrationSettings(_source(plan, found), share) for found, share in each)
+    # Held-out rows come last, those of all sources together: so a minibatch has a whole number of them.
+    return (
+        *(DemonstrationSettings(_source(plan, found), share * (1.0 - cloning.judging)) for found, share in each),
+        *(
+            DemonstrationSettings(_source(plan, found, judging=True), share * cloning.judging, held_out=True)
+            for found, share in each
+        ),
     )
 
 
-def _source(plan: Plan, found: Demonstrations) -> DemonstrationSource:
+def _source(plan: Plan, found: Demonstrations, *, judging: bool = False) -> DemonstrationSource:
+    """Where demonstrations are; ``judging``: those of them that are held out."""
     spec = plan.learning.spec
     if isinstance(found, KeptTable):
         # Fields of acting that this algorithm does not learn from may be missing: Ape-X may learn from a table of DQN.
@@ -216,4 +225,5 @@ def _source(plan: Plan, found: Demonstrations) -> DemonstrationSource:
         slot = table_specs(plan.spaces, row, found.num_steps, found.num_envs, same_step=plan.same_step, carry=carry)
         return TableDemonstrations(found.checkpoint, slot)
     slot = table_specs(plan.spaces, (), plan.num_steps, 1, same_step=False)
-    return EpisodeDemonstrations(found.folder, plan.spaces, found.space, slot)
+    held_out = 0.0 if spec.cloning is None else spec.cloning.held_out
+    return EpisodeDemonstrations(found.folder, plan.spaces, found.space, slot, held_out, judging)

@@ -25,6 +25,7 @@ from penstock.algorithm import KL, KL_COEF, Algorithm, Gradients, Phase, Tensors
 from penstock.algorithms.optimizer.learn import next_count, optimizer_step
 from penstock.algorithms.optimizer.loss_scale import scale_of, scaled
 from penstock.algorithms.optimizer.spec import layout_of
+from penstock.algorithms.ppo.actor_settings import ActorConfig
 from penstock.algorithms.ppo.rollouts import statistics, targets
 from penstock.algorithms.ppo.spec import ActorCriticConfig, PPOConfig, policy_graph
 from penstock.ops.losses import Mean, clipped_surrogate, estimated_divergence, normalised, share_of, squared_error
@@ -203,7 +204,7 @@ def learned_rows(minibatch: Tensors) -> dict[str, Tensor]:
     return {**minibatch, **lanes, **rows}
 
 
-def learning_rate(config: ActorCriticConfig, state: Tensors) -> Tensor:
+def learning_rate(config: ActorConfig, state: Tensors) -> Tensor:
     """The learning rate at ``state["progress"]`` of the run: float64 scalar."""
     progress: Tensor = state["progress"]
     if config.lr_schedule == "linear":

@@ -2,30 +2,28 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar
 
 import numpy as np
 
 from penstock.algorithm import KL_COEF, AlgorithmSpec, Schedule
 from penstock.algorithms.optimizer.spec import (
     STEPS,
-    OptimizerConfig,
     check_optimizer,
     counts_steps,
     first_scales,
     optimizer_arrays,
     scale_arrays,
 )
+from penstock.algorithms.ppo.actor_settings import ActorConfig
 from penstock.config.fields import BY_KL_COEF, BY_LANES, BY_NETWORKS, tunable
 from penstock.envs.imports import find_callable
 from penstock.errors import ConfigError
-from penstock.kernels.optimizer import MIN_EPSILON
 from penstock.policies import PolicyGraph
-from penstock.policies.architecture import PRECISION_TEXT, ActivationName, Body, PrecisionName, actor_critic
+from penstock.policies.architecture import Body, actor_critic
 from penstock.policies.description import names_memory, names_module
-from penstock.policies.initial import InitName
 from penstock.policies.network_settings import check_network_settings
-from penstock.policies.trunk import INIT_TEXT, MODEL_FORM, MODELS_WITH_MEMORY
+from penstock.policies.trunk import MODEL_FORM, MODELS_WITH_MEMORY
 from penstock.types import Arrays, ArraySpec, Spaces
 
 __all__ = [
@@ -45,7 +43,7 @@ MASKS = True
 
 
 @dataclass(frozen=True, kw_only=True)
-class ActorCriticConfig(OptimizerConfig):
+class ActorCriticConfig(ActorConfig):
     """Hyper-parameters that all on-policy actor-critics share."""
 
     clip_apart: ClassVar[bool] = False
@@ -64,22 +62,6 @@ class ActorCriticConfig(OptimizerConfig):
         "max(1, mini_batch_size // num_steps) whole lanes, and by default at most a quarter of all lanes "
         "(usual: 32 to 4096)",
         min=1,
-    )
-    lr: float = tunable(
-        3e-4,
-        "learning rate of the optimizer; too large: the policy collapses; too small: learning is slow "
-        "(usual: 1e-5 to 3e-3)",
-        min=0,
-    )
-    lr_schedule: Literal["constant", "linear"] = tunable(
-        "constant",
-        "how the learning rate changes; linear: it falls to 0 at the end of the run",
-        choices=("constant", "linear"),
-    )
-    adam_eps: float = tunable(
-        1e-5,
-        "with adam, adamw and muon: epsilon; larger: smaller steps where gradients are tiny (usual: 1e-8 to 1e-3)",
-        min=MIN_EPSILON,
     )
     gamma: float = tunable(
         0.99,
@@ -102,9 +84,6 @@ class ActorCriticConfig(OptimizerConfig):
         "weight of the policy's entropy; more: the policy explores for longer, but ends less exact (usual: 0 to 0.05)",
         min=0,
     )
-    max_grad_norm: float = tunable(
-        0.5, "largest norm of a gradient; longer gradients are scaled down to it (usual: 0.3 to 10)", min=1e-4
-    )
     normalize_obs: bool = tunable(
         False, "shift and scale observations by their running mean and standard deviation", fixed=BY_NETWORKS
     )
@@ -117,19 +96,6 @@ class ActorCriticConfig(OptimizerConfig):
         False, "learn from rewards cut to -1 .. 1, as is usual on Atari; reported returns are not cut"
     )
     model: str = tunable("auto", MODELS_WITH_MEMORY, pattern=r"(?s).+", form=MODEL_FORM, fixed=BY_NETWORKS)
-    hidden_sizes: tuple[int, ...] = tunable(
-        (64, 64),
-        "widths of an mlp's hidden layers, and of the layers that join images and vectors; wider: learns more, but "
-        "takes more time (usual: 64,64 to 400,300)",
-        min=1,
-        fixed=BY_NETWORKS,
-    )
-    activation: ActivationName = tunable(  # noqa: RUF009
-        "tanh",
-        "function between the layers of an mlp; tanh learns most steadily, relu takes the least time",
-        choices=get_args(ActivationName),
-        fixed=BY_NETWORKS,
-    )
     critic_obs: tuple[str, ...] | None = tunable(
         None,
         "fields of a Dict or Tuple observation that only the critic sees, such as the state of a whole team; a nested "
@@ -150,12 +116,6 @@ class ActorCriticConfig(OptimizerConfig):
         "returns drown the policy's gradient unless --normalize_value is on",
         fixed=BY_NETWORKS,
     )
-    layer_norm: bool = tunable(
-        False, "normalise the outputs of each hidden linear layer; learning is steadier, but slower", fixed=BY_NETWORKS
-    )
-    init: InitName = tunable(  # noqa: RUF009
-        "orthogonal", INIT_TEXT, choices=get_args(InitName), fixed=BY_NETWORKS
-    )
     dropout: float = tunable(
         0.0,
         "share of the outputs of a critic's hidden MLP layers that are 0 while learning; more: less overfitting "
@@ -163,15 +123,6 @@ class ActorCriticConfig(OptimizerConfig):
         min=0,
         max=0.9,
         fixed=BY_NETWORKS,
-    )
-    log_std_init: float = tunable(
-        0.0,
-        "logarithm of a Gaussian policy's initial standard deviation; lower: explores less (usual: -2 to 0.5)",
-        min=-10,
-        max=4,
-    )
-    precision: PrecisionName = tunable(  # noqa: RUF009
-        "float32", PRECISION_TEXT, choices=get_args(PrecisionName)
     )
 
     @classmethod

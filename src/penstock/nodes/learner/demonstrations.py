@@ -4,10 +4,11 @@ import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
-from penstock.algorithm import DEMONSTRATED
+from penstock.algorithm import DEMONSTRATED, HELD_OUT
 from penstock.errors import BadDataError, CheckpointError
 from penstock.memory.layout import aligned_zeros
 from penstock.memory.table import Table
@@ -16,7 +17,7 @@ from penstock.replay.episodes import steps_of, table_of
 from penstock.replay.mixture import Mixture
 from penstock.replay.sampler import RowSampler
 from penstock.saved_runs.checkpoints import load_table
-from penstock.saved_runs.episodes import list_episodes, read_episode
+from penstock.saved_runs.episodes import episode_number, is_held_out, list_episodes, read_episode
 from penstock.types import Arrays, ArraySpec, Box, Discrete, Spaces
 
 __all__ = [
@@ -51,6 +52,8 @@ class DemonstrationSettings:
     source: DemonstrationSource
     share: float
     """Their share of each minibatch, in [0, 1]."""
+    held_out: bool = False
+    """Nothing is learned from them."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ class TableDemonstrations:
 
 @dataclass(frozen=True)
 class EpisodeDemonstrations:
-    """A folder of kept episodes."""
+    """The episodes of a folder that are learned from, or those that are held out."""
 
     folder: Path
     spaces: Spaces
@@ -86,16 +89,23 @@ class EpisodeDemonstrations:
     """The action space of ``spaces``."""
     specs: tuple[ArraySpec, ...]
     """The arrays of a slot with one lane."""
+    held_out: float = 0.0
+    """Share of the episodes that is held out."""
+    judging: bool = False
+    """True: the episodes that are held out. False: all others."""
 
     def load(self) -> Table:
         """As `DemonstrationSource.load`."""
         episodes = []
         for path in list_episodes(self.folder):
+            if is_held_out(episode_number(path), self.held_out) != self.judging:
+                continue
             # A server that still keeps episodes removes the oldest ones.
             with contextlib.suppress(FileNotFoundError):
                 episodes.append(read_episode(path, self.spaces))
         if not any(map(steps_of, episodes)):
-            raise BadDataError(f"--demonstrations {self.folder}: its episodes have no step")
+            which = "its held-out episodes" if self.judging else "its episodes"
+            raise BadDataError(f"--demonstrations {self.folder}: {which} have no step")
         return table_of(episodes, self.spaces, self.space, self.specs)
 
 
@@ -106,21 +116,30 @@ class WithDemonstrations:
         own: samples the run's rows.
         demonstrated: each samples the demonstrations of one source, all of these equally likely.
         shares: of a minibatch, one for each source; in [0, 1], also together.
+        held_out: for each source, whether nothing is learned from it.
     """
 
-    def __init__(self, own: RowSampler, demonstrated: Sequence[RowSampler], shares: Sequence[float]) -> None:
-        self._sources = len(demonstrated)
-        self._mixture = Mixture([own, *demonstrated], [1.0 - math.fsum(shares), *shares])
+    def __init__(
+        self, own: RowSampler, demonstrated: Sequence[RowSampler], shares: Sequence[float], held_out: Sequence[bool]
+    ) -> None:
+        self._held_out = held_out
+        # Shares that are 1 together may be a little more when they are rounded.
+        self._mixture = Mixture([own, *demonstrated], [max(0.0, 1.0 - math.fsum(shares)), *shares])
 
     def sample(self, key: tuple[int, int], out: Arrays, before: Sequence[int] | None = None, beta: float = 0.0) -> None:
         """As `penstock.replay.sampler.Sampler.sample`; ``index`` and ``stamp`` are set for own rows only.
 
         The importance of demonstrations is the mean of that of the own rows.
         """
-        rows = {name: values for name, values in out.items() if name != DEMONSTRATED}
-        end, *_ = self._mixture.sample(key, rows, [before, *[None] * self._sources], beta)
+        rows = {name: values for name, values in out.items() if name not in {DEMONSTRATED, HELD_OUT}}
+        ends = self._mixture.sample(key, rows, [before, *[None] * len(self._held_out)], beta)
+        end = ends[0]
         if DEMONSTRATED in out:
             out[DEMONSTRATED][:end], out[DEMONSTRATED][end:] = 0.0, 1.0
+        if HELD_OUT in out:
+            out[HELD_OUT][:end] = 0.0
+            for (begin, last), held_out in zip(pairwise(ends), self._held_out, strict=True):
+                out[HELD_OUT][begin:last] = held_out
         out["stamp"][end:] = OF_NOBODY
         # An index into the larger table of demonstrations could lie outside the run's own tree of priorities.
         out["index"][end:] = 0

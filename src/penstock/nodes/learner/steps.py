@@ -98,11 +98,12 @@ class GradientSteps:
         if settings.shards > 1:
             sampler = self._shard = ShardSampler(sampler, self.table, self.tree)
         if settings.demonstrations:
-            demonstrated = []
-            for demonstrations in settings.demonstrations:
+            parts, demonstrated = settings.demonstrations, []
+            for demonstrations in parts:
                 with ports.busy("load demonstrations", settings.open_limit_s):
                     demonstrated.append(self._sampler(demonstrations.source.load()))
-            sampler = WithDemonstrations(sampler, demonstrated, [one.share for one in settings.demonstrations])
+            shares, held_out = [one.share for one in parts], [one.held_out for one in parts]
+            sampler = WithDemonstrations(sampler, demonstrated, shares, held_out)
         self._team: Team | None = None
         if settings.team is not None:
             self._team = load(settings.team)(ports, settings.updater, settings.learners)

@@ -298,6 +298,7 @@ def _check(run: RunConfig) -> None:
     refused = (
         ("policy_placement", run.policy_placement == "node", "its environment processes run the policy themselves"),
         ("opponents", run.opponents, "opponents are those of a run"),
+        ("begin_with", run.begin_with, "publish gives it the policy to begin with"),
         ("trace", run.trace, "it has no run folder to keep a trace in"),
         ("distributed", run.distributed, "its environment processes are on this machine"),
         ("runtime", run.runtime != RunConfig.runtime, "its environment processes are on this machine"),

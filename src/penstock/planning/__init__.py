@@ -1,9 +1,20 @@
 """From a config to a plan: everything that can be settled, and refused, before any process of the run starts."""
 
+from penstock.planning.beginning import Beginning, beginning
 from penstock.planning.functions import check_functions
 from penstock.planning.games import check_ports
 from penstock.planning.plans import check_fits, plan
 from penstock.planning.prepared import Prepared, prepare
 from penstock.planning.table_size import check_sequences
 
-__all__ = ["Prepared", "check_fits", "check_functions", "check_ports", "check_sequences", "plan", "prepare"]
+__all__ = [
+    "Beginning",
+    "Prepared",
+    "beginning",
+    "check_fits",
+    "check_functions",
+    "check_ports",
+    "check_sequences",
+    "plan",
+    "prepare",
+]

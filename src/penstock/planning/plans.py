@@ -23,10 +23,11 @@ from penstock.planning.own_modules import top_level
 from penstock.planning.prepared import Prepared
 from penstock.program.plan import LearningPlan, Plan
 from penstock.registry import RUNTIMES, UPDATES
-from penstock.saved_runs.checkpoints import Checkpoint
+from penstock.saved_runs.checkpoints import Checkpoint, checkpoint_path
 from penstock.saved_runs.demonstrations import Demonstrations, KeptEpisodes, KeptTable, find_demonstrations
 from penstock.saved_runs.episodes import episode_number, is_held_out, list_episodes
 from penstock.saved_runs.pasts import read_pasts
+from penstock.saved_runs.run_folder import RunFolder
 from penstock.types import Arrays
 
 __all__ = ["check_fits", "plan"]
@@ -105,6 +106,7 @@ def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | N
         modules=top_level(prepared.own_modules()),
         demonstrations=_demonstrations(prepared),
         games=game_settings(run, profile, prepared.env, folder),
+        checkpoint=None if run.begin_with is None else checkpoint_path(RunFolder(folder).beginning, 0),
     )
     if begin is None:
         return fresh

@@ -19,6 +19,7 @@ from penstock.algorithm_lookup import (
 )
 from penstock.config.agreement import agreement, agreement_flags
 from penstock.config.demonstrations import check_whole, settled_folders, shares_text
+from penstock.config.opponents import named_run
 from penstock.config.resolve import one_machine, resolve, with_sync_mode
 from penstock.config.schema import RunConfig
 from penstock.config.tables import inlined
@@ -141,6 +142,8 @@ def prepare(
     _check_table_settings(run, spec)
     if run.demonstrations is not None:
         config = replace(config, run=replace(run, demonstrations=settled_folders(run.demonstrations)))
+    if run.begin_with is not None:
+        config = replace(config, run=replace(config.run, begin_with=str(named_run(run.begin_with))))
     config, of_games = with_games(config, profile, spec.topology)
     config, of_opponents = with_scores(config, profile)
     wanted = run.threads
@@ -209,6 +212,11 @@ def _check_table_settings(run: RunConfig, spec: AlgorithmSpec) -> None:
         raise ConfigError(
             f"--table_on {run.table_on} does not go with --demonstrations: learners that need these all run on the "
             "launcher's machine; leave out one of the two"
+        )
+    if run.begin_with is not None:
+        raise ConfigError(
+            f"--table_on {run.table_on} does not go with --begin_with: its learners look for the files of their shards "
+            "where a run begins; leave out one of the two"
         )
     if sys.platform != "linux":
         raise ConfigError(

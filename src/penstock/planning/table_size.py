@@ -44,7 +44,10 @@ def within_table_bytes(config: Config, spec: AlgorithmSpec, profile: EnvProfile)
     nbytes = config.run.table_bytes
     _, table = spec.replay()
     # The table of a clone is as small as its turns allow.
-    if nbytes is None or spec.cloning is not None or (fits := _rows_within(nbytes, config, spec, profile)) >= table.capacity:
+    if nbytes is None or spec.cloning is not None:
+        return spec
+    fits = _rows_within(nbytes, config, spec, profile)
+    if fits >= table.capacity:
         return spec
     spec = replace(spec, table=replace(table, capacity=fits))
     _check_table(config, spec, f"--table_bytes {nbytes}")

@@ -6,6 +6,7 @@
 
 import contextlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from penstock.config.commands import TrainOptions
@@ -16,12 +17,13 @@ from penstock.config.values import from_value
 from penstock.config.whole import Config
 from penstock.envs.given import Given, named
 from penstock.errors import UsageError
-from penstock.planning import check_functions, check_sequences, plan, prepare
+from penstock.planning import beginning, check_functions, check_sequences, plan, prepare
 from penstock.processes.interrupts import Interrupts
 from penstock.processes.starts import Processes
 from penstock.run.launching import begin_table, counted_cores, import_ahead, joined_cluster, launch, opened_processes
 from penstock.run.program import checked_on_machine, program_of
 from penstock.run.result import Result, finish, logged
+from penstock.saved_runs.beginnings import save_beginning
 from penstock.saved_runs.launches import add_launch
 from penstock.saved_runs.leftovers import remove_if_unbegun
 from penstock.saved_runs.run_folder import RunFolder
@@ -79,6 +81,9 @@ def _train(processes: Processes, config: Config, given: Given, run_name: str | N
             prepared = prepare(config, processes, given, counted_cores(cluster, config, given))
             check_sequences(prepared.config, prepared.spec)
             check_functions(prepared, processes)
+            first = beginning(prepared)
+            if first is not None:
+                prepared = replace(prepared, told=(*prepared.told, first.told))
             run = prepared.config.run
             # Another run may take the folder's name before it is made here.
             while not made:
@@ -94,6 +99,8 @@ def _train(processes: Processes, config: Config, given: Given, run_name: str | N
             with folder.claim():
                 folder.become_latest()
                 folder.write_config(prepared.config)
+                if first is not None:
+                    save_beginning(folder, first.state, prepared.manifest())
                 add_launch(folder, None, run, 0, prepared.own_modules())
                 program, _ = begin_table(program, None, alone=alone)
                 # 4. The run itself, by the runtime.

@@ -23,6 +23,7 @@ from penstock.types import Array, Arrays
 __all__ = [
     "TABLE",
     "Checkpoint",
+    "checkpoint_path",
     "is_saved",
     "last_good",
     "list_checkpoints",
@@ -62,6 +63,11 @@ class Checkpoint(NamedTuple):
     arrays: Arrays
 
 
+def checkpoint_path(run: Path, update: int) -> Path:
+    """Where a run's checkpoint of this update is, once it is written."""
+    return run / "checkpoints" / f"update-{update:08d}"
+
+
 def save_checkpoint(
     run: Path, arrays: Mapping[str, Array], facts: Mapping[str, Any], table: Mapping[str, Array] | None = None
 ) -> Path:
@@ -82,7 +88,7 @@ def save_checkpoint(
     Raises:
         CheckpointError: it could not be written; nothing is left of it.
     """
-    path = _path(run, facts)
+    path = checkpoint_path(run, facts["update"])
     files = {STATE: _packed(arrays)} | ({} if table is None else {TABLE: _packed(table)})
     try:
         whole = {**files, MANIFEST: write_manifest(facts, files)}
@@ -98,7 +104,8 @@ def save_checkpoint(
 
 def is_saved(run: Path, facts: Mapping[str, Any]) -> bool:
     """True if the run has an undamaged checkpoint of this update and gradient steps. `save_checkpoint` leaves it."""
-    return _is_good(_path(run, facts), {name: facts[name] for name in _PLACE if name in facts}, _RESUME)
+    place = checkpoint_path(run, facts["update"])
+    return _is_good(place, {name: facts[name] for name in _PLACE if name in facts}, _RESUME)
 
 
 def load_checkpoint(path: Path, expected: Mapping[str, Any] | None = None) -> Checkpoint:
@@ -187,10 +194,6 @@ def _load(path: Path, expected: Mapping[str, Any], use: _Use) -> Checkpoint:
     except (safetensors.SafetensorError, ValueError, TypeError, KeyError, OverflowError, MemoryError):
         raise CheckpointError(_line(path, f"{STATE} is not safetensors", expected, use)) from None
     return Checkpoint(path, manifest, migrated(arrays, manifest["format"]))
-
-
-def _path(run: Path, facts: Mapping[str, Any]) -> Path:
-    return run / "checkpoints" / f"update-{facts['update']:08d}"
 
 
 def _packed(arrays: Mapping[str, Array]) -> bytes:

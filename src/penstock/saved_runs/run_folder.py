@@ -236,6 +236,11 @@ class RunFolder:
         return self.path / "checkpoints"
 
     @property
+    def beginning(self) -> Path:
+        """Holds the first state of a run that begins with the policy of another run, as a checkpoint of update 0."""
+        return self.path / "beginning"
+
+    @property
     def metrics_path(self) -> Path:
         """Every metric, as JSON lines."""
         return self.path / "metrics.jsonl"

@@ -21,6 +21,14 @@ class RunFolderConfig(SettingsGroup):
         max=2**63 - 1,
         fixed="its episodes and its noise come from it",
     )
+    begin_with: str | None = setting(
+        None,
+        "run folder of another run: begin with the policy of its latest checkpoint, in place of random networks; "
+        "RUN@CHECKPOINT: with that of another one",
+        pattern=r"(?s).*\S.*",
+        form="a run folder, or RUN@CHECKPOINT",
+        fixed="it has begun",
+    )
     log_dir: str = setting(
         "./logs",
         "folder for run folders; each run makes its own in it",

@@ -89,6 +89,6 @@ def _return_range(spec: AlgorithmSpec) -> ReturnRange | None:
 def _awaited(plan: Plan) -> str:
     """What happens before the first update."""
     schedule = plan.learning.spec.schedule
-    if isinstance(schedule, ReplaySchedule):
+    if isinstance(schedule, ReplaySchedule) and plan.learning.spec.cloning is None:
         return f"the lanes together play {schedule.min_rows:,} steps before it (--min_rows)"
     return f"each lane plays {plan.num_steps:,} steps before it (--num_steps; lanes: {plan.run.num_envs:,})"

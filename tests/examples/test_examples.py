@@ -69,6 +69,13 @@ def test_train_from_python(run):
     assert "to go on: penstock resume" in printed
 
 
+@pytest.mark.nightly  # Ten seconds. Shorter: ``tests/algorithms/test_bc.py``, ``tests/end_to_end/test_begin_with.py``.
+def test_imitate_controller(run):
+    printed = run("imitate_controller", 2_048)
+    for name in ("controller", "imitated", "gone on by rewards"):
+        assert 8 <= number(rf"{name}: the pole stays up for (\d+) of 500 steps", printed) <= 500
+
+
 @pytest.mark.nightly  # Seven seconds. Shorter: ``tests/envs/test_older_gym.py``.
 def test_older_gym_api(run):
     printed = run("older_gym_api", 2_048)

@@ -22,6 +22,6 @@ class NewOptions:
     )
     template: Literal["rl", "imitation", "game"] = option(
         "rl",
-        "what the project begins with. rl: an environment of your own; imitation: recordings that are imitated first, "
-        "then rewards; game: a game that connects over TCP, and its agent",
+        "what the project begins with. rl: an environment of your own; imitation: recordings that are imitated, "
+        "alone or with rewards; game: a game that connects over TCP, and its agent",
     )

@@ -193,6 +193,9 @@ PLAYED = {
     "sac, 32 and 512": ("sac", "Pendulum-v1", {"hidden_sizes": (32, 512)}),
     "sac, 256": ("sac", "Pendulum-v1", {"hidden_sizes": (256, 256), "mini_batch_size": 256}),
     "td3, 512 and 256": ("td3", "Pendulum-v1", {"hidden_sizes": (512, 256)}),
+    "ddpg, 256 and 512": ("ddpg", "Pendulum-v1", {"hidden_sizes": (256, 512)}),
+    "dsac, 256": ("dsac", "Pendulum-v1", {"hidden_sizes": (256, 256)}),
+    "dsact, 32 and 512": ("dsact", "Pendulum-v1", {"hidden_sizes": (32, 512)}),
     "dqn, 256 and 512, prioritised": ("dqn", "CartPole-v1", {"hidden_sizes": (256, 512), "prioritised": True}),
     "dqn, 512, atoms": (
         "dqn",

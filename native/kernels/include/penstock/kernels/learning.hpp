@@ -60,8 +60,6 @@ void add_rows(const float* from, std::ptrdiff_t stride, std::int32_t rows, std::
     for (; c < columns; c += kWidth) add_columns<1>(from + c, stride, rows, to + c);
 }
 
-typedef float Four __attribute__((vector_size(16)));
-
 PENSTOCK_INLINE void transpose_four(const float* from, std::ptrdiff_t from_stride, float* to, std::ptrdiff_t to_stride) {
     Four row[4];
     for (int r = 0; r < 4; ++r) __builtin_memcpy(&row[r], from + r * from_stride, sizeof(Four));

@@ -28,6 +28,7 @@ constexpr int kWidth = PENSTOCK_WIDTH;
 
 typedef float Vec __attribute__((vector_size(kWidth * 4)));
 typedef std::uint32_t Bits __attribute__((vector_size(kWidth * 4)));
+typedef float Four __attribute__((vector_size(16)));
 
 #define PENSTOCK_INLINE [[gnu::always_inline]] inline
 
@@ -95,13 +96,20 @@ PENSTOCK_INLINE Vec root(Vec value) {
 #endif
 }
 
-// Pairwise, in a fixed order.
+// Pairwise, in a fixed order: numbers that lie half a vector apart are added, until one is left. In registers: a loop over
+// the numbers goes through memory at each halving.
 PENSTOCK_INLINE float sum(Vec value) {
-    float parts[kWidth];
-    __builtin_memcpy(parts, &value, sizeof(value));
-    for (int half = kWidth / 2; half > 0; half /= 2)
-        for (int i = 0; i < half; ++i) parts[i] += parts[i + half];
-    return parts[0];
+#if PENSTOCK_WIDTH == 16
+    const auto eight = __builtin_shufflevector(value, value, 0, 1, 2, 3, 4, 5, 6, 7) +
+                       __builtin_shufflevector(value, value, 8, 9, 10, 11, 12, 13, 14, 15);
+    const Four four = __builtin_shufflevector(eight, eight, 0, 1, 2, 3) + __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
+#elif PENSTOCK_WIDTH == 8
+    const Four four = __builtin_shufflevector(value, value, 0, 1, 2, 3) + __builtin_shufflevector(value, value, 4, 5, 6, 7);
+#else
+    const Four four = value;
+#endif
+    const Four two = four + __builtin_shufflevector(four, four, 2, 3, 2, 3);
+    return two[0] + two[1];
 }
 
 }  // namespace

@@ -25,7 +25,11 @@ def test_steps_in_bfloat16_and_in_float16_are_nearly_those_in_float32(settings: 
     run, exact = prepared(**settings), prepared(**{**settings, "precision": "float32"})
     found, expected = learned(run, "eager", "cpu"), learned(exact, "eager", "cpu")
     assert {name: found[name].dtype for name in expected} == {name: values.dtype for name, values in expected.items()}
-    shares = {name: share for name, share in apart(exact, found, expected).items() if name in NETWORKS}
+    before = first_state(exact)
+    # Cloning leaves its critic as it begins.
+    moved = {name for name in NETWORKS if name in before and (expected[name] != before[name]).any()}
+    shares = {name: share for name, share in apart(exact, found, expected).items() if name in moved}
+    assert shares
     # Optimizers follow the sign of small gradients, so a rounding of 1 % may turn a tenth of the way.
     assert all(1e-4 < share < 0.3 for share in shares.values()), shares
 

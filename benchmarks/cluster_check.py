@@ -10,13 +10,15 @@ Each task has another limit. The environments sleep, so this machine's cores are
 - *link out*: networks of 256, 256 units over links of 10 MB/s.
 
 The launcher's costs come from runs on one host with 4 and with 16 workers, whose rollouts have 16 steps: in longer ones
-a small error of the time of a step would be a large one of the way back. A learner's time for a row comes from a run on
-this machine alone with a hundred times as many passes over a batch, and is taken to grow with these; where networks are
-larger, passes are so few that it does not matter.
+a small error of the time of a step would be a large one of the way back. A learner's times for a pass over a batch and
+for a row come from two runs on this machine alone with a hundred times as many passes, over the batches of 4 and of 16
+workers. The time for a row is taken to grow with the passes; where networks are larger, passes are so few that it does
+not matter.
 
 Three hosts with many short rollouts fill this machine's cores, although all environments sleep: the task *relay* took
-86% of them. Hosts on machines of their own would not. So the model of these hosts also has the cores that they share,
-and the processor time that a host takes for a rollout and for a version. Runs on one host and on two tell that time.
+86% of them. Hosts on machines of their own would not. So the model of these hosts also has the cores that they share
+with the launcher, and the processor time that a rollout and a version take. Runs on one host and on two tell that time.
+Learners have one thread, so the processor time of one is the time that it learns.
 
 Limited links are those of network namespaces: they need root and iproute2.
 """
@@ -50,9 +52,7 @@ SHORT = 16
 EPOCHS = 10
 """Passes over a batch in these runs."""
 TIMES = 100
-"""How many times as many the run has that tells a learner's time for a row."""
-THREADS = min(2, len(os.sched_getaffinity(0)))
-"""Of the learner. A thread that waits for the other takes processor time, too."""
+"""How many times as many the runs have that tell a learner's time for a pass and for a row."""
 MOST = 3
 """Hosts beside the launcher's."""
 LIMIT_S = 300.0
@@ -115,15 +115,15 @@ class Measured(NamedTuple):
     costs: Costs
     step_s: float
     """One step of a sleeping environment with its action."""
-    host_rollout_s: float
-    """Processor time of a host for a rollout, without its steps."""
-    host_version_s: float
+    rollout_work_s: float
+    """Processor time of a host and the launcher for a rollout, without its steps."""
+    version_work_s: float
     """Processor time of a host for a version."""
 
     def shared(self, task: Task) -> Shared:
         """What imitated hosts that train a task take of this machine's cores."""
         steps = task.num_steps * max(0.0, self.step_s - FIXED_S)
-        return Shared(len(os.sched_getaffinity(0)), self.host_rollout_s + steps, self.host_version_s)
+        return Shared(len(os.sched_getaffinity(0)), self.rollout_work_s + steps, self.version_work_s)
 
 
 class Run(NamedTuple):
@@ -148,6 +148,7 @@ def trained(task: Task, workers: int, words: Sequence[str] = (), *, lag: int = 0
         "num_steps": task.num_steps,
         "hidden_sizes": ",".join(map(str, task.hidden)),
         "epochs": task.epochs,
+        "threads": 1,
         "timesteps": task.batches * workers * task.num_steps,
         "sync_mode": "non_blocking" if lag else "blocking",
         "eval_episodes": 0,
@@ -203,13 +204,14 @@ def bytes_a_second(address: str) -> float:
 def measure() -> Measured:
     """The costs of this machine. Nothing else may run on it."""
     alone = trained(COSTLY, 1)
-    slow = trained(replace(COSTLY, epochs=TIMES * EPOCHS, batches=BATCHES), FEW)
+    often = replace(COSTLY, epochs=TIMES * EPOCHS, batches=BATCHES)
+    slow, slowest = (trained(often, workers) for workers in (FEW, MANY))
     with quick_hosts(1) as address:
         carried = bytes_a_second(address)
         few, many = (trained(COSTLY, workers, on_cluster(address)) for workers in (FEW, MANY))
     with quick_hosts(2) as address:
         apart = trained(COSTLY, FEW, on_cluster(address))
-    return measured_by(Runs(alone, slow, few, many, apart), carried)
+    return measured_by(Runs(alone, slow, slowest, few, many, apart), carried)
 
 
 class Runs(NamedTuple):
@@ -219,6 +221,8 @@ class Runs(NamedTuple):
     """One worker, without a cluster."""
     slow: Run
     """``FEW`` workers, without a cluster, and ``TIMES`` as many passes over a batch."""
+    slowest: Run
+    """The same with ``MANY`` workers."""
     few: Run
     """``FEW`` workers on one host."""
     many: Run
@@ -231,18 +235,19 @@ def measured_by(runs: Runs, local_bytes_s: float) -> Measured:
     """The costs that explain these runs."""
     few, many = runs.few, runs.many
     step = (runs.alone.period_s - runs.alone.learn_s) / SHORT
-    row = max(0.0, (runs.slow.learn_s - few.learn_s) / ((TIMES - 1) * FEW * SHORT))
+    row = max(0.0, (runs.slowest.learn_s - runs.slow.learn_s) / (TIMES * (MANY - FEW) * SHORT))
+    passes = max(0.0, (runs.slow.learn_s - few.learn_s) / (TIMES - 1) - FEW * SHORT * row)
     over = [run.period_s - run.learn_s - SHORT * step for run in (few, many)]
     rollout = max(0.0, (over[1] - over[0]) / (MANY - FEW))
     costs = Costs(
         rollout_s=rollout,
         turn_s=max(0.0, over[0] - FEW * rollout),
-        batch_s=max(0.0, few.learn_s - FEW * SHORT * row),
+        batch_s=max(0.0, few.learn_s - FEW * SHORT * row - passes),
+        pass_s=passes / EPOCHS,
         row_s=row,
         local_bytes_s=local_bytes_s,
     )
-    learner = THREADS * (many.learn_s - few.learn_s)
-    of_rollout = (many.work_s - few.work_s - learner) / (MANY - FEW) - SHORT * (step - FIXED_S) - rollout
+    of_rollout = (many.work_s - few.work_s - (many.learn_s - few.learn_s)) / (MANY - FEW) - SHORT * (step - FIXED_S)
     return Measured(costs, step, max(0.0, of_rollout), max(0.0, runs.apart.work_s - few.work_s))
 
 
@@ -329,13 +334,14 @@ def setting_of(task: Task, lag: int, costs: Costs, step_s: float) -> Setting:
         row_s=costs.row_s * task.epochs / EPOCHS,
         spread=0.0,
         lag=lag,
+        epochs=task.epochs,
     )
 
 
 def without(name: str, setting: Setting, costs: Costs) -> tuple[Setting, Costs] | None:
     """The same if the limit of this name cost nothing; ``None`` for workers, without which nothing is left."""
     return {
-        "learners": (replace(setting, row_s=0.0), costs),
+        "learners": (replace(setting, row_s=0.0), replace(costs, pass_s=0.0)),
         "relay": (setting, replace(costs, rollout_s=0.0)),
         "turn": (setting, replace(costs, turn_s=0.0)),
         "link in": (replace(setting, row_bytes=0), costs),

@@ -38,16 +38,18 @@ class Costs:
     local_bytes_s: float
     """Bytes a second from one object store of Ray to another through the loopback device."""
     batch_s: float = 0.0
-    """A learner's time for a batch without its rows: commit and publication. Older results have it in ``row_s``."""
+    """A learner's time for a batch without its rows and passes: commit and publication."""
+    pass_s: float = 0.0
+    """A learner's time for one pass over a batch without its rows."""
 
 
 @dataclass(frozen=True)
 class Shared:
-    """The cores that imitated hosts share, and the processor time that each host takes of them."""
+    """The cores that imitated hosts share with the launcher, and the processor time that is taken of them."""
 
     cores: int
     rollout_s: float
-    """For one rollout, all its steps included."""
+    """For one rollout, all its steps included, and what the launcher does for it."""
     version_s: float
     """For one version, from the launcher to the first steps with it."""
 
@@ -182,7 +184,7 @@ class Cluster:
             self._lags.append(self._newest - float(np.mean(used)))
         setting = self._setting
         rows = self._workers * setting.lanes * setting.num_steps
-        takes = self._costs.batch_s + rows * setting.row_s / setting.learners
+        takes = self._costs.batch_s + setting.epochs * self._costs.pass_s + rows * setting.row_s / setting.learners
         if setting.learners > 1:
             steps = rows * setting.epochs / setting.mini_batch_size
             # Both directions at once. What one round trip takes is left out.

@@ -6,11 +6,11 @@ import pytest
 
 from benchmarks import hosts
 from benchmarks.cluster_check import (
+    EPOCHS,
     FEW,
     MANY,
     SHORT,
     TASKS,
-    THREADS,
     TIMES,
     Run,
     Runs,
@@ -24,7 +24,7 @@ from benchmarks.cluster_check import (
 from benchmarks.simulated_cluster import Cluster, Costs
 from benchmarks.sleeping import FIXED_S
 
-COSTS = Costs(rollout_s=0.0005, turn_s=0.014, batch_s=0.001, row_s=15e-6, local_bytes_s=500e6)
+COSTS = Costs(rollout_s=0.0005, turn_s=0.014, batch_s=0.001, pass_s=60e-6, row_s=15e-6, local_bytes_s=500e6)
 STEP_S = 0.0052
 
 
@@ -33,16 +33,17 @@ ROLLOUT_S, VERSION_S = 0.001, 0.009
 
 def run_of(workers: int, *, hosts: int = 1, times: int = 1) -> Run:
     """A run that costs just this, in time and in work of the cores; on no host none of what a cluster costs."""
-    learn = COSTS.batch_s + times * workers * SHORT * COSTS.row_s
+    learn = COSTS.batch_s + times * (EPOCHS * COSTS.pass_s + workers * SHORT * COSTS.row_s)
     there = workers * COSTS.rollout_s + COSTS.turn_s if hosts else 0.0
     period = SHORT * STEP_S + learn + there
     steps = workers * SHORT * (STEP_S - FIXED_S)
-    work = steps + THREADS * learn + hosts * VERSION_S + (workers * (ROLLOUT_S + COSTS.rollout_s) if hosts else 0.0)
+    work = steps + learn + hosts * VERSION_S + (workers * ROLLOUT_S if hosts else 0.0)
     return Run(period, learn, workers * SHORT / period, work)
 
 
 def test_costs_are_those_that_explain_the_runs() -> None:
-    runs = Runs(run_of(1, hosts=0), run_of(FEW, hosts=0, times=TIMES), run_of(FEW), run_of(MANY), run_of(FEW, hosts=2))
+    often = [run_of(workers, hosts=0, times=TIMES) for workers in (FEW, MANY)]
+    runs = Runs(run_of(1, hosts=0), *often, run_of(FEW), run_of(MANY), run_of(FEW, hosts=2))
     found = measured_by(runs, COSTS.local_bytes_s)
     assert asdict(found.costs) == pytest.approx(asdict(COSTS))
     assert found[1:] == pytest.approx((STEP_S, ROLLOUT_S, VERSION_S))

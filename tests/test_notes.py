@@ -54,6 +54,8 @@ def test_the_log_tells_how_each_life_of_a_run_ended(tmp_path: Path) -> None:
     penstock.resume(run, timesteps=5 * BATCH, quiet=True)
     second = log_of(run)
     assert second[:4] == first
+    assert second[4].startswith("ppo on tests.environments:ClockEnv")
+    assert second[5] == "goes on from checkpoint update-00000003: 240 steps of 400"
     assert second[-1] == "ended after 400 steps, at update 5"
     (nothing,) = penstock.resume(run, quiet=True).notes
     third = log_of(run)[len(second) :]

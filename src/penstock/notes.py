@@ -23,7 +23,7 @@ from penstock.nodes.learner import why_done
 from penstock.program.draw import bytes_text
 from penstock.replay.resumed import Found
 from penstock.replay.table_file import Rings
-from penstock.saved_runs.checkpoints import TABLE
+from penstock.saved_runs.checkpoints import TABLE, Checkpoint
 from penstock.types import Arrays
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "evaluation_given_up",
     "evaluation_interrupted",
     "failure",
+    "goes_on_from",
     "never_seen",
     "nothing_learned",
     "nothing_to_do",
@@ -92,6 +93,12 @@ def failure(error: Exception) -> str:
         return _last_line(error)
     line = (str(error).strip().splitlines() or ["it did not say why"])[-1]
     return line if isinstance(error, PenstockError) else f"{type(error).__name__}: {line}"
+
+
+def goes_on_from(checkpoint: Checkpoint, timesteps: int) -> str:
+    """One line on the checkpoint from which a resume goes on."""
+    steps = int(checkpoint.manifest["steps"])
+    return f"goes on from checkpoint {checkpoint.path.name}: {steps:,} steps of {timesteps:,}"
 
 
 def _last_line(error: NodeError) -> str:

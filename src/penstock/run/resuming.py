@@ -11,7 +11,15 @@ from penstock.config.sources import to_toml, with_changes
 from penstock.config.whole import Config
 from penstock.envs.given import Given, given_of
 from penstock.errors import ConfigError
-from penstock.notes import changes, differences, nothing_to_do, table_differences, unchanged, without_effect
+from penstock.notes import (
+    changes,
+    differences,
+    goes_on_from,
+    nothing_to_do,
+    table_differences,
+    unchanged,
+    without_effect,
+)
 from penstock.planning import check_fits, check_functions, plan, prepare
 from penstock.processes.starts import Processes
 from penstock.run.launching import begin_table, counted_cores, import_ahead, joined_cluster, launch, opened_processes
@@ -87,7 +95,9 @@ def _resume(
             over += unchanged(before, config, prepared.config, over[0])
             the_plan = replace(the_plan, settings=to_toml(before))
         else:
-            the_plan = replace(the_plan, told=(*the_plan.told, *changes(before, config, prepared.config)))
+            what, *others = the_plan.told
+            begins = goes_on_from(begin, prepared.config.run.timesteps)
+            the_plan = replace(the_plan, told=(what, begins, *others, *changes(before, config, prepared.config)))
         program = checked_on_machine(program_of(the_plan), prepared)
         alone = cluster.enter_context(joined_cluster(program, prepared.config.run))
         folder.become_latest()

@@ -137,6 +137,8 @@ def test_the_published_call_trains_on_a_cluster_of_its_own(tmp_path: Path) -> No
 
 def test_a_buffer_of_another_size_changes_the_steps_of_each_environment(trained: list[penstock.Config]) -> None:
     DistributedPPO("Pendulum-v1", num_workers=4, buffer_size=1024).train(10_000)
+    with pytest.raises(TypeError, match=r"^DistributedPPO\.train\(\) missing 1 required positional argument"):
+        DistributedPPO("Pendulum-v1").train()  # type: ignore[call-arg]
     assert trained[0].algorithm.num_steps == 256
     with pytest.raises(ConfigError, match="buffer_size 1023 cannot be shared out evenly among 4 environments"):
         DistributedPPO("Pendulum-v1", num_workers=4, buffer_size=1023)

@@ -189,3 +189,7 @@ class DistributedPPO(ParallelPPO):
         own = {"num_workers": num_workers, "num_envs": lanes, "num_steps": rows // lanes, "sync_mode": sync_mode}
         given: dict[str, Any] = {"runtime": "ray", **own, **settings}
         super().__init__(env_name, **given)
+
+    def train(self, total_timesteps: int, **settings: Any) -> Result:  # noqa: ANN401 - as above
+        """As `ParallelPPO.train`. Errors of a wrong call name this class."""
+        return super().train(total_timesteps, **settings)

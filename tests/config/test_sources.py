@@ -140,7 +140,7 @@ def test_a_file_is_read(tmp_path, encoding):
         (b'env = "X"\nlrr = 1', r"unknown setting lrr in .*run\.toml; did you mean lr"),
         (b'env = "X"\nnum_env_runner = 2', r"unknown setting num_env_runner in .*; did you mean num_env_runners"),
         (b'env = "X"\ngamma = "high"', r'gamma in .*run\.toml takes a number from 0 to 1, not the text "high"$'),
-        (b'env = "X"\n[ppo]\nlr = 1', "unknown setting ppo in"),
+        (b'env = "X"\n[ppo]\nlr = 1', r"unknown setting ppo in .*: it is a table, .* without \[ppo\]$"),
         (b"env = ", "is not TOML"),
         pytest.param(b"timesteps = 1" + 5000 * b"0", "is not TOML: .*digits", id="thousands of digits"),
         pytest.param(b"timesteps = 1" + 400 * b"0", "at least 1, not a number of 1329 bits$", id="hundreds of digits"),
@@ -151,6 +151,14 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path, content, says):
     file = tmp_path / "run.toml"
     file.write_bytes(content)
     with pytest.raises(ConfigError, match=says):
+        from_toml(file)
+
+
+@pytest.mark.parametrize("ending", ["yaml", "yml", "json"])
+def test_a_file_of_another_format_is_told_which_one_is_read(tmp_path, ending):
+    file = tmp_path / f"run.{ending}"
+    file.write_text("lr: 0.1\n")
+    with pytest.raises(ConfigError, match=r"is not TOML: .*; a config is read as TOML alone: write lr = 0.001"):
         from_toml(file)
 
 

@@ -1,9 +1,10 @@
 """Settings that RLlib's users know, in a config file: what each of them is called here. Reads no file."""
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, either
 
 __all__ = ["NAMES", "TOLD_APART", "Renamed", "renamed"]
 
@@ -49,6 +50,11 @@ _NOT_USED = {
 """Name -> why this setting changes nothing here."""
 _NO_COUNTERPART = {
     "vf_clip_param": "the loss of the value is not clipped",
+    "use_critic": "an algorithm that learns advantages has a critic",
+    "use_gae": "advantages are estimated as gae_lambda says",
+    "clip_actions": "an action is always within the bounds of its space",
+    "normalize_actions": "a policy always acts in the units of its space",
+    "observation_filter": "normalize_obs = true scales observations",
 }
 """Name -> why a run cannot be what this setting asks for."""
 NAMES = frozenset(
@@ -179,6 +185,12 @@ def _lanes(theirs: Mapping[str, Any], so_far: _Counts, put: _Put) -> None:
         put(name, "num_envs", theirs[name] * so_far.of("num_workers", 1, name))
 
 
+def _nearest(number: int, unit: int) -> str:
+    """The multiples of ``unit`` that are next to a number, for a sentence."""
+    below = number // unit * unit
+    return either([f"{one:,}" for one in (below, below + unit) if one])
+
+
 def _rollouts(theirs: Mapping[str, Any], so_far: _Counts, known: Collection[str], put: _Put, said: list[str]) -> None:
     """Translate the sizes of batches and fragments.
 
@@ -202,7 +214,10 @@ def _rollouts(theirs: Mapping[str, Any], so_far: _Counts, known: Collection[str]
             lanes = so_far.of("num_workers", 1, batch)
             put(batch, "num_envs", lanes)
         if rows % lanes:
-            raise ConfigError(f"a batch of {rows} rows ({batch}) is no multiple of the {lanes} lanes; give one that is")
+            raise ConfigError(
+                f"a batch of {rows} rows ({batch}) is no multiple of the {lanes} lanes; "
+                f"give {_nearest(theirs[batch], lanes // math.gcd(lanes, rows // theirs[batch]))}"
+            )
         put(batch, "num_steps", rows // lanes)
         if fragment != "auto":
             said.append(f"rollout_fragment_length {fragment} is not used: each lane gives its part of a batch at once")

@@ -42,6 +42,7 @@ __all__ = [
 ]
 
 PRESETS = Path(__file__).parent / "presets"
+_OTHER_FORMATS = frozenset({".yaml", ".yml", ".json"})
 LEAST_ENVS = RunConfig.num_envs
 """If ``num_envs`` is left out, it is the least multiple of ``num_workers`` that is at least this."""
 
@@ -99,7 +100,9 @@ def settings_of_file(path: Path) -> dict[str, Setting]:
     except OSError as error:
         raise ConfigError(f"cannot read the config file {path}: {error.strerror}") from error
     except ValueError as error:  # also an integer of more digits than Python reads
-        raise ConfigError(f"{path} is not TOML: {error}") from error
+        other = path.suffix.lower() in _OTHER_FORMATS
+        only = "; a config is read as TOML alone: write lr = 0.001 for each setting" if other else ""
+        raise ConfigError(f"{path} is not TOML: {error}{only}") from error
     return {name.replace("-", "_"): Setting(value, f"{name} in {path}", text=False) for name, value in content.items()}
 
 
@@ -261,6 +264,11 @@ def _is_table(value: object) -> bool:
 def _refuse_unknown(settings: Mapping[str, Setting], known: Collection[str]) -> None:
     for name, setting in settings.items():
         if name not in known:
+            if isinstance(setting.value, Mapping):
+                raise ConfigError(
+                    f"unknown setting {setting.label}: it is a table, and settings are not grouped; write its keys "
+                    f"before all tables, without [{name}]"
+                )
             kind, dashes = ("flag", "--") if setting.text else ("setting", "")
             others = algorithms_with(name)
             # Files understand some names of another library, too.

@@ -1,9 +1,13 @@
 """How a process joins a Ray cluster."""
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 import ray
+from ray._private import services
 
 from penstock.cluster import connection
 
@@ -22,3 +26,20 @@ def test_what_other_machines_print_is_passed_on_if_a_variable_is_set(
     with connection.joined("local"):
         pass
     assert [settings["log_to_driver"] for settings in asked] == [shown]
+
+
+def test_a_signal_to_the_group_does_not_reach_what_ray_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[subprocess.Popen[bytes]] = []
+    argv = [sys.executable, "-c", "import time; time.sleep(60)"]
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", lambda **_: begun.append(services.ConsolePopen(argv)))
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    before = services.ConsolePopen
+    with connection.joined("local"):
+        (process,) = begun
+        try:
+            assert os.getpgid(process.pid) == process.pid
+        finally:
+            process.kill()
+            process.wait()
+    assert services.ConsolePopen is before

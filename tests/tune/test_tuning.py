@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -86,6 +88,27 @@ def test_asha_which_is_the_default_stops_weak_trials_of_the_command(tmp_path: Pa
     assert 320 <= steps[0] <= steps[1] < 3200
     evaluated = [bool(final_evaluations(run.path)) for run in runs]
     assert sorted(evaluated) == [False, False, True]
+
+
+@pytest.mark.nightly  # Half a minute for Ray. Shorter: ``test_connection.py`` starts one process as Ray does.
+@pytest.mark.alone  # Ray gives itself half a minute to start.
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_the_whole_group_stops_the_trials_in_order(tmp_path: Path, number: signal.Signals):
+    argv = [sys.executable, "-m", "penstock", "tune", "--env", "CartPole-v1", "--address", "local", "--samples", "2"]
+    argv += ["--log_dir", str(tmp_path), "--timesteps", "100000000", "--num_envs", "4", "--num_steps", "32"]
+    argv += ["--at_once", "1", "--search", "lr=loguniform:1e-5:1e-4", "--save_interval", "1"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True) as command:
+        try:
+            assert wait_until(lambda: any(list_checkpoints(run) for run in tmp_path.glob("tune/*/*")), 240)
+            os.killpg(command.pid, number)
+            said, _ = command.communicate(timeout=90)
+        finally:
+            # After its end this does nothing.
+            command.kill()
+    assert command.returncode == 130
+    (run,) = [path for trial in (tmp_path / "tune").iterdir() for path in list_runs(trial)]
+    assert said.splitlines()[-1] == f"best: {run}"
+    assert not list((tmp_path / "tune").glob(".tune-*"))
 
 
 def test_the_table_says_why_a_trial_failed_and_recommends_only_what_has_learned(tmp_path: Path):

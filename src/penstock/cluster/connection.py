@@ -7,9 +7,11 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import ray
+from ray._private import services
 
 from penstock.cluster.listing import cores
 from penstock.cluster.own_code import runtime_env
@@ -124,10 +126,26 @@ def _init(asked: _Asked, **settings: Any) -> None:  # noqa: ANN401 - as `ray.ini
 def _failed(address: str | None, settings: dict[str, Any]) -> Exception | None:
     """Connect as `ray.init` does. Gives the error; ``None`` if there is none."""
     try:
-        ray.init(address=address, **settings)
+        with _sessions_of_their_own():
+            ray.init(address=address, **settings)
     except (ConnectionError, ValueError, RuntimeError) as error:
         return error
     return None
+
+
+@contextlib.contextmanager
+def _sessions_of_their_own() -> Iterator[None]:
+    """Within the ``with`` block, Ray's processes start outside the process group of this one.
+
+    `timeout`, a terminal that closes and batch systems signal the whole group. This process ends a run in order then,
+    for which it needs Ray. Ray has no setting for this.
+    """
+    starts = services.ConsolePopen
+    services.ConsolePopen = partial(starts, start_new_session=True)
+    try:
+        yield
+    finally:
+        services.ConsolePopen = starts
 
 
 def _check_address(asked: _Asked) -> None:

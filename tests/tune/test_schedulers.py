@@ -4,7 +4,7 @@ import optuna
 from ray.tune.schedulers.pbt import _explore
 
 from penstock.config.sources import from_mapping
-from penstock.tune.schedulers import METRIC, domain, saved_often, scheduler_of, searcher_of
+from penstock.tune.schedulers import METRIC, domain, saved_often, scheduler_of, searcher_of, too_few_updates
 from penstock.tune.search import Search
 from tests.tune.small import SMALL
 
@@ -45,6 +45,20 @@ def test_trials_that_copy_each_other_write_checkpoints_often():
     assert saved_often(from_mapping({**SMALL, "save_interval": 2}), ()).run.save_interval == 1
     own = from_mapping({**SMALL, "timesteps": 1_000_000, "save_interval": 2})
     assert saved_often(own, ()).run.save_interval == 2
+
+
+def test_too_few_updates_to_stop_or_copy_a_trial_are_one_line():
+    def said(kind: str, timesteps: int, search: tuple[Search, ...] = ()) -> str:
+        return too_few_updates(kind, from_mapping({**SMALL, "num_envs": 8, "timesteps": timesteps}), search)
+
+    # An update has 8 times 32 rows.
+    assert said("asha", 769) == said("random", 300) == ""
+    assert said("asha", 768) == (
+        "--scheduler asha stops hardly any trial: --timesteps 768 are 3 updates of 256 steps, and a trial is looked at "
+        "between two; give more --timesteps, or fewer --num_envs or --num_steps"
+    )
+    assert said("pbt", 200).startswith("--scheduler pbt copies hardly any trial: --timesteps 200 are 1 update of 256 ")
+    assert "2 updates of 512 steps" in said("asha", 1024, (Search("num_steps", "choice", (32, 64)),))
 
 
 def test_optuna_learns_from_each_trial_what_to_propose_next():

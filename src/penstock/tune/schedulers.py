@@ -16,7 +16,7 @@ from penstock.config.whole import Config
 from penstock.errors import ConfigError
 from penstock.tune.search import Search
 
-__all__ = ["METRIC", "Scheduler", "Searcher", "domain", "saved_often", "scheduler_of", "searcher_of"]
+__all__ = ["METRIC", "Scheduler", "Searcher", "domain", "saved_often", "scheduler_of", "searcher_of", "too_few_updates"]
 
 METRIC = "return"
 SHARE_BEFORE_STOP = 0.1
@@ -25,6 +25,8 @@ EXPLOIT_SHARE = 0.1
 """In population-based training, weak trials take over strong ones each time after this share of the timesteps."""
 SAVES_BEFORE_EXPLOIT = 10
 """Checkpoints that a trial writes in that time. A copy goes on from the latest one, and lacks what came after it."""
+LEAST_UPDATES = 4
+"""A trial with fewer updates is looked at once or twice, and then most of its timesteps are played."""
 Scheduler = Literal["random", "asha", "pbt"]
 Searcher = Literal["random", "optuna"]
 
@@ -102,13 +104,35 @@ def searcher_of(kind: Searcher, scheduler: Scheduler, seed: int) -> Any:  # noqa
     return OptunaSearch(metric=METRIC, mode="max", seed=seed)
 
 
+def too_few_updates(kind: Scheduler, config: Config, search: Sequence[Search]) -> str:
+    """One line if the scheduler cannot do its work, because a trial reports too seldom; else empty.
+
+    A trial reports after each update but the last.
+    """
+    rows = config.run.num_envs * _most_steps(config, search)
+    updates = -(-config.run.timesteps // rows)
+    if kind == "random" or updates >= LEAST_UPDATES:
+        return ""
+    what = {"asha": "stops hardly any", "pbt": "copies hardly any"}[kind]
+    count = "1 update" if updates == 1 else f"{updates} updates"
+    return (
+        f"--scheduler {kind} {what} trial: --timesteps {config.run.timesteps} are {count} of {rows:,} steps, and a "
+        "trial is looked at between two; give more --timesteps, or fewer --num_envs or --num_steps"
+    )
+
+
 def saved_often(config: Config, search: Sequence[Search]) -> Config:
     """The config of trials that go on as copies of each other: each has recent checkpoints."""
-    searched = [value for part in search if part.name == "num_steps" for value in part.values]
-    most: int = max([value for value in searched if isinstance(value, int)], default=config.algorithm.num_steps)
+    most = _most_steps(config, search)
     often = max(1, _between_exploits(config) // (config.run.num_envs * most * SAVES_BEFORE_EXPLOIT))
     run = replace(config.run, save_interval=min(config.run.save_interval, often))
     return Config(run, config.algorithm)
+
+
+def _most_steps(config: Config, search: Sequence[Search]) -> int:
+    """The most steps that each lane of a trial gives to an update."""
+    searched = [value for part in search if part.name == "num_steps" for value in part.values]
+    return max([value for value in searched if isinstance(value, int)], default=config.algorithm.num_steps)
 
 
 def _between_exploits(config: Config) -> int:

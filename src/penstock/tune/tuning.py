@@ -25,7 +25,16 @@ from penstock.planning.own_modules import modules_of
 from penstock.processes.interrupts import Interrupts
 from penstock.saved_runs.run_folder import list_runs
 from penstock.tune.resources import kept_for_trial, trials_that_fit
-from penstock.tune.schedulers import METRIC, Scheduler, Searcher, domain, saved_often, scheduler_of, searcher_of
+from penstock.tune.schedulers import (
+    METRIC,
+    Scheduler,
+    Searcher,
+    domain,
+    saved_often,
+    scheduler_of,
+    searcher_of,
+    too_few_updates,
+)
 from penstock.tune.search import Search
 from penstock.tune.trainable import config_with, trainable
 from penstock.tune.trial import FAILED
@@ -83,7 +92,8 @@ def tune(
         at_once: most trials that run at once; ``None``: as many as fit.
         address: of the Ray cluster; ``None``: see `ray.init`.
         name: folder of the trials, in the config's ``log_dir``.
-        told: called with a line for each trial that has ended.
+        told: called with a line for each trial that has ended, and before the trials if the scheduler cannot do its
+            work in so few timesteps.
 
     Returns:
         The trials, best first: by final evaluation, then by return. The first interrupt stops all of them, and each
@@ -103,6 +113,8 @@ def tune(
     proposing = searcher_of(searcher, scheduler, config.run.seed)
     if scheduler == "pbt":
         config = saved_often(config, search)
+    if told is not None and (line := too_few_updates(scheduler, config, search)):
+        told(line)
     folder = (Path(config.run.log_dir) / name).resolve()
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
     # `Interrupts` counts them in place of Ray's handler, which would not tell that there was one.

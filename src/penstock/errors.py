@@ -3,6 +3,7 @@
 PenstockError
 ├── UsageError            the user can correct it: one line, exit code 2
 │   ├── ConfigError       unknown key or flag, value out of range, values that contradict each other
+│   │   ├── NoClusterError no Ray cluster answers
 │   │   └── NoEffectError a setting was given that nothing reads
 │   ├── EnvError          an environment is unknown or cannot be made
 │   ├── SpaceError        no policy here can serve an observation or action space
@@ -35,6 +36,7 @@ __all__ = [
     "EnvError",
     "FencedError",
     "LostError",
+    "NoClusterError",
     "NoEffectError",
     "NodeError",
     "PenstockError",
@@ -64,6 +66,10 @@ class UsageError(PenstockError):
 
 class ConfigError(UsageError):
     """An unknown key or flag, a value out of range, or values that contradict each other."""
+
+
+class NoClusterError(ConfigError):
+    """No Ray cluster answers where the settings, or the machine, say that there is one."""
 
 
 class NoEffectError(ConfigError):

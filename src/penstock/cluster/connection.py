@@ -16,7 +16,7 @@ from ray._private import services
 from penstock.cluster.listing import cores
 from penstock.cluster.own_code import runtime_env
 from penstock.cluster.ray_errors import line_of, other_versions
-from penstock.errors import ConfigError, PenstockError
+from penstock.errors import ConfigError, NoClusterError, PenstockError
 
 __all__ = ["counted", "joined"]
 
@@ -50,7 +50,8 @@ def joined(address: str | None, modules: Sequence[str] = ()) -> Iterator[None]:
         modules: top-level modules of the user. Those that are not installed are sent to the machines of the cluster.
 
     Raises:
-        ConfigError: there is no cluster at this address, or the user's own code cannot be sent to its machines.
+        NoClusterError: there is no cluster at this address.
+        ConfigError: this is no address, or the user's own code cannot be sent to its machines.
         PenstockError: Ray does not start here.
     """
     if ray.is_initialized():
@@ -105,7 +106,8 @@ def _init(asked: _Asked, **settings: Any) -> None:  # noqa: ANN401 - as `ray.ini
     """Connect to a cluster, or start one.
 
     Raises:
-        ConfigError: there is none at this address, or it has another version of Ray or of Python.
+        NoClusterError: there is none at this address.
+        ConfigError: it has another version of Ray or of Python.
     """
     # Ray itself would always pass on what is printed, and mix it into the display.
     settings |= {"log_to_driver": os.environ.get(REMOTE_OUTPUT, "") not in {"", "0"}, "logging_level": logging.ERROR}
@@ -120,7 +122,7 @@ def _init(asked: _Asked, **settings: Any) -> None:  # noqa: ANN401 - as `ray.ini
         return
     if (versions := other_versions(error)) is not None:
         raise ConfigError(f"the Ray cluster {asked.at} {versions}; install the same versions on all machines")
-    raise _no_cluster(asked, f"{line_of(error)}{_without_token(asked)}")
+    raise _no_cluster(asked, line_of(error), _with_token(asked))
 
 
 def _failed(address: str | None, settings: dict[str, Any]) -> Exception | None:
@@ -172,21 +174,21 @@ def _check_address(asked: _Asked) -> None:
         raise _no_cluster(asked, error.strerror or str(error)) from None
 
 
-def _no_cluster(asked: _Asked, why: str) -> ConfigError:
+def _no_cluster(asked: _Asked, why: str, token: str = "") -> NoClusterError:
     if asked.address is None:
-        return ConfigError(
+        return NoClusterError(
             f"a Ray cluster was started on this machine and does not answer: {why}; --address local starts another, "
             "or type ray stop to end what is left of it"
         )
-    return ConfigError(
+    return NoClusterError(
         f"no Ray cluster answers {asked.at}: {why}; `ray start --head` starts one, and with --address local this run "
-        "starts its own"
+        f"starts its own{token}"
     )
 
 
-def _without_token(asked: _Asked) -> str:
+def _with_token(asked: _Asked) -> str:
     """What to type if the cluster asks for a token: given an address, Ray sends its token only if it is told to."""
     if asked.address in {None, "auto", "local"} or "RAY_AUTH_MODE" in os.environ:
         return ""
     found = "" if os.environ.get(RAY_ADDRESS) else "--address auto, or "
-    return f" without a token (with one: {found}set RAY_AUTH_MODE=token)"
+    return f"; if it is there and asks for a token: {found}set RAY_AUTH_MODE=token"

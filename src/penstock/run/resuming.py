@@ -2,7 +2,7 @@
 
 import contextlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Never
@@ -10,7 +10,7 @@ from typing import Any, Never
 from penstock.config.sources import to_toml, with_changes
 from penstock.config.whole import Config
 from penstock.envs.given import Given, given_of
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, NoClusterError
 from penstock.notes import (
     changes,
     differences,
@@ -81,7 +81,7 @@ def _resume(
     processes: Processes, folder: RunFolder, config: Config, given: Given, checkpoint: str | None, *, quiet: bool
 ) -> Result:
     import_ahead(config.run)
-    with contextlib.ExitStack() as cluster:
+    with _offering_this_machine(), contextlib.ExitStack() as cluster:
         with asking_for_objects(folder, config.run, given, "resume"), pointing_to_line(folder):
             prepared = prepare(config, processes, given, counted_cores(cluster, config, given))
             check_functions(prepared, processes)
@@ -127,6 +127,15 @@ def _resume(
     there = prepared.config.run.table_on == "learners"
     of_table = () if there else table_differences(prepared.spec, begin.manifest, found)
     return logged(replace(result, notes=(*(over or (*changed, *of_table, *unused)), *result.notes)))
+
+
+@contextlib.contextmanager
+def _offering_this_machine() -> Iterator[None]:
+    """Let a NoClusterError say that a run of a cluster can go on without one."""
+    try:
+        yield
+    except NoClusterError as error:
+        raise NoClusterError(f"{error}; --runtime local goes on with the run on this machine alone") from error
 
 
 def _not_taken(call: Callable[..., Any], name: str) -> ConfigError:

@@ -17,7 +17,8 @@ not matter.
 
 Three hosts with many short rollouts fill this machine's cores, although all environments sleep: the task *relay* took
 86% of them. Hosts on machines of their own would not. So the model of these hosts also has the cores that they share
-with the launcher, and the processor time that a rollout and a version take. Runs on one host and on two tell that time.
+with the launcher, and the processor time that a rollout and a version take. Runs on one host and on two tell that time,
+and one on this machine alone that of a step: most of what a step takes beside its sleep is the wait for a late timer.
 Learners have one thread, so the processor time of one is the time that it learns.
 
 Limited links are those of network namespaces: they need root and iproute2.
@@ -41,7 +42,7 @@ from benchmarks.busy_cores import BusyCores
 from benchmarks.hosts import BIN, Host, Hosts
 from benchmarks.runs import curve, flags, idle, rate, train
 from benchmarks.simulated_cluster import BATCHES, WARM_UP, Cluster, Costs, Setting, Shared
-from benchmarks.sleeping import FIXED_S, NUMBERS
+from benchmarks.sleeping import NUMBERS
 from penstock.metrics.report import STEPS_PER_SECOND
 
 WITHIN = 0.2
@@ -115,6 +116,8 @@ class Measured(NamedTuple):
     costs: Costs
     step_s: float
     """One step of a sleeping environment with its action."""
+    step_work_s: float
+    """Processor time of such a step."""
     rollout_work_s: float
     """Processor time of a host and the launcher for a rollout, without its steps."""
     version_work_s: float
@@ -122,8 +125,8 @@ class Measured(NamedTuple):
 
     def shared(self, task: Task) -> Shared:
         """What imitated hosts that train a task take of this machine's cores."""
-        steps = task.num_steps * max(0.0, self.step_s - FIXED_S)
-        return Shared(len(os.sched_getaffinity(0)), self.rollout_work_s + steps, self.version_work_s)
+        rollout = self.rollout_work_s + task.num_steps * self.step_work_s
+        return Shared(len(os.sched_getaffinity(0)), rollout, self.version_work_s)
 
 
 class Run(NamedTuple):
@@ -247,8 +250,9 @@ def measured_by(runs: Runs, local_bytes_s: float) -> Measured:
         row_s=row,
         local_bytes_s=local_bytes_s,
     )
-    of_rollout = (many.work_s - few.work_s - (many.learn_s - few.learn_s)) / (MANY - FEW) - SHORT * (step - FIXED_S)
-    return Measured(costs, step, max(0.0, of_rollout), max(0.0, runs.apart.work_s - few.work_s))
+    step_work = max(0.0, runs.alone.work_s - runs.alone.learn_s) / SHORT
+    of_rollout = (many.work_s - few.work_s - (many.learn_s - few.learn_s)) / (MANY - FEW) - SHORT * step_work
+    return Measured(costs, step, step_work, max(0.0, of_rollout), max(0.0, runs.apart.work_s - few.work_s))
 
 
 def on_cluster(address: str) -> list[str]:

@@ -22,13 +22,12 @@ from benchmarks.cluster_check import (
     without,
 )
 from benchmarks.simulated_cluster import Cluster, Costs
-from benchmarks.sleeping import FIXED_S
 
 COSTS = Costs(rollout_s=0.0005, turn_s=0.014, batch_s=0.001, pass_s=60e-6, row_s=15e-6, local_bytes_s=500e6)
 STEP_S = 0.0052
 
 
-ROLLOUT_S, VERSION_S = 0.001, 0.009
+STEP_WORK_S, ROLLOUT_S, VERSION_S = 0.0001, 0.001, 0.009
 
 
 def run_of(workers: int, *, hosts: int = 1, times: int = 1) -> Run:
@@ -36,8 +35,7 @@ def run_of(workers: int, *, hosts: int = 1, times: int = 1) -> Run:
     learn = COSTS.batch_s + times * (EPOCHS * COSTS.pass_s + workers * SHORT * COSTS.row_s)
     there = workers * COSTS.rollout_s + COSTS.turn_s if hosts else 0.0
     period = SHORT * STEP_S + learn + there
-    steps = workers * SHORT * (STEP_S - FIXED_S)
-    work = steps + learn + hosts * VERSION_S + (workers * ROLLOUT_S if hosts else 0.0)
+    work = workers * SHORT * STEP_WORK_S + learn + hosts * VERSION_S + (workers * ROLLOUT_S if hosts else 0.0)
     return Run(period, learn, workers * SHORT / period, work)
 
 
@@ -46,10 +44,10 @@ def test_costs_are_those_that_explain_the_runs() -> None:
     runs = Runs(run_of(1, hosts=0), *often, run_of(FEW), run_of(MANY), run_of(FEW, hosts=2))
     found = measured_by(runs, COSTS.local_bytes_s)
     assert asdict(found.costs) == pytest.approx(asdict(COSTS))
-    assert found[1:] == pytest.approx((STEP_S, ROLLOUT_S, VERSION_S))
-    # Four steps of 0.2 ms beside their sleep.
+    assert found[1:] == pytest.approx((STEP_S, STEP_WORK_S, ROLLOUT_S, VERSION_S))
+    # Four steps of 0.1 ms.
     shared = found.shared(Task("by hand", num_steps=4))
-    assert (shared.rollout_s, shared.version_s) == pytest.approx((0.001 + 4 * 0.0002, 0.009))
+    assert (shared.rollout_s, shared.version_s) == pytest.approx((0.001 + 4 * 0.0001, 0.009))
 
 
 def test_bytes_of_rows_and_weights() -> None:

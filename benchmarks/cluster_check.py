@@ -18,7 +18,7 @@ not matter.
 Three hosts with many short rollouts fill this machine's cores, although all environments sleep: the task *relay* took
 86% of them. Hosts on machines of their own would not. So the model of these hosts also has the cores that they share
 with the launcher, and the processor time that a rollout and a version take. Runs on one host and on two tell that time,
-and one on this machine alone that of a step: most of what a step takes beside its sleep is the wait for a late timer.
+and one on this machine alone that of a step. What a step takes beside its sleep is no measure of it: timers are late.
 Learners have one thread, so the processor time of one is the time that it learns.
 
 Limited links are those of network namespaces: they need root and iproute2.

@@ -10,7 +10,6 @@
 
 import argparse
 import tempfile
-from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -25,9 +24,9 @@ def controller(obs):
     return int(obs[3] > 0.0)
 
 
-def record(folder, episodes):
-    """Write episodes of the controller as files, and return their mean return."""
-    env, returns = gymnasium.make(ENV), []
+def played(episodes):
+    """Episodes of the controller, one at a time, with the arrays that `penstock.write_episodes` takes."""
+    env = gymnasium.make(ENV)
     for number in range(1, episodes + 1):
         seen, actions, rewards, ended = [env.reset(seed=number)[0]], [], [], False
         while not ended:
@@ -36,18 +35,13 @@ def record(folder, episodes):
             seen.append(obs)
             rewards.append(reward)
             ended = terminated or truncated
-        np.savez(
-            folder / f"episode-{number:08d}.npz",
-            obs=np.array(seen, np.float32),  # one more than actions: what was seen after the last one
-            action=np.array(actions, np.int64),
-            reward=np.array(rewards, np.float32),  # imitation does not look at it
-            terminated=terminated,
-            vanished=False,
-            session="controller",
-        )
-        returns.append(sum(rewards))
+        yield {
+            "obs": np.array(seen, np.float32),  # one more than actions: what was seen after the last one
+            "action": np.array(actions, np.int64),
+            "reward": np.array(rewards, np.float32),  # imitation does not look at it
+            "terminated": terminated,
+        }
     env.close()
-    return np.mean(returns)
 
 
 def main() -> None:
@@ -58,7 +52,10 @@ def main() -> None:
     arguments = parser.parse_args()
 
     with tempfile.TemporaryDirectory() as folder:
-        print(f"controller: the pole stays up for {record(Path(folder), 20):.0f} of 500 steps")
+        shown = list(played(20))
+        penstock.write_episodes(folder, shown)
+        steps = np.mean([len(episode["action"]) for episode in shown])
+        print(f"controller: the pole stays up for {steps:.0f} of 500 steps")
         clone = penstock.train(
             {
                 "algo": "bc",

@@ -140,8 +140,8 @@ def _sessions_of_their_own() -> Iterator[None]:
     """Within the ``with`` block, Ray's processes start outside the process group of this one.
 
     `timeout`, a terminal that closes and batch systems signal the whole group. This process ends a run in order then,
-    for which it needs Ray. Ray has no setting for this. A version of Ray that starts its processes in another way leaves
-    them in the group.
+    for which it needs Ray. Ray has no setting for this. A version of Ray that starts its processes in another way
+    leaves them in the group.
     """
     starts = getattr(services, "ConsolePopen", None)
     if starts is None:

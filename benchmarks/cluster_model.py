@@ -6,7 +6,8 @@
     python -m benchmarks.cluster_model --measure --write benchmarks/results/cluster_model.json
 
 `benchmarks.simulated_cluster` is the model, `benchmarks.cluster_check` measures and compares. `--measure` takes about
-8 minutes, and needs `penstock[ray]`, root and iproute2.
+9 minutes a round, and needs `penstock[ray]`, root and iproute2. Each round measures the costs anew just before its real
+runs. Medians of the rounds count, because the speed of rented cores changes within minutes.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from benchmarks.bars import exit_status
-from benchmarks.cluster_check import TASKS, bars_of, checked, measure
+from benchmarks.cluster_check import TASKS, bars_of, checked, measure, median_check, median_measured
 from benchmarks.record import ROOT, command_of, destination, write
 from benchmarks.simulated_cluster import Cluster, Costs, Setting
 from benchmarks.sleeping import FIXED_S
@@ -101,20 +102,24 @@ def main() -> int:
     parser.add_argument(
         "--tasks", nargs="+", choices=tasks, default=tasks, help="with --measure: what real hosts train"
     )
+    parser.add_argument("--rounds", type=int, default=3, help="with --measure (default: %(default)s)")
     parser.add_argument("--machines", nargs="+", type=int, default=list(MACHINES))
     parser.add_argument("--write", type=destination, help="with --measure: write the result here as JSON")
     args = parser.parse_args()
     result: dict[str, Any] = {"command": command_of("python -m benchmarks.cluster_model")}
     bars = []
     if args.measure:
-        measured = measure()
-        print(measured, f"a sleep is {1000 * FIXED_S:g} ms")
+        rounds, checks = [], []
+        for _ in range(args.rounds):
+            rounds.append(measure())
+            print(rounds[-1], f"a sleep is {1000 * FIXED_S:g} ms", flush=True)
+            checks.append(checked([task for task in TASKS if task.name in args.tasks], rounds[-1]))
+        measured, check = median_measured(rounds), median_check(checks)
         costs = measured.costs
-        check = checked([task for task in TASKS if task.name in args.tasks], measured)
         bars = bars_of(check)
         print("\n".join(bar.line() for bar in bars))
         hosts = {name: value for name, value in measured._asdict().items() if name != "costs"}
-        result |= {"bars": [bar.entry() for bar in bars], "hosts": hosts, "check": check}
+        result |= {"bars": [bar.entry() for bar in bars], "rounds": args.rounds, "hosts": hosts, "check": check}
     else:
         costs = committed_costs()
     tables = {setting.name: table(setting, costs, args.machines) for setting in settings(costs)}

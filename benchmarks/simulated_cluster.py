@@ -8,7 +8,8 @@ The model has these queues, each served in order:
 - A batch is one rollout of every worker. K learners on K machines share it. In each gradient step
   every learner gets the gradients of all others over its link.
 - The newest version goes to all machines at once, and they share the link; versions in between are left out.
-- Hosts that are imitated on one machine share its cores (`Shared`). Real machines have cores of their own.
+- Hosts that are imitated on one machine share its cores (`Shared`), and take them from its learner as often as they
+  leave them to it. Real machines have cores of their own.
 
 Measures nothing: `benchmarks.cluster_check` measures the costs.
 """
@@ -124,6 +125,8 @@ class Cluster:
         self._waiting: deque[int] = deque()
         """Versions that the arrived rollouts were collected with."""
         self._learning = False
+        self._held_up_s = 0.0
+        """For how long hosts took the learner's core from it in this batch."""
         self._sent = 0
         """The newest version that was sent, or is on its way."""
         self._sending = False
@@ -160,7 +163,7 @@ class Cluster:
         ends = self._now + takes
         if self._shared is not None:
             # Its steps sleep most of the time. Meanwhile the cores serve the steps of others.
-            ends = max(ends, self._serve("cores", self._now, self._shared.rollout_s / self._shared.cores))
+            ends = max(ends, self._serve_cores(self._shared.rollout_s / self._shared.cores))
         self._later(ends, "collected", worker, version)
 
     def _collected(self, worker: int, version: int) -> None:
@@ -192,6 +195,11 @@ class Cluster:
         self._later(self._serve("learners", self._now, takes), "learned")
 
     def _learned(self) -> None:
+        if self._held_up_s > 0:
+            ends = self._serve("learners", self._now, self._held_up_s)
+            self._held_up_s = 0.0
+            self._later(ends, "learned")
+            return
         self._learning = False
         self._newest += 1
         self._send()
@@ -212,7 +220,7 @@ class Cluster:
             if self._shared is not None:
                 # The time of one machine alone is part of the way back.
                 alone = self._shared.version_s / self._shared.cores
-                takes += max(0.0, self._serve("cores", self._now, alone) - self._now - alone)
+                takes += max(0.0, self._serve_cores(alone) - self._now - alone)
             self._later(self._now + takes, "published", machine, self._sent)
         self._send()
 
@@ -220,6 +228,12 @@ class Cluster:
         self._versions[machine] = version
         for worker in range(machine * self._setting.workers, (machine + 1) * self._setting.workers):
             self._begin(worker)
+
+    def _serve_cores(self, takes: float) -> float:
+        """When all shared cores together have done a work that comes now. One of them is the core of a busy learner."""
+        if self._learning:
+            self._held_up_s += takes
+        return self._serve("cores", self._now, takes)
 
     def _serve(self, queue: str, now: float, takes: float) -> float:
         """When this queue has done a work that comes now."""

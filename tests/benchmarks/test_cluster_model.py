@@ -86,6 +86,17 @@ def test_imitated_hosts_wait_for_the_cores_that_they_share() -> None:
     assert many.steps_per_s == pytest.approx(Cluster(SETTING, COSTS, 3).run().steps_per_s, rel=0.01)
 
 
+def test_imitated_hosts_take_the_core_of_a_busy_learner() -> None:
+    # One version ahead, with a learner that is always busy. Each batch of it takes 10 x 0.4 s. Meanwhile the host
+    # begins one rollout, which takes 1.5 s of processor time, and gets one version, which takes 0.5 s. Half of both
+    # falls on the learner's core.
+    ahead = replace(SETTING, lag=1, row_s=0.4)
+    assert Cluster(ahead, COSTS, 1).run().steps_per_s == pytest.approx(10 / 4.0)
+    outcome = Cluster(ahead, COSTS, 1, Shared(cores=2, rollout_s=1.5, version_s=0.5)).run()
+    assert outcome.steps_per_s == pytest.approx(10 / (4.0 + 1.5 / 2 + 0.5 / 2))
+    assert outcome.limit == "learners"
+
+
 def test_the_committed_costs_give_the_tables() -> None:
     costs = committed_costs()
     assert costs.rollout_s > 0

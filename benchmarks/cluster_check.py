@@ -18,7 +18,8 @@ not matter.
 Three hosts with many short rollouts fill this machine's cores, although all environments sleep: the task *relay* took
 86% of them. Hosts on machines of their own would not. So the model of these hosts also has the cores that they share
 with the launcher, and the processor time that a rollout and a version take. Runs on one host and on two tell that time,
-and one on this machine alone that of a step. What a step takes beside its sleep is no measure of it: timers are late.
+and two on this machine alone, with 1 and with 16 workers, that of a step: what a batch takes beside its steps is in
+both. What a step takes beside its sleep is no measure of it: timers are late.
 Learners have one thread, so the processor time of one is the time that it learns. It shares the cores as well: with
 hosts at work beside it, a batch took it 0.30 to 0.36 s in place of 0.25 to 0.29 s.
 
@@ -207,7 +208,7 @@ def bytes_a_second(address: str) -> float:
 
 def measure() -> Measured:
     """The costs of this machine. Nothing else may run on it."""
-    alone = trained(COSTLY, 1)
+    alone, crowd = (trained(COSTLY, workers) for workers in (1, MANY))
     often = replace(COSTLY, epochs=TIMES * EPOCHS, batches=BATCHES)
     slow, slowest = (trained(often, workers) for workers in (FEW, MANY))
     with quick_hosts(1) as address:
@@ -215,7 +216,7 @@ def measure() -> Measured:
         few, many = (trained(COSTLY, workers, on_cluster(address)) for workers in (FEW, MANY))
     with quick_hosts(2) as address:
         apart = trained(COSTLY, FEW, on_cluster(address))
-    return measured_by(Runs(alone, slow, slowest, few, many, apart), carried)
+    return measured_by(Runs(alone, crowd, slow, slowest, few, many, apart), carried)
 
 
 class Runs(NamedTuple):
@@ -223,6 +224,8 @@ class Runs(NamedTuple):
 
     alone: Run
     """One worker, without a cluster."""
+    crowd: Run
+    """``MANY`` workers, without a cluster."""
     slow: Run
     """``FEW`` workers, without a cluster, and ``TIMES`` as many passes over a batch."""
     slowest: Run
@@ -251,9 +254,14 @@ def measured_by(runs: Runs, local_bytes_s: float) -> Measured:
         row_s=row,
         local_bytes_s=local_bytes_s,
     )
-    step_work = max(0.0, runs.alone.work_s - runs.alone.learn_s) / SHORT
-    of_rollout = (many.work_s - few.work_s - (many.learn_s - few.learn_s)) / (MANY - FEW) - SHORT * step_work
+    step_work = max(0.0, _work_more(runs.crowd, runs.alone)) / ((MANY - 1) * SHORT)
+    of_rollout = _work_more(many, few) / (MANY - FEW) - SHORT * step_work
     return Measured(costs, step, step_work, max(0.0, of_rollout), max(0.0, runs.apart.work_s - few.work_s))
+
+
+def _work_more(more: Run, less: Run) -> float:
+    """How much more processor time one run takes than another for a batch, beside their learners."""
+    return more.work_s - more.learn_s - (less.work_s - less.learn_s)
 
 
 def on_cluster(address: str) -> list[str]:

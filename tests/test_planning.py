@@ -9,7 +9,7 @@ import pytest
 from penstock.config.resolve import lacks_bfloat16
 from penstock.errors import CheckpointError, ConfigError, DeviceError, EnvError
 from penstock.planning import check_fits, check_sequences, plan
-from penstock.registry import INFERENCE, TOPOLOGIES, load
+from penstock.registry import INFERENCE
 from penstock.saved_runs.checkpoints import Checkpoint
 from tests.planned import prepared
 
@@ -130,12 +130,6 @@ def test_several_learners_need_processes_and_even_shares() -> None:
     assert prepared(learners=4, num_envs=8).config.run.num_workers == 4
     with pytest.raises(ConfigError, match="--learners 2 needs --runtime local"):
         prepared(algo="dqn", learners=2, runtime="inline")
-    with pytest.raises(
-        ConfigError, match="--mini_batch_size 64 cannot be split evenly over 3 learners; give a multiple of 3"
-    ):
-        load(TOPOLOGIES["off_policy"].modes["blocking"])(
-            plan(prepared(algo="dqn", learners=3, num_envs=9, mini_batch_size=64), Path("run"), quiet=True)
-        )
 
 
 def test_the_config_holds_the_rule_and_the_pace_of_several_learners() -> None:
@@ -283,14 +277,6 @@ def test_settings_that_change_something_are_not_told() -> None:
     assert prepared(max_policy_lag=4, renew_every=8, sync_mode="non_blocking").told == ()
     assert prepared(env="Pendulum-v1", log_std_init=-1.0, mini_batch_size=16_384).told == ()
     assert prepared(num_envs=1, num_steps=8, timesteps=8, mini_batch_size=64).told == ()
-
-
-def test_parts_of_a_minibatch_are_even() -> None:
-    with pytest.raises(ConfigError, match="64 cannot be split evenly over 3 parts; give a multiple of 3"):
-        load(TOPOLOGIES["on_policy"].modes["blocking"])(plan(prepared(accumulate=3), Path("run"), quiet=True))
-    wrong = prepared(algo="dqn", accumulate=3, learners=2, mini_batch_size=64)
-    with pytest.raises(ConfigError, match="64 cannot be split evenly over 2 learners of 3 parts; give a multiple of 6"):
-        load(TOPOLOGIES["off_policy"].modes["blocking"])(plan(wrong, Path("run"), quiet=True))
 
 
 def test_images_are_not_for_the_native_kernel() -> None:

@@ -38,6 +38,9 @@ def join(*asked: object) -> None:
     raise JoinedError
 
 
+APART = {"algo": "dqn", "learners": 2, "exchange": "parameter_server", "sync_mode": "non_blocking"}
+
+
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
@@ -50,6 +53,11 @@ def join(*asked: object) -> None:
         ({"learners": 3, "num_envs": 8}, "--num_envs 8 cannot be split evenly over --learners 3"),
         ({"algo": "a3c"}, "--algo a3c stays on one machine: leave --runtime ray out"),
         ({"algo": "dqn", "capacity": 100}, "--capacity 100 keeps too few rows"),
+        ({"learners": 2, "mini_batch_size": 63}, "--mini_batch_size 63 cannot be split evenly over 2 learners"),
+        ({"algo": "dqn", "reuse": 2.0}, "--reuse 2 needs --sync_mode non_blocking"),
+        ({**APART, "reset_every": 9}, "--reset_every 9 needs learners that take each step together"),
+        ({**APART, "normalize_obs": True}, "--normalize_obs True needs learners that take each step together"),
+        ({"algo": "r2d2", "num_steps": 40}, "--num_steps 40 is more than --learned_steps 32"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused_before_a_cluster_is_joined(

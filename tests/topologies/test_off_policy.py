@@ -104,12 +104,6 @@ def test_learners_that_overlap_hand_their_gradients_to_who_owns_the_parameters()
     assert table.readers == ("learner", *names)
 
 
-def test_a_minibatch_that_cannot_be_shared_is_refused() -> None:
-    with pytest.raises(ConfigError, match="--mini_batch_size 64 cannot be split evenly over 3 learners"):
-        program(off_policy, learners=3, num_workers=3, num_envs=6, mini_batch_size=64)
-    program(async_off_policy, sync_mode="non_blocking", learners=3, mini_batch_size=64)
-
-
 @pytest.mark.parametrize("learners", [1, 2])
 def test_a_writer_that_is_faster_than_all_others_overwrites_nothing_that_was_not_taken_note_of(learners: int) -> None:
     wide = {"num_envs": 16, "num_steps": 4, "num_workers": 8, "min_rows": 128, "capacity": 128, "mini_batch_size": 64}
@@ -145,12 +139,6 @@ def test_a_writer_that_catches_up_with_other_shards_overwrites_nothing_either(le
     assert table.slots >= slots + 1
 
 
-def test_more_steps_where_rows_are_slow_are_refused_where_nobody_waits_for_rows() -> None:
-    with pytest.raises(ConfigError, match="--reuse 2 needs --sync_mode non_blocking"):
-        program(off_policy, reuse=2.0)
-    program(async_off_policy, sync_mode="non_blocking", reuse=2.0)
-
-
 @pytest.mark.parametrize("pattern", [off_policy, async_off_policy])
 def test_one_learner_is_joined_to_no_other(pattern) -> None:
     names = {edge.name for edge in program(pattern).edges}
@@ -173,12 +161,6 @@ def test_nothing_is_imported_beforehand_for_a_gpu(monkeypatch) -> None:
     monkeypatch.setattr("penstock.updates.devices.check", lambda device: None)
     on_gpu = program(off_policy, backend="compiled", device="cuda")
     assert not any(node.imports for node in on_gpu.nodes)
-
-
-@pytest.mark.parametrize(("name", "value"), [("reset_every", 9), ("normalize_obs", True)])
-def test_learners_that_hand_gradients_on_do_not_begin_anew_and_normalise_nothing(name: str, value: object) -> None:
-    with pytest.raises(ConfigError, match=rf"--{name} {value} needs .* with --learners 2 give --exchange allreduce$"):
-        program(async_off_policy, sync_mode="non_blocking", learners=2, **{name: value})
 
 
 def test_a_table_whose_shards_lie_with_their_learners_is_in_no_file_and_in_no_checkpoint() -> None:

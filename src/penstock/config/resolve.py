@@ -78,7 +78,7 @@ def resolve(config: Config, demand: Demand, cluster_cores: Callable[[], int | No
     The user's own number of threads is bounded too: a run may be resumed on a machine with fewer cores.
 
     Args:
-        config: of the run.
+        config: of the run. `check_lanes` has passed.
         demand: of its update.
         cluster_cores: gives those of all machines of a cluster, or ``None`` if there is one machine. It is called only
             if the number of environment processes depends on it.
@@ -89,11 +89,12 @@ def resolve(config: Config, demand: Demand, cluster_cores: Callable[[], int | No
     workers = run.num_workers
     if workers == "auto":
         split = {"sharing": demand.sharing, "agents": demand.agents}
-        # First: lanes that cannot be split are refused before a cluster is joined.
-        workers = auto_num_workers(run.num_envs, cores, lock_step=lock_step, **split)
         there = cluster_cores()
-        if there is not None:
-            workers = num_workers_of_cluster(run.num_envs, there, **split, asked=_cpus_asked(run))
+        workers = (
+            auto_num_workers(run.num_envs, cores, lock_step=lock_step, **split)
+            if there is None
+            else num_workers_of_cluster(run.num_envs, there, **split, asked=_cpus_asked(run))
+        )
     check_sharing(workers, demand.sharing)
     backend = run.backend
     if backend == AUTO:

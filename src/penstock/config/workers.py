@@ -5,6 +5,7 @@ from penstock.errors import ConfigError
 __all__ = [
     "auto_num_workers",
     "check_agents",
+    "check_lanes",
     "check_num_workers",
     "check_sharing",
     "largest_divisor",
@@ -25,16 +26,12 @@ def auto_num_workers(num_envs: int, cores: int, *, lock_step: bool, sharing: int
     overlaps learning, two cores are left for the learner and the rest, unless there are only two.
 
     Args:
-        num_envs: lanes of the run.
+        num_envs: lanes of the run, as `check_lanes` wants them.
         cores: cores that this process may run on.
         lock_step: collection and learning take turns.
         sharing: learners that own an equal share of the processes each. There are at least as many processes.
         agents: lanes of one environment, which have one process.
-
-    Raises:
-        ConfigError: the lanes cannot be split evenly among the learners.
     """
-    _check_lanes(num_envs, sharing, agents)
     wanted = cores if lock_step or cores <= OVERLAP_CORES else cores - OVERLAP_CORES
     return _split(num_envs, wanted, sharing, agents)
 
@@ -44,19 +41,7 @@ def num_workers_of_cluster(num_envs: int, cores: int, *, sharing: int = 1, agent
 
     ``asked``: cores that each process asks for. One that asks for less than 1 counts as one core.
     """
-    _check_lanes(num_envs, sharing, agents)
     return _split(num_envs, int(_CLUSTER_SHARE * cores / max(1.0, asked)), sharing, agents)
-
-
-def _check_lanes(num_envs: int, sharing: int, agents: int) -> None:
-    share = sharing * agents
-    if left := num_envs % share:
-        below = num_envs - left
-        nearest = below if below and left < share - left else below + share
-        raise ConfigError(
-            f"--num_envs {num_envs} cannot be split evenly over --learners {sharing}: each owns a share of the lanes; "
-            f"give --num_envs {nearest}"
-        )
 
 
 def _split(num_envs: int, wanted: int, sharing: int, agents: int) -> int:
@@ -67,6 +52,27 @@ def _split(num_envs: int, wanted: int, sharing: int, agents: int) -> int:
 def largest_divisor(number: int, most: int) -> int:
     """The largest divisor of a number that is at most ``most``. Both are at least 1."""
     return max(count for count in range(1, min(most, number) + 1) if number % count == 0)
+
+
+def check_lanes(num_envs: int, sharing: int, agents: int) -> None:
+    """Check that the lanes can be split evenly over the learners that share them.
+
+    Args:
+        num_envs: lanes of the run.
+        sharing: learners that own an equal share of the lanes each.
+        agents: lanes of one environment, which belong to one learner.
+
+    Raises:
+        ConfigError: they cannot; the text names the nearest number of lanes that can.
+    """
+    share = sharing * agents
+    if left := num_envs % share:
+        below = num_envs - left
+        nearest = below if below and left < share - left else below + share
+        raise ConfigError(
+            f"--num_envs {num_envs} cannot be split evenly over --learners {sharing}: each owns a share of the lanes; "
+            f"give --num_envs {nearest}"
+        )
 
 
 def check_sharing(num_workers: int, sharing: int) -> None:

@@ -24,7 +24,7 @@ from penstock.config.resolve import one_machine, resolve, with_sync_mode
 from penstock.config.schema import RunConfig
 from penstock.config.tables import inlined
 from penstock.config.whole import Config
-from penstock.config.workers import check_agents
+from penstock.config.workers import check_agents, check_lanes
 from penstock.envs.given import Given, by_value, shape_of
 from penstock.envs.imports import name_of, sendable
 from penstock.envs.names import display_name, reference
@@ -33,6 +33,7 @@ from penstock.errors import ConfigError
 from penstock.kernels.level import instruction_set
 from penstock.planning.backends import backend_of, demand, inference_of
 from penstock.planning.games import with_games
+from penstock.planning.gradient_steps import check_gradient_steps, check_sync_mode
 from penstock.planning.opponents import with_scores
 from penstock.planning.own_modules import modules_named
 from penstock.planning.placement import Place, placed, placed_on_gpu
@@ -109,6 +110,7 @@ def prepare(
     processes: Processes,
     given: Given | None = None,
     cluster_cores: Callable[[], int | None] = one_machine,
+    *checks: Callable[[Config, AlgorithmSpec], None],
 ) -> Prepared:
     """Settle everything that is ``auto``; probe the environment and check the device.
 
@@ -117,6 +119,7 @@ def prepare(
         processes: one of them probes the environment. Of a user's algorithm, another one asks ``supports``.
         given: environment, wrappers and reward that were passed as objects and have no names.
         cluster_cores: as `resolve` takes it. What does not depend on it is refused before it is called.
+        checks: what the caller itself refuses, also before that. The config lacks the number of environment processes.
 
     Raises:
         UsageError: the environment, its spaces, the device or a backend cannot be used.
@@ -149,9 +152,15 @@ def prepare(
     wanted = run.threads
     _check_own_rule(config.run, spec)
     wants = replace(demand(config, algorithm, spec, profile.spaces, processes), agents=profile.agents)
-    config = _agreed(with_sync_mode(config, wants.sync_mode), spec)
+    config = with_sync_mode(config, wants.sync_mode)
+    check_sync_mode(config.run, spec)
+    config = _agreed(config, spec)
     if spec.table is not None:
         spec = with_checked_table(config, spec)
+    check_lanes(config.run.num_envs, wants.sharing, wants.agents)
+    check_gradient_steps(config.run, spec)
+    for check in checks:
+        check(config, spec)
     name = inference_of(config, spec)
     config = resolve(config, wants, cluster_cores)
     if spec.table is not None:

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from penstock.config.whole import Config
 from penstock.envs.given import Given
-from penstock.errors import ConfigError
 from penstock.planning import Prepared, check_ports, plan, prepare
 from penstock.processes.machine import check_machine, shared_memory
 from penstock.processes.starts import Processes
@@ -18,17 +17,9 @@ __all__ = ["checked_on_machine", "draw", "program_of"]
 
 
 def program_of(the_plan: Plan) -> Program:
-    """Build the program of a plan, with the topology for its algorithm and sync mode.
-
-    Raises:
-        ConfigError: the algorithm has no topology for this sync mode.
-    """
-    pattern, mode = the_plan.learning.spec.topology, the_plan.run.sync_mode
-    modes = TOPOLOGIES[pattern].modes
-    if mode not in modes:
-        others = " or ".join(modes)
-        raise ConfigError(f"--algo {the_plan.run.algo} does not run with --sync_mode {mode}; give --sync_mode {others}")
-    program: Program = load(modes[mode])(the_plan)
+    """Build the program of a plan, with the topology for its algorithm and sync mode."""
+    topology = TOPOLOGIES[the_plan.learning.spec.topology]
+    program: Program = load(topology.modes[the_plan.run.sync_mode])(the_plan)
     return program
 
 

@@ -78,8 +78,7 @@ def _train(processes: Processes, config: Config, given: Given, run_name: str | N
         import_ahead(config.run)
         with contextlib.ExitStack() as cluster:
             # 1. Everything the config and the environment say, settled and checked.
-            prepared = prepare(config, processes, given, counted_cores(cluster, config, given))
-            check_sequences(prepared.config, prepared.spec)
+            prepared = prepare(config, processes, given, counted_cores(cluster, config, given), check_sequences)
             check_functions(prepared, processes)
             first = beginning(prepared)
             if first is not None:

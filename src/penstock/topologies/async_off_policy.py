@@ -5,7 +5,6 @@ If cores are short, the learner goes first, as with a stream. Several learners d
 """
 
 from penstock.config.agreement import Agreement, agreement
-from penstock.errors import ConfigError
 from penstock.nodes.contract import OPEN_LIMIT_S
 from penstock.nodes.learner import ParameterSettings, parameter_record_specs
 from penstock.nodes.learner.gradient_slot import board_specs, slot_specs
@@ -30,11 +29,7 @@ __all__ = ["build"]
 
 
 def build(plan: Plan) -> Program:
-    """The graph of ``off_policy`` without waiting for versions.
-
-    Raises:
-        ConfigError: a setting does not go with learners that hand their gradients on.
-    """
+    """The graph of ``off_policy`` without waiting for versions."""
     agreed = agreement(plan.run, from_table=True)
     if agreed.apart:
         return _apart(plan, agreed)
@@ -45,12 +40,6 @@ def build(plan: Plan) -> Program:
 def _apart(plan: Plan, agreed: Agreement) -> Program:
     run, spec = plan.run, plan.learning.spec
     schedule, _ = spec.replay()
-    asked = {"reset_every": schedule.reset_every, "normalize_obs": spec.policy.normalize_obs}
-    for name in (name for name, value in asked.items() if value):
-        raise ConfigError(
-            f"--{name} {asked[name]} needs learners that take each step together: with --learners {run.learners} give "
-            "--exchange allreduce"
-        )
     learners, rule, update = follower_names(run.learners), rule_of(plan, agreed), plan.learning.backend
     finder = required(plan, update.finder if rule.owner is None else update.replay)
     applier = required(plan, update.applier)

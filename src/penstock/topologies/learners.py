@@ -203,27 +203,8 @@ def updater_settings(plan: Plan, learner: int, sharing: int, *, pull_after: int 
 
 
 def part_rows(plan: Plan, sharing: int) -> int:
-    """Rows of a minibatch that one of ``sharing`` learners takes at a time.
-
-    Raises:
-        ConfigError: the minibatch cannot be split evenly.
-    """
-    size, count = plan.learning.spec.schedule.mini_batch_size, sharing * plan.run.accumulate
-    part, rest = divmod(size, count)
-    if rest:
-        sharers = [f"{sharing} learners"] * (sharing > 1) + [f"{plan.run.accumulate} parts"] * (plan.run.accumulate > 1)
-        if plan.learning.spec.unit == "lane":
-            what, steps = ("whole lanes", "num_steps")
-            if plan.learning.spec.table is not None:
-                what, steps = ("sequences", "learned_steps")
-            raise ConfigError(
-                f"a minibatch of {size} {what} cannot be split evenly over {' of '.join(sharers)}: "
-                f"--mini_batch_size / --{steps} are their number, which must be a multiple of {count}"
-            )
-        raise ConfigError(
-            f"--mini_batch_size {size} cannot be split evenly over {' of '.join(sharers)}; give a multiple of {count}"
-        )
-    return part
+    """Rows or lanes of a minibatch that one of ``sharing`` learners takes at a time. The plan's split is even."""
+    return plan.learning.spec.schedule.mini_batch_size // (sharing * plan.run.accumulate)
 
 
 def required(plan: Plan, part: str | None) -> str:

@@ -47,16 +47,7 @@ __all__ = ["TABLE_LIMIT", "build", "replayed", "step_settings", "table"]
 
 
 def build(plan: Plan) -> Program:
-    """The graph without lag, with rollouts taken in lane order. Collection and learning take turns.
-
-    Raises:
-        ConfigError: ``reuse`` is set. It adds gradient steps while rows are slow to come; in lock step there are none.
-    """
-    schedule, _ = plan.learning.spec.replay()
-    if schedule.reuse != 1.0:
-        raise ConfigError(
-            f"--reuse {schedule.reuse:g} needs --sync_mode non_blocking: in lock step every turn brings new rows"
-        )
+    """The graph without lag, with rollouts taken in lane order. Collection and learning take turns."""
     return replayed(plan, max_lag=0, order="by_lane", niceness=0, reuse=1.0)
 
 

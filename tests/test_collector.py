@@ -10,6 +10,8 @@ import penstock
 from penstock import ParallelEnvironmentCollector
 from penstock.errors import ConfigError, NodeError, PenstockError, ResourceError
 from penstock.processes.starts import Processes
+from penstock.supervision.supervisor import Silence
+from penstock.types import Cause
 from tests.environments import ClockEnv
 
 
@@ -44,6 +46,14 @@ def test_an_interrupt_while_it_collects_loses_no_step(monkeypatch) -> None:
         both = [it.collect(8), it.collect(8)]
     np.testing.assert_allclose(np.concatenate([part["obs"][:, 0, 0] for part in both]) * 20, range(16))
     assert [part["policy_version"].max() for part in both] == [0, 1]
+
+
+def test_a_process_that_does_not_start_in_time_is_told_with_these_words(monkeypatch) -> None:
+    silence = Silence("env.1", "env.1", 121.0, Cause.SLOW_START)
+    with ParallelEnvironmentCollector("tests.environments:ClockEnv", num_workers=2, num_envs=2, rollout_steps=8) as it:
+        monkeypatch.setattr(it._signs, "silent", lambda running: silence)
+        with pytest.raises(NodeError, match=r"env\.1 did not start within 121 s"):
+            it.collect(8)
 
 
 @pytest.mark.usefixtures("interruptible")

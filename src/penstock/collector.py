@@ -264,7 +264,7 @@ class ParallelEnvironmentCollector:
         if silence is not None:
             stacks = processes.stacks([silence.group])[silence.group]
             self.stop()
-            raise NodeError(silence.node, f"no sign of life for {silence.seconds:.0f} s\n{stacks}")
+            raise NodeError(silence.node, f"{silence.text()}\n{stacks}")
 
 
 @contextlib.contextmanager

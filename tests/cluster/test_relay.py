@@ -666,6 +666,14 @@ def test_a_host_that_stood_still_notices_as_soon_as_ever_that_home_is_lost(monke
     assert paused.seconds_until_home_is_lost() < hosts.SILENCE_S + 1.0
 
 
+def test_a_host_tells_whether_the_latest_life_of_a_node_has_begun_to_open_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Paused(monkeypatch).host
+    host._wiring.counters.add(GROUP, "begun", 1)
+    assert host._vitals()[GROUP].counters["begun"] == 1
+    asyncio.run(host.start(GROUP, Task(host._program.node(GROUP), 2, (), 1, ())))
+    assert host._vitals()[GROUP].counters["begun"] == 0
+
+
 def test_a_host_that_stood_still_alone_tells_when_its_nodes_were_last_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     paused = Paused(monkeypatch)
     paused.now += 90.0

@@ -112,6 +112,11 @@ def test_each_restart_is_told_of_once_over_all_lives(tmp_path) -> None:
             "; its stacks stand in deaths.log",
         ),
         ({"cause": Cause.SILENT}, "hung (it gave no sign of life), was ended", ""),
+        (
+            {"cause": Cause.SLOW_START, "detail_kept": 1},
+            "did not start in time, was ended",
+            "; its stacks stand in deaths.log",
+        ),
         ({"cause": Cause.MOVED, "detail_kept": 1}, "moved to a machine that has joined", ""),
         ({"cause": Cause.NEEDED, "detail_kept": 1}, "begins on a machine that is to run environments", ""),
         (

@@ -130,6 +130,16 @@ def test_a_process_that_hangs_is_found_and_shows_where_it_stands(started) -> Non
     assert started() == []
 
 
+def test_a_process_that_imports_for_too_long_did_not_start(monkeypatch, tmp_path: Path, started) -> None:
+    monkeypatch.setenv("IMPORT_ENDS", str(tmp_path / "never"))
+    monkeypatch.setattr("penstock.processes.supervised.START_LIMIT_S", 1.0)
+    program = counting(5, "hang", wanted=50)
+    slow = replace(program.node("source"), kind="tests.processes.slow_import:Source")
+    with pytest.raises(NodeError, match=r"source did not start within \d+ s; its process was ended"):
+        launched(local.launch, program.with_node(slow))
+    assert started() == []
+
+
 @pytest.mark.nightly  # Eight seconds of waiting. Shorter: one process that hangs, above.
 def test_a_run_that_stands_still_ends_and_says_who_waits_for_what() -> None:
     with pytest.raises(NodeError, match="the run came no further for") as caught:

@@ -75,6 +75,17 @@ def test_another_silent_node_is_in_no_step(monkeypatch) -> None:
     assert cause(run) is Cause.SILENT
 
 
+def test_a_life_that_has_not_begun_did_not_start(monkeypatch) -> None:
+    run = Run(monkeypatch)
+    for name in ("checkpointer", "monitor"):
+        run.wiring.counters.add(name, "begun", 1)
+    run.signs.expect("monitor", 10.0)
+    run.at(11.0, monitor=0.0)
+    assert cause(run) is Cause.SLOW_START, "an earlier life had begun, and this one has not"
+    run.wiring.counters.add("checkpointer", "begun", 1)
+    assert cause(run) is Cause.SILENT, "its process opens the first of its nodes"
+
+
 def test_a_run_is_saved_once_its_last_checkpoint_is_written(monkeypatch) -> None:
     run = Run(monkeypatch)
     ((_, saved),) = run.wiring.streams()

@@ -405,6 +405,14 @@ def test_a_step_that_takes_too_long_is_told_with_the_setting_that_limits_it() ->
     assert restart.ended.detail.startswith("no sign of life from env.0 for 61 s, longer than --env_timeout allows;")
 
 
+def test_a_process_that_does_not_start_is_not_said_to_hang() -> None:
+    supervisor, _, signs = make(max_restarts=1)
+    signs.silence = Silence("env.0", "env.0", 121.0, Cause.SLOW_START)
+    supervisor.tick(0.0)
+    (restart,) = told
+    assert restart.ended.detail.startswith("env.0 did not start within 121 s; its process was ended.\n")
+
+
 def test_a_hung_process_is_killed_started_again_and_charged() -> None:
     supervisor, table, signs = make(max_restarts=1)
     signs.silence = Silence("env.0", "env.0", 61.0)

@@ -58,8 +58,8 @@ LATE_S = 1.0
 """If a host looks for home so much later than the last time, its own process stood still meanwhile."""
 WITHDRAW_S = 0.01
 """How often a host looks whether the last question of a dead environment node is answered."""
-TOLD = ("busy_ns", "idle_ns", "skipped", "not_restored")
-"""Counters of a node that home reports."""
+TOLD = ("begun", "busy_ns", "idle_ns", "skipped", "not_restored")
+"""Counters of a node that home adds to its own."""
 
 
 class Host:

@@ -102,6 +102,7 @@ class Relay:
     def begin(self, life: int, former: tuple[int, ...]) -> None:
         """Start the thread."""
         ports = NodePorts(self._wiring, RELAY, RELAY, life, former)
+        ports.count("begun")
         self._thread = threading.Thread(target=self._run, args=(ports,), name=RELAY)
         self._thread.start()
 

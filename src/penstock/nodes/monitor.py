@@ -264,7 +264,7 @@ class MonitorNode:
             lived = f"{node} {_ending(status, cause)} after {uptime_s:.1f} s and was started again"
             note = f"{node} {_ending(status, cause)}" if cause in {Cause.MOVED, Cause.REFUSED, Cause.NEEDED} else lived
             note += f" (restart {count})"
-            if counts["detail_kept"] and cause.hung:
+            if counts["detail_kept"] and cause.of_silence:
                 note += f"; its stacks stand in {self._deaths.name}"
             elif counts["detail_kept"] and cause is Cause.LOST:
                 note += f"; {self._deaths.name} says which machine"
@@ -352,6 +352,8 @@ def _ending(status: int, cause: Cause) -> str:
             return "hung (a step or reset took longer than --env_timeout allows), was ended"
         case Cause.SILENT:
             return "hung (it gave no sign of life), was ended"
+        case Cause.SLOW_START:
+            return "did not start in time, was ended"
         case Cause.MOVED:
             return "moved to a machine that has joined"
         case Cause.LOST:

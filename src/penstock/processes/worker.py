@@ -129,6 +129,7 @@ def run_nodes(spec: WorkerSpec, segment: Segment) -> None:
             numbers = spec.lives[name], spec.former[name]
             ports = NodePorts(wiring, name, placement.group, *numbers, trace.node(name), settings.edges)
             placed.append(Placed(node, ports))
+            ports.count("begun")
             with ports.span(OPEN):
                 node.open(ports)
             opened.append(ports)

@@ -42,6 +42,8 @@ class SharedSigns:
         self._nodes = program.nodes
         self._seen: dict[str, tuple[int, int]] = {}
         """Node -> its sign, and when the sign changed."""
+        self._begun: dict[str, int] = {}
+        """Group -> `_lives_begun` when its latest life was started."""
         self._excused: list[tuple[int, int]] = []
         """Until when the machine stood still, and for how long."""
         self._logs = [wiring.action_log(edge.name) for edge in program.edges if isinstance(edge, ActionLog)]
@@ -80,6 +82,7 @@ class SharedSigns:
     def expect(self, group: str, limit_s: float) -> None:
         """The nodes of a group are about to start: they may give no sign of life for so long."""
         now = monotonic_ns()
+        self._begun[group] = self._lives_begun(group)
         for node in self._nodes:
             if node.group == group:
                 self._wiring.counters.set(node.name, "heartbeat_ns", now)
@@ -159,8 +162,15 @@ class SharedSigns:
                 # No new work begins, and the user waits for the end.
                 limit, stepping = min(limit, STOPPING_SILENCE_S), False
             if now > busy_until + excused and silence > limit:
-                return Silence(latest.name, group, silence, Cause.SLOW_STEP if stepping else Cause.SILENT)
+                cause = Cause.SLOW_STEP if stepping else Cause.SILENT
+                if self._begun.get(group) == self._lives_begun(group):
+                    cause = Cause.SLOW_START
+                return Silence(latest.name, group, silence, cause)
         return None
+
+    def _lives_begun(self, group: str) -> int:
+        """How many lives of a group's nodes have come so far that they open."""
+        return sum(self._wiring.counters.get(node.name, "begun") for node in self._nodes if node.group == group)
 
     def excuse(self, seconds: float) -> None:
         """So many seconds until now count for no node's silence."""

@@ -29,6 +29,13 @@ class Silence(NamedTuple):
     seconds: float
     cause: Cause = Cause.SILENT
 
+    def text(self) -> str:
+        """What its process did not do, and for how long."""
+        if self.cause is Cause.SLOW_START:
+            return f"{self.node} did not start within {self.seconds:.0f} s"
+        limit = ", longer than --env_timeout allows" if self.cause is Cause.SLOW_STEP else ""
+        return f"no sign of life from {self.node} for {self.seconds:.0f} s{limit}"
+
 
 class Limits(NamedTuple):
     """How long the parts of a run may take, and how often its processes may be restarted."""
@@ -320,9 +327,7 @@ class Supervisor:
             self._stuck.add(silence.group)
             self._fail(Exit(silence.group, -signal.SIGKILL, f"{error}\n{stacks}", silence.cause), now)
             return
-        limit = ", longer than --env_timeout allows" if silence.cause is Cause.SLOW_STEP else ""
-        seconds = f"{silence.seconds:.0f} s{limit}"
-        lines = f"no sign of life from {silence.node} for {seconds}; its process was ended.\n{stacks}"
+        lines = f"{silence.text()}; its process was ended.\n{stacks}"
         # While the run stops, a node that the last checkpoint does not need costs nothing: all is saved without it.
         outside = self.state is State.STOPPING and not self._signs.needed(silence.group)
         self._lose(Exit(silence.group, -signal.SIGKILL, lines, silence.cause), now, outside=outside)

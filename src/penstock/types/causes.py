@@ -21,8 +21,10 @@ class Cause(IntEnum):
     """It never ran: the system refused another process, or another open file."""
     NEEDED = 6
     """A machine that had no policy nodes is to run environment nodes. This policy node ran elsewhere, or not at all."""
+    SLOW_START = 7
+    """It had opened none of its nodes when the time to start and to import was over."""
 
     @property
-    def hung(self) -> bool:
-        """Whether the supervisor ended it because it hung."""
-        return self in {Cause.SILENT, Cause.SLOW_STEP}
+    def of_silence(self) -> bool:
+        """Whether the supervisor ended it because it gave no sign of life."""
+        return self in {Cause.SILENT, Cause.SLOW_STEP, Cause.SLOW_START}

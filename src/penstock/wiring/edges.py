@@ -54,6 +54,7 @@ COUNTERS = (
     *VITALS,
     *DEATHS,
     *FLOW,
+    "begun",
     "handed_on",
     "lost",
     "skipped",

@@ -23,6 +23,7 @@ __all__ = [
     "env_room",
     "env_shares",
     "first_places",
+    "first_room",
     "free_of",
     "rooms",
     "staying_learners",
@@ -173,7 +174,33 @@ def first_places(program: Program, offers: Sequence[Offer]) -> dict[str, int]:
             for.
         ConfigError: the launcher's machine has no room for the learners that stay on it.
     """
-    found: dict[str, int] = {}
+    found = _learner_places(program, offers)
+    envs = movable_envs(program)
+    counts = env_shares(program, _free_beside(program, offers, found))
+    if sum(counts) < len(envs):
+        raise FewMachinesError(str(_few(program, sum(counts), offers)))
+    places = [index for index, count in enumerate(counts) for _ in range(count)]
+    return found | dict(zip(envs, places, strict=True))
+
+
+def first_room(program: Program, offers: Sequence[Offer]) -> float:
+    """How many environment processes have room beside the learners when the run begins; all of them at most.
+
+    Args:
+        program: of home, or as `penstock.cluster.apart` made it.
+        offers: the launcher's machine, then all others.
+
+    Raises:
+        FewMachinesError: too few learners that may run elsewhere have room for what they ask for.
+        ConfigError: the launcher's machine has no room for the learners that stay on it.
+    """
+    count = len(movable_envs(program))
+    free = _free_beside(program, offers, _learner_places(program, offers))
+    return min(count, sum(min(env_room(program, one), count) for one in free))
+
+
+def _learner_places(program: Program, offers: Sequence[Offer]) -> dict[str, int]:
+    """Where learners run when the run begins: group -> index of the machine. It raises as `first_room` does."""
     moving, here = movable_learners(program), staying_learners(program)
     asked = program.demands.get("learner", {})
     if rooms(free_of(offers[HOME].resources), asked) < len(here):
@@ -183,14 +210,15 @@ def first_places(program: Program, offers: Sequence[Offer]) -> dict[str, int]:
             what_to_do += ", or once other machines have joined: learners go only to those that are there at the start"
         why = f"{which} on the launcher's machine, which has too little: {what_to_do}"
         raise _refusal(program, "learner", why, offers)
-    found |= dict.fromkeys(here, HOME)
+    found = dict.fromkeys(here, HOME)
     # Home holds the whole table, and in it the shard of the first learner. The other shards are on other machines.
     elsewhere = sampled(program) is not None and len(offers) > 1
     turns = list(range(1 if elsewhere else 0, len(offers)))
     turn = 0 if elsewhere else 1
     for group in moving:
         order = [turns[(turn + step) % len(turns)] for step in range(len(turns))]
-        place = next((index for index in order if rooms(_free(program, offers, found, index), asked) >= 1), None)
+        free = _free_beside(program, offers, found)
+        place = next((index for index in order if rooms(free[index], asked) >= 1), None)
         if place is None:
             what_to_do = "" if program.min_workers else ": add a machine first, or give --min_workers to wait for one"
             where = " on another machine than the launcher's" if elsewhere else ""
@@ -198,12 +226,7 @@ def first_places(program: Program, offers: Sequence[Offer]) -> dict[str, int]:
             raise FewMachinesError(str(_refusal(program, "learner", why, offers)))
         found[group] = place
         turn = turns.index(place) + 1
-    envs = movable_envs(program)
-    counts = env_shares(program, [_free(program, offers, found, index) for index in range(len(offers))])
-    if sum(counts) < len(envs):
-        raise FewMachinesError(str(_few(program, sum(counts), offers)))
-    places = [index for index, count in enumerate(counts) for _ in range(count)]
-    return found | dict(zip(envs, places, strict=True))
+    return found
 
 
 def env_shares(program: Program, free: Sequence[Free]) -> list[int]:
@@ -228,12 +251,12 @@ def env_shares(program: Program, free: Sequence[Free]) -> list[int]:
     return shares(count, weights) if sum(weights) >= needed else [int(weight) for weight in weights]
 
 
-def _free(program: Program, offers: Sequence[Offer], placed: Mapping[str, int], index: int) -> Free:
-    return free_of(offers[index].resources, _held(program, placed, index))
-
-
-def _held(program: Program, placed: Mapping[str, int], index: int) -> list[Mapping[str, float]]:
-    return [asked_by(program, group) for group, place in placed.items() if place == index]
+def _free_beside(program: Program, offers: Sequence[Offer], placed: Mapping[str, int]) -> list[Free]:
+    """What groups that have their places leave of each machine."""
+    held = [
+        [asked_by(program, group) for group, place in placed.items() if place == index] for index in range(len(offers))
+    ]
+    return [free_of(offer.resources, asked) for offer, asked in zip(offers, held, strict=True)]
 
 
 def _kind(node: NodeSpec) -> str:

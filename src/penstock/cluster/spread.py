@@ -16,7 +16,7 @@ from penstock.cluster.joining import Members, takes_part
 from penstock.cluster.listing import cluster_address, is_here, offers, own_address
 from penstock.cluster.machines import Machine, end_all, machines
 from penstock.cluster.movable import movable_envs
-from penstock.cluster.places import free_of, rooms
+from penstock.cluster.places import first_room
 from penstock.cluster.relay import Relay
 from penstock.cluster.room import learners_apart
 from penstock.cluster.safekeeping import Safekeeping
@@ -46,8 +46,7 @@ def _told(program: Program) -> Program:
     count = "1 machine" if len(found) == 1 else f"{len(found)} machines"
     note = f"Ray cluster at {cluster_address()}: {count} with {cores:g} cores"
     if program.min_workers is not None:
-        asked, wanted = program.demands["env"], len(movable_envs(program))
-        room = sum(min(rooms(free_of(offer.resources), asked), wanted) for offer in found)
+        room, wanted = first_room(program, found), len(movable_envs(program))
         if room < wanted:
             note += f"; {room:.0f} of {wanted} environment processes have room, and the others share it"
     if not is_here(here := own_address()):
@@ -70,7 +69,7 @@ def _telling(program: Program, note: str) -> Program:
 def run(program: Program, processes: Processes) -> Outcome:
     """Run a program with movable nodes; see `penstock.cluster.launch.launch`."""
     with joined(program.address, program.modules):
-        program = learners_apart(_told(program))
+        program = _told(learners_apart(program))
         hosted, bits = host_program(program), same_bits(program)
         far = machines(hosted, set())
         present: list[Machine] = []

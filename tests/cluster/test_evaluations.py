@@ -228,7 +228,7 @@ def test_a_failure_is_told_with_its_machine_and_logs_come_to_those_of_the_run(ru
     tasks._answers["a"] = failed
     plan: Any = SimpleNamespace(folder=RunFolder(run), keep=None)
     with pytest.raises(NodeError, match=r"^node player\.0 on machine a failed:\nTraceback\nRuntimeError: broken"):
-        evaluations._taken(plan, "machine a", "a")
+        evaluations._received(plan, "machine a", "a")
     assert (run / RUN_LOG).read_text().endswith(" WARNING player.0 on machine a: it is late\n")
     assert (run / "deaths.log").read_text() == "machine a:\nplayer.0, restart 1:\nwhy\n"
 
@@ -240,7 +240,7 @@ def test_an_error_that_needs_no_traceback_is_told_with_its_machine(run: Path, ta
     with pytest.raises(
         RunFolderError, match=r"^machine a: /tmp/kept cannot be written: No space left on device$"
     ) as told:
-        evaluations._taken(plan, "machine a", "a")
+        evaluations._received(plan, "machine a", "a")
     assert isinstance(told.value.__cause__, NodeError)
 
 
@@ -248,7 +248,7 @@ def test_a_record_does_not_hold_the_answer_of_its_machine(run: Path, tasks) -> N
     answer = np.arange(3.0)
     tasks._answers["a"] = Played({"episode_return": answer}, None, [], "", {})
     plan: Any = SimpleNamespace(folder=RunFolder(run), keep=None)
-    found = evaluations._taken(plan, "machine a", "a")["episode_return"]
+    found = evaluations._received(plan, "machine a", "a")["episode_return"]
     np.testing.assert_array_equal(found, answer)
     assert not np.shares_memory(found, answer)
 
@@ -262,7 +262,7 @@ def test_a_record_does_not_hold_the_answer_of_its_machine(run: Path, tasks) -> N
     ],
 )
 def test_the_line_on_who_plays_counts_processes_and_machines(players: list[int], said: str) -> None:
-    assert evaluations._spread([Share(0, own, 0, own) for own in players]) == said
+    assert evaluations._spread_text([Share(0, own, 0, own) for own in players]) == said
 
 
 def test_an_episode_that_cannot_be_written_here_is_one_line(tmp_path: Path, tasks) -> None:

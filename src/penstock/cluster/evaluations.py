@@ -112,7 +112,7 @@ def evaluated(plan: EvaluationPlan, build: Build) -> Outcome:
         raise LostError("no machine of the cluster answers; type the command again")
     given = shares_of(plan, [machine.offer.resources.get("cpu", 0.0) for machine in machines])
     if not plan.quiet:
-        sys.stderr.write(f"Ray cluster at {cluster_address()}: {_spread(given)}\n")
+        sys.stderr.write(f"Ray cluster at {cluster_address()}: {_spread_text(given)}\n")
     held = ray.put(plan)
     playing = {
         machine.play(held, share, build): (share, machine.name)
@@ -143,7 +143,7 @@ def shares_of(plan: EvaluationPlan, cores: Sequence[float]) -> list[Share]:
     ]
 
 
-def _spread(given: Sequence[Share]) -> str:
+def _spread_text(given: Sequence[Share]) -> str:
     """How many processes play on how many machines, in words."""
     players, playing = sum(share.players for share in given), sum(share.players > 0 for share in given)
     processes = "1 process plays" if players == 1 else f"{players} processes play"
@@ -174,7 +174,7 @@ def play_share(plan: EvaluationPlan, share: Share, build: Build, path: Sequence[
     with scratch_folder("penstock-evaluation-") as scratch:
         folder, kept = RunFolder(scratch), scratch / "kept"
         own = replace(plan, **share._asdict(), quiet=True, folder=folder, keep=None if plan.keep is None else kept)
-        record, failed = _ended(check(build(own)))
+        record, failed = _run_to_end(check(build(own)))
         return Played(
             record,
             failed,
@@ -184,7 +184,7 @@ def play_share(plan: EvaluationPlan, share: Share, build: Build, path: Sequence[
         )
 
 
-def _ended(program: Program) -> tuple[Arrays, tuple[str, str] | None]:
+def _run_to_end(program: Program) -> tuple[Arrays, tuple[str, str] | None]:
     """Run a program to its end on this machine. Its record, or the node that has failed and its traceback.
 
     Raises:
@@ -232,7 +232,7 @@ def _collected(
             ready, _ = ray.wait(list(playing), timeout=LOOK_S)
             for answer in ready:
                 share, machine = playing.pop(answer)
-                found[share] = _taken(plan, machine, answer)
+                found[share] = _received(plan, machine, answer)
             if display is not None:
                 returns = _returns(found.values())
                 mean = sum(returns) / len(returns) if returns else None
@@ -242,7 +242,7 @@ def _collected(
     return found
 
 
-def _taken(plan: EvaluationPlan, machine: str, answer: ray.ObjectRef) -> Arrays:
+def _received(plan: EvaluationPlan, machine: str, answer: ray.ObjectRef) -> Arrays:
     """The record of a share. What its processes have logged and kept is written here.
 
     Raises:

@@ -105,7 +105,7 @@ class Host:
         self._last = Batch([], [], {}, ())
         """The last answer of `collect`, until home asks for the next one."""
         self._rung = asyncio.Event()
-        self._publishes = asyncio.Event()
+        self._publication_came = asyncio.Event()
         self._listener: threading.Thread | None = None
 
     async def facts(self) -> Facts:
@@ -134,8 +134,8 @@ class Host:
         parameters = dict(self._here(node).edges).get("parameters", "parameters")
         # A learner that started before would go on with a batch that is over, and look for rollouts that are freed.
         while self._published.get(parameters, 0) < task.publication:
-            self._publishes.clear()
-            await self._publishes.wait()
+            self._publication_came.clear()
+            await self._publication_came.wait()
         # Nothing may be written into the rollout of the life before, once this life fills its slot.
         while not self._questions.withdrawn(node.name):
             await asyncio.sleep(WITHDRAW_S)
@@ -222,7 +222,7 @@ class Host:
         memory.publish(arrays, publication.version)
         self._followers.settle(arrays, publication.version)
         self._published[board] = publication.number
-        self._publishes.set()
+        self._publication_came.set()
         waiting, self._not_yet_free = self._not_yet_free, []
         self._free(waiting)
         self._wiring.bells.ring_all()
@@ -241,7 +241,7 @@ class Host:
         while True:
             # Cleared before the look: a ring behind the look ends the wait.
             self._rung.clear()
-            filled, is_all = self._finished()
+            filled, is_all = self._filled_slots()
             # The end of a process comes behind all that it has filled.
             exits = self._exits() if is_all else []
             if filled or exits or (left := until - time.monotonic()) <= 0:
@@ -315,7 +315,7 @@ class Host:
         self._shards.recover(task.node.name)
         self._wiring.bells.recover(self._wiring.bell_of(group))
 
-    def _finished(self) -> tuple[list[FilledSlot], bool]:
+    def _filled_slots(self) -> tuple[list[FilledSlot], bool]:
         """What is filled, and whether that is all: the answer is a sign of life, so it must not be long on its way."""
         found: list[FilledSlot] = []
         left = PART_BYTES
@@ -366,7 +366,7 @@ class Host:
         late = now - self._looked - LATE_S
         self._looked = now
         if late > 0.0:
-            # Race: a call of home may be taken before this look. Then home was heard just now, and no later.
+            # Race: a call of home may be taken before this look. Then `_asked` is now, and must not become later.
             self._asked = max(self._asked, min(self._asked + late, now))
             self._excused.append((time.monotonic_ns(), int(late * 1e9)))
 
@@ -379,7 +379,7 @@ class Host:
         alive = counters.get(name, "heartbeat_ns")
         return Vitals(
             task.life,
-            # A node that went on while this process alone stood still gave its last sign of life in the meantime.
+            # Of each standstill only the part after the last sign of life counts: the node may have gone on meanwhile.
             now - alive - sum(min(length, until - alive) for until, length in self._excused if until > alive),
             max(0, counters.get(name, "busy_until_ns") - now),
             counters.get(name, "sign"),

@@ -47,7 +47,7 @@ class _Latest(NamedTuple):
     """The number of the batch that it names, or ``NO_BATCH``."""
 
 
-class _Rollouts(NamedTuple):
+class _BatchRollouts(NamedTuple):
     """The rollouts of a batch, as an object of the cluster."""
 
     batch: int
@@ -79,10 +79,11 @@ class Publications:
     def __init__(self, program: Program, wiring: Wiring, give_back: Callable[[Array], object]) -> None:
         self.no_room = False
         self._boards = {edge.name: (edge, wiring.board(edge.name)) for edge in carried(program)}
-        self._rollouts: StreamMemory | None = None
+        self._viewed: StreamMemory | None = None
+        """The stream into whose slots learners on hosts look; ``None``: they look into none."""
         stream = viewed(program)
         if stream is not None:
-            self._rollouts = wiring.stream(stream.name)
+            self._viewed = wiring.stream(stream.name)
         self._table, self._wiring, self._give_back = sampled(program), wiring, give_back
         self._observations = observation_fields(program)
         self._record = _record_of(program, wiring) if self._table is not None and self._table.resident else None
@@ -95,13 +96,15 @@ class Publications:
         self._ranked: dict[Machine, list[RowRanks]] = {}
         """Host -> priorities that learners have given to rows, and that it has not heard of."""
         self._latest: dict[str, _Latest] = {}
+        """Board -> its latest publication that was read."""
         self._sent: dict[tuple[Machine, str], int] = {}
+        """Host and board -> the number of the publication that was sent last."""
         self._under_way: dict[tuple[Machine, str], int] = {}
-        """The number of the publication that a host has not got yet."""
-        self._batch: _Rollouts | None = None
-        """Those of the latest batch that was named."""
-        self._batches: dict[Machine, int] = {}
-        """Host -> the number of the batch whose rollouts it got last."""
+        """Host and board -> the number of the publication that the host has not got yet."""
+        self._named_rollouts: _BatchRollouts | None = None
+        """Those of the latest batch that a version has named."""
+        self._batch_sent: dict[Machine, int] = {}
+        """Host -> the number of the batch whose rollouts it was sent last."""
 
     def due(self, placed: Mapping[str, Machine]) -> Iterator[tuple[Machine, str, Any, Any]]:
         """Each host and board for which there is a newer publication, with its object. It counts as sent from now on.
@@ -137,10 +140,10 @@ class Publications:
 
     def _rollouts_for(self, host: Machine, latest: _Latest) -> Any:  # noqa: ANN401 - Ray's own type
         """The rollouts of the batch that a version names; ``None`` if it names none, or if the host has them."""
-        if self._batch is None or latest.batch in {NO_BATCH, self._batches.get(host)}:
+        if self._named_rollouts is None or latest.batch in {NO_BATCH, self._batch_sent.get(host)}:
             return None
-        self._batches[host] = latest.batch
-        return self._batch.object
+        self._batch_sent[host] = latest.batch
+        return self._named_rollouts.object
 
     def _news(self, host: Machine, latest: _Latest, placed: Mapping[str, Machine], table: Table) -> News:
         """What this host lacks of the shards whose learners it runs, before it may show this goal."""
@@ -201,7 +204,7 @@ class Publications:
         for host in set(placed.values()) - self._fed:
             written = [memory.written(writer) for writer in range(memory.writers)]
             news = self._hosted_on(host, table).news(range(table.shards), written, 0)
-            # Behind the slots: a slot that was on its way has come by now, and one that comes later has them already.
+            # The host takes these after the slots. A slot that is copied later has them already.
             news = news._replace(ranked=self._next_ranked(host))
             if news.slots or news.begins or news.ranked:
                 self._fed.add(host)
@@ -269,7 +272,7 @@ class Publications:
         self._send_again(host)
         self._under_way = {key: number for key, number in self._under_way.items() if key[0] is not host}
         self._sent = {key: number for key, number in self._sent.items() if key[0] is not host}
-        self._batches.pop(host, None)
+        self._batch_sent.pop(host, None)
         return Loss(0 if hosted is None else hosted.lose(), no_room=not room)
 
     def _put_again(self, host: Machine) -> bool:
@@ -283,10 +286,10 @@ class Publications:
                 anew = put_again(latest.object)
                 room = room and anew is not None
                 self._latest[name] = latest if anew is None else latest._replace(object=anew)
-        if self._batch is not None and self._batches.get(host) == self._batch.batch:
-            anew = put_again(self._batch.object)
+        if self._named_rollouts is not None and self._batch_sent.get(host) == self._named_rollouts.batch:
+            anew = put_again(self._named_rollouts.object)
             room = room and anew is not None
-            self._batch = self._batch if anew is None else self._batch._replace(object=anew)
+            self._named_rollouts = self._named_rollouts if anew is None else self._named_rollouts._replace(object=anew)
         return room
 
     def _send_again(self, lost: Machine) -> None:
@@ -301,7 +304,7 @@ class Publications:
                 self._sent.pop(key, None)
                 # Another board brings no rollouts, so the host keeps those that it got: a later loss looks for them.
                 if _names_batches(self._latest[name].arrays):
-                    self._batches.pop(host, None)
+                    self._batch_sent.pop(host, None)
 
     def _is_shared(self, name: str) -> bool:
         """Whether all hosts get the same object of a board. Goals of a table come with the slots that a host lacks."""
@@ -325,11 +328,11 @@ class Publications:
             published = as_object(Publication(number, version, packed(arrays)))
             before = NO_BATCH if latest is None else latest.batch
             latest = _Latest(number, version, published, arrays, _batch_of(version, arrays))
-            if latest.batch not in {NO_BATCH, before} and self._rollouts is not None:
+            if latest.batch not in {NO_BATCH, before} and self._viewed is not None:
                 # They stay in their slots until all learners have learned from them.
-                rollouts = self._rollouts
+                rollouts = self._viewed
                 content = as_object({slot: packed(rollouts.slot(slot)) for slot in arrays["slots"].tolist()})
-                self._batch = _Rollouts(latest.batch, content)
+                self._named_rollouts = _BatchRollouts(latest.batch, content)
             self._latest[edge.name] = latest
         return latest
 

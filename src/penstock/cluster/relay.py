@@ -86,14 +86,17 @@ class Relay:
         self._ended: list[Exit] = []
         self._log_lines: list[LogLine] = []
         self._heard: dict[Machine, float] = {}
+        """Machine -> when it last told something. Of a new one later than that: see `START_SILENCE_S`."""
         self._turned = time.monotonic()
         """When this process last showed that it does not stand still."""
         self._let_go = self._turned
         """When memory was last given back."""
         self._collecting: set[Machine] = set()
+        """Machines that are asked to collect, and have not answered."""
         self._showing: set[str] = set()
         """Groups of learners to which rollouts are under way."""
         self._lost: set[Machine] = set()
+        """Machines that were given up."""
         self._no_room = NoRoom(program.stall_limit_s)
         self._calls = Calls(self._no_room, self._lost, lambda: wiring.bells.ring(self._bell))
         self._thread: threading.Thread | None = None
@@ -217,7 +220,7 @@ class Relay:
             bells.ring(0)
 
     def _look(self) -> float:
-        """The time. While this process itself stood still (a paused machine, a swap storm) it could hear nobody."""
+        """The time. A standstill of this process (a paused machine, a swap storm) counts for no machine's silence."""
         now = time.monotonic()
         stood_still = max(0.0, now - self._turned - LATE_S)
         self._turned = now
@@ -239,7 +242,7 @@ class Relay:
         self._release()
         for placed in self._placed.values():
             if now - self._heard[placed.machine] > QUIET_S or self._calls.keeps_back(placed.machine):
-                placed.node.wait_for_word()
+                placed.node.count_as_alive()
         if now - self._let_go > LET_GO_S:
             self._let_go = now
             self._publications.let_go()

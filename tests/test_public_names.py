@@ -1,13 +1,41 @@
 """The public names of penstock: unique, complete, importable, and cheap until they are used. ruff keeps them sorted."""
 
 import inspect
+import re
 import subprocess
 import sys
+from dataclasses import is_dataclass
+
+import pytest
 
 import penstock
 import penstock.errors
 
 CALLS = {"Config", "ParallelPPO", "Policy", "Result", "evaluate", "resume", "train"}
+NOT_CONSTRUCTED = {"BufferWriter", "Game", "Policy", "RemotePolicy", "State"}
+"""Classes whose objects penstock gives to the user, who never calls their constructors."""
+IN_HELP = {"RunConfig"}
+"""`penstock train --help` describes its fields."""
+WITH_EXAMPLE = {
+    "Agent",
+    "DistributedPPO",
+    "MPPI",
+    "ParallelEnvironmentCollector",
+    "ParallelPPO",
+    "ReplayBuffer",
+    "draw",
+    "evaluate",
+    "export",
+    "from_mapping",
+    "load_policy",
+    "read_metrics",
+    "resume",
+    "retrain",
+    "train",
+    "verify",
+    "watch",
+    "write_episodes",
+}
 
 
 def test_no_name_stands_twice() -> None:
@@ -39,3 +67,29 @@ def test_the_package_imports_nothing_heavy() -> None:
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert loaded == []
+
+
+def described(name: str) -> bool:
+    """Whether the docstring of a public name has to describe arguments."""
+    thing = getattr(penstock, name)
+    return name not in NOT_CONSTRUCTED | IN_HELP and not (inspect.isclass(thing) and issubclass(thing, Exception))
+
+
+@pytest.mark.parametrize("name", sorted(filter(described, penstock.__all__)))
+def test_the_docstring_describes_every_argument(name: str) -> None:
+    thing = getattr(penstock, name)
+    told = set(re.findall(r"^    (\w+):", inspect.getdoc(thing) or "", flags=re.MULTILINE))
+    section = "Attributes:" if is_dataclass(thing) else "Args:"
+    wanted = set(inspect.signature(thing).parameters) - {"args", "kwargs"}
+    assert wanted <= told, f"{name} does not describe {wanted - told}"
+    assert not wanted or section in inspect.getdoc(thing)
+
+
+@pytest.mark.parametrize("name", sorted(WITH_EXAMPLE))
+def test_the_example_of_a_docstring_is_python_and_names_what_there_is(name: str) -> None:
+    found = re.search(r"^Example:\n((?:    .*\n?|\n)+)", inspect.getdoc(getattr(penstock, name)), flags=re.MULTILINE)
+    assert found is not None
+    code = inspect.cleandoc(found[1])
+    compile(code, name, "exec")
+    assert name in code
+    assert set(re.findall(r"\bpenstock\.(\w+)", code)) <= set(penstock.__all__)

@@ -1,5 +1,19 @@
 """penstock trains reinforcement-learning policies in parallel and puts the same policy into production.
 
+    import penstock
+
+    result = penstock.train({"env": "CartPole-v1", "timesteps": 100_000})
+    action = result.policy([0.0, 0.0, 0.0, 0.0])
+
+- Train: `train`, `resume`, `ParallelPPO`, `DistributedPPO`. They return a `Result`.
+- Settings: `Config` and `RunConfig`, made by `from_mapping` or `from_toml`. `draw` shows the processes of a run.
+- Look at a run: `evaluate`, `watch`, `read_metrics`.
+- Act: `load_policy` and `connect_policy` give a `Policy`. `MPPI` plans without training.
+- Bring a policy into production: `export`, `verify`. `retrain` learns from what was served.
+- A learner of your own: `ParallelEnvironmentCollector`, `ReplayBuffer`, `write_episodes`.
+- A game that connects to a run: `Agent`, `Game`, `State`.
+- Errors: all are a `PenstockError`. A `UsageError` is a mistake that the caller can correct.
+
 Names are loaded on use, so that ``import penstock`` costs nothing.
 """
 

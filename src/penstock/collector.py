@@ -50,13 +50,19 @@ class ParallelEnvironmentCollector:
         env_fn: a Gymnasium id, ``module:name``, or a callable that makes an environment.
         num_workers: environment processes; they split ``num_envs`` evenly. Default: 8, or the largest number below 8
             that divides the number of environments.
-        num_envs: lanes; default: one for each worker. Where an environment has several agents, each is a lane.
+        num_envs: number of lanes: copies of the environment. Default: one for each process. Where an environment has
+            several agents, each is a lane.
         rollout_steps: steps of each lane in one rollout.
         settings: settings of ``penstock train`` by their names (``seed``, ``hidden_sizes``, ``env_timeout``, ...), but
             none of a cluster or of several learners. ``algo`` is one that learns from a stream of rollouts.
 
     Raises:
         UsageError: the environment, its spaces or a setting cannot be used.
+
+    Example:
+        with penstock.ParallelEnvironmentCollector("CartPole-v1", num_envs=16) as collector:
+            rows = collector.collect(128)  # rows["obs"]: [128, 16, 4]
+            collector.publish(collector.published)  # parameters that your learner has changed
     """
 
     def __init__(

@@ -94,6 +94,10 @@ def export(
         UsageError: no such run, a checkpoint that cannot be used, a folder that is taken, an unknown precision,
             formats that do not fit together, a module of the user's own that ONNX cannot express; ``observations`` is
             no whole number of at least 1.
+
+    Example:
+        bundle = penstock.export("logs/pendulum", "policy", checkpoint="best")
+        policy = penstock.load_policy(bundle)
     """
     observations = count_of(observations, "observations of export")
     if quantize not in (None, *PRECISIONS):
@@ -157,10 +161,18 @@ def verify(
         wrap: as in `export`.
         processes: as in `penstock.train`.
 
+    Returns:
+        A report for each graph and each processor that can run it. ``passed`` is true if all keep to their limits, and
+        ``table()`` shows them as text.
+
     Raises:
         UsageError: there is no such bundle or run; the run's policy takes or gives other arrays; ``checkpoint``,
             ``observations`` or ``seed`` is given without ``against``; ``observations`` is no whole number of at least
             1.
+
+    Example:
+        verification = penstock.verify("policy", against="logs/pendulum")
+        print(verification.table())
     """
     if observations is not None:
         observations = count_of(observations, "observations of verify")

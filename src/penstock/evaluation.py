@@ -25,23 +25,32 @@ __all__ = ["Asked", "Evaluation", "judge", "players_after", "players_here", "run
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Greedy episodes of one policy. Returns are undiscounted sums of the environment's own rewards."""
+    """Greedy episodes of one policy. Returns are undiscounted sums of the environment's own rewards.
+
+    Attributes:
+        mean_return: over the episodes that count.
+        std_return: standard deviation of their returns.
+        mean_length: their mean length, in environment steps.
+        episodes: number of episodes that were played to their end and count.
+        env: name of the environment.
+        seed: of the episodes.
+        checkpoint: name of the checkpoint that played; ``None``: the parameters at the end of the run.
+        remark: why fewer episodes count than asked for, in a few words; mostly empty.
+        returns: return of each episode that counts, in the order of their seeds.
+        metrics: label of each episode metric (``episode_metrics``) -> its mean, sum, ... over the episodes that have
+            it.
+    """
 
     mean_return: float
     std_return: float
     mean_length: float
     episodes: int
-    """Episodes that were played to their end and count."""
     env: str
     seed: int
     checkpoint: str | None = field(default=None, compare=False)
-    """Name of the checkpoint that played; ``None``: the parameters at the end of the run."""
     remark: str = field(default="", compare=False)
-    """Why fewer episodes count than asked for, in a few words; mostly empty."""
     returns: tuple[float, ...] = field(default=(), compare=False, repr=False)
-    """Return of each episode that counts, in the order of their seeds."""
     metrics: Mapping[str, float] = field(default_factory=dict, compare=False)
-    """Label of each episode metric (``episode_metrics``) -> its mean, sum, ... over the episodes that have it."""
 
 
 class Asked(NamedTuple):

@@ -23,13 +23,15 @@ rewards ``[samples]`` and whether the episodes have terminated ``[samples]``."""
 
 
 class MPPI:
-    """Model-predictive path integral control of one environment.
+    """Model-predictive path integral control (MPPI) of one environment.
 
     Each call samples plans around the present one, plays them in the model, and moves the plan towards those with
     large returns. It returns the plan's first action.
 
     Args:
-        model: predicts one step of many samples at once.
+        model: predicts one step of many samples at once. It takes observations ``[samples, ...]`` and actions
+            ``[samples, ...]`` in the environment's units, and returns the next observations, rewards ``[samples]``, and
+            whether the episodes have terminated ``[samples]``.
         action_space: a Box of floats whose bounds are finite.
         horizon: steps of a plan.
         samples: plans that are tried at each call.
@@ -42,6 +44,12 @@ class MPPI:
 
     Raises:
         ConfigError: the action space is no Box of floats with finite bounds, or a number is out of its range.
+
+    Example:
+        planner = penstock.MPPI(model, env.action_space, horizon=30, samples=256)
+        obs, _ = env.reset()
+        planner.begin()
+        action = planner(obs)
     """
 
     def __init__(
@@ -84,7 +92,13 @@ class MPPI:
         self.plan[...] = 0.0
 
     def __call__(self, obs: Array) -> Array:
-        """Plan from this observation. Returns the next action, in the environment's units and dtype.
+        """Plan from this observation.
+
+        Args:
+            obs: one observation, as the environment gives it.
+
+        Returns:
+            The next action, in the environment's units and dtype.
 
         Raises:
             BadDataError: the model gave a reward that is NaN or infinite, or ``value`` a value.

@@ -48,7 +48,7 @@ def _begun_by(
 
 
 class ParallelPPO:
-    """PPO with parallel environments.
+    """PPO with parallel environments, on all cores of this machine.
 
     Args:
         env_name: a Gymnasium id, ``module:name``, or a callable that makes an environment.
@@ -72,6 +72,12 @@ class ParallelPPO:
 
     Raises:
         ConfigError: an unknown setting, a value out of range, or a second environment or algorithm.
+
+    Example:
+        ppo = penstock.ParallelPPO(env_name="Pendulum-v1", num_envs=8, seed=0)
+        result = ppo.train(total_timesteps=1_000_000)
+        print(result.evaluation.mean_return)
+        action = ppo.policy([1.0, 0.0, 0.0])
     """
 
     def _begin(self, env_name: str | EnvFactory, settings: Mapping[str, Any]) -> None:
@@ -108,6 +114,9 @@ class ParallelPPO:
             total_timesteps: environment steps, all lanes together.
             settings: ``log_interval``, ``save_interval`` (both in updates), or any other setting for this run.
 
+        Returns:
+            The run folder, the final evaluation and the trained policy. `policy` uses this policy from now on.
+
         Raises:
             UsageError: the environment, its spaces or the device cannot be used; or ``settings`` name another
                 environment, another algorithm, or ``timesteps``.
@@ -121,10 +130,18 @@ class ParallelPPO:
         return result
 
     def policy(self, obs: Any) -> Any:  # noqa: ANN401 - whatever the spaces hold
-        """Greedy actions for one observation or for a batch; see ``serving.policy.Policy``.
+        """Greedy actions of the policy that `train` has trained last. See `penstock.Policy`.
+
+        Args:
+            obs: one observation as the environment gives it, or a batch ``[n, ...]``.
+
+        Returns:
+            One action of the environment's action space, or a batch ``[n, ...]``.
 
         Raises:
             PenstockError: nothing has been trained yet.
+            BadDataError: the observation does not fit its space.
+            UsageError: the policy has a memory; use ``result.policy.session(n)`` of what `train` returned.
         """
         if self._policy is None:
             raise PenstockError("there is no policy yet; call train first")
@@ -162,6 +179,10 @@ class DistributedPPO(ParallelPPO):
 
     Raises:
         ConfigError: an unknown setting, a value out of range, or a buffer that cannot be shared out evenly.
+
+    Example:
+        ppo = penstock.DistributedPPO("Pendulum-v1", num_workers=16, steps_per_worker=512, address="auto")
+        result = ppo.train(total_timesteps=1_000_000)
     """
 
     def __init__(

@@ -49,12 +49,12 @@ class ReplayBuffer:
     Args:
         fields: name -> shape and dtype of what is stored of a row besides ``reward``, ``terminated`` and ``truncated``.
             Observations are named ``obs``, or ``obs.<key>``. See `fields_of`.
-        capacity: rows that can be sampled, at least; of each writer an equal share.
+        capacity: least number of rows that can be sampled once the buffer is full. Each writer has an equal share.
         writers: how many processes write.
-        lanes: of each writer.
+        lanes: number of lanes of each writer.
         rollout_steps: steps of each lane in one rollout. Rows can be sampled once their rollout is whole.
-        n_step: most rewards in the sum of a sampled row.
-        gamma: discount of a step.
+        n_step: most rewards that the ``reward`` of a sampled row sums up.
+        gamma: discount of one step, from 0 to 1.
         alpha: rows are sampled by their priority to this power (Schaul et al. 2016, https://arxiv.org/abs/1511.05952);
             ``None``: all are equally likely.
         seed: of sampling. In the process that has made the buffer, the same rows and seed give the same batches.
@@ -62,6 +62,13 @@ class ReplayBuffer:
     Raises:
         ConfigError: an argument cannot be used.
         ResourceError: the machine has no space for it.
+
+    Example:
+        fields = penstock.ReplayBuffer.fields_of(env.observation_space, env.action_space)
+        with penstock.ReplayBuffer(fields, capacity=10_000, n_step=3, alpha=0.6) as buffer:
+            buffer.push(rows)  # as penstock.ParallelEnvironmentCollector.collect returns them
+            batch = buffer.sample(256, beta=0.4)
+            buffer.update_priorities(batch, errors)  # one for each row of the batch
     """
 
     _memory: BufferMemory | None
@@ -111,6 +118,13 @@ class ReplayBuffer:
 
         A part of a Dict or Tuple is ``obs.<key>`` or ``action.<key>``; its key in a Tuple is its place.
 
+        Args:
+            observation_space: of the environment.
+            action_space: of the environment.
+
+        Returns:
+            Name -> shape of one row and dtype, as the constructor takes it.
+
         Raises:
             SpaceError: a space is not supported.
         """
@@ -124,6 +138,9 @@ class ReplayBuffer:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "ReplayBuffer":
         """A buffer with the settings and rows that `save` has written. Its writers begin anew.
+
+        Args:
+            path: the file.
 
         Raises:
             UsageError: the file cannot be used.
@@ -148,6 +165,9 @@ class ReplayBuffer:
 
         Writers may go on: rows that they overwrite meanwhile are left out. Nothing is pickled.
 
+        Args:
+            path: the file. One that exists is replaced.
+
         Raises:
             UsageError: the file cannot be written.
         """
@@ -168,7 +188,10 @@ class ReplayBuffer:
             raise UsageError(f"cannot write {file}: {error.strerror or error}") from error
 
     def writer(self, number: int = 0) -> BufferWriter:
-        """The writer of a number, from 0 on.
+        """The writer of a number. Give it to the process that writes.
+
+        Args:
+            number: from 0 to ``writers - 1``.
 
         Raises:
             ConfigError: there is none of this number.

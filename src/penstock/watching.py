@@ -35,19 +35,23 @@ TAG = "episodes"
 
 @dataclass(frozen=True)
 class Watched:
-    """Episodes that were shown."""
+    """Episodes that were shown.
+
+    Attributes:
+        env: name of the environment.
+        checkpoint: name of the checkpoint that played.
+        returns: return of each episode that was shown to its end.
+        lengths: steps of these episodes.
+        picture: the animated picture; ``None``: a window showed them.
+        is_cut: the picture was full before all episodes had ended.
+    """
 
     env: str
     checkpoint: str
-    """Name of the checkpoint that played."""
     returns: tuple[float, ...]
-    """Return of each episode that was shown to its end."""
     lengths: tuple[int, ...]
-    """Steps of these episodes."""
     picture: Path | None
-    """The animated picture; ``None``: a window showed them."""
     is_cut: bool
-    """The picture was full before all episodes had ended."""
 
 
 def watch(
@@ -73,7 +77,7 @@ def watch(
         out: the animated GIF to write; ``None``: ``episodes.gif`` in the run folder, and TensorBoard shows it at the
             step of the checkpoint.
         episodes: how many to play.
-        seconds: how long the picture may last. An episode that is longer is cut.
+        seconds: how many seconds the picture may last. An episode that is longer is cut.
         window: let the environment open its own window (``render_mode`` ``human``) in place of a picture.
         checkpoint: a checkpoint of the run: its name, its update number, ``best`` or ``latest``.
         seed: seeds the episodes; ``None``: the run's seed, so they are the first ones of its final evaluation.
@@ -82,10 +86,17 @@ def watch(
         reward: the run's own reward, if it has no name. Returns are the environment's all the same.
         processes: as in `penstock.train`.
 
+    Returns:
+        What was shown: returns, lengths, and where the picture lies.
+
     Raises:
         UsageError: an argument is out of range, no such run, a checkpoint that cannot be used, an environment without a
             picture or a window, a file that cannot be written.
         BadDataError: an episode held NaN or infinity.
+
+    Example:
+        watched = penstock.watch("logs/pendulum", "three.gif", episodes=3)
+        print(watched.returns, watched.picture)
     """
     episodes = count_of(episodes, "episodes of watch")
     if window and out is not None:

@@ -38,7 +38,10 @@ class RunConfig(
     CollectionConfig,
     EnvironmentConfig,
 ):
-    """All settings of a run except the algorithm's hyper-parameters."""
+    """All settings of a run except the algorithm's hyper-parameters. Each has its default.
+
+    ``penstock train --help`` describes every setting, with its range and its unit.
+    """
 
 
 GROUPS = tuple(base for base in reversed(RunConfig.__bases__) if issubclass(base, SettingsGroup))

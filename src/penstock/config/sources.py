@@ -58,19 +58,35 @@ class Setting(NamedTuple):
 
 
 def from_mapping(values: Mapping[str, Any]) -> Config:
-    """A config from setting names and Python values. A setting that is left out has its default.
+    """Make a config from setting names and Python values. A setting that is left out has its default.
+
+    Args:
+        values: setting -> value, by the names of ``penstock train --help`` without the dashes.
+
+    Returns:
+        The whole config, checked.
 
     Raises:
         ConfigError: an unknown name, a value of another type or out of range, values that do not fit each other.
+
+    Example:
+        config = penstock.from_mapping({"env": "Pendulum-v1", "algo": "sac", "lr": 1e-3, "seed": 1})
+        print(config.run.env, config.algorithm.lr)
     """
     return from_settings({name: Setting(value, name, text=False) for name, value in values.items()})
 
 
 def from_toml(path: Path) -> Config:
-    """The config in a TOML file, as ``to_toml`` writes it.
+    """Read a config from a TOML file, such as the ``config.toml`` of a run folder.
+
+    Args:
+        path: the file. Its keys are those of `from_mapping`.
+
+    Returns:
+        The whole config, checked.
 
     Raises:
-        ConfigError: the file cannot be read, is not TOML, or ``from_mapping`` refuses its settings.
+        ConfigError: the file cannot be read, is not TOML, or `from_mapping` refuses its settings.
     """
     return from_settings(settings_of_file(path))
 

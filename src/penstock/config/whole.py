@@ -19,7 +19,13 @@ __all__ = ["Config"]
 
 @dataclass(frozen=True)
 class Config:
-    """A whole config. All values are in range and fit each other.
+    """A whole config, frozen. All values are in range and fit each other.
+
+    `penstock.from_mapping` makes one from setting names and values, `penstock.from_toml` from a file.
+
+    Attributes:
+        run: the settings of the run.
+        algorithm: the hyper-parameters: the frozen config dataclass of the algorithm that ``run.algo`` names.
 
     Raises:
         ConfigError: a value is out of range, or two values do not fit each other.
@@ -27,7 +33,6 @@ class Config:
 
     run: RunConfig
     algorithm: Any
-    """The frozen config dataclass of the algorithm that ``run.algo`` names."""
 
     def __post_init__(self) -> None:
         for part in (self.run, self.algorithm):

@@ -55,6 +55,7 @@ class State:
         truncated: the episode was cut off. Only at its end.
         info: numbers of the episode, for episode metrics. Only at its end, where `Agent.on_episode` may replace it.
         vanished: the client did not say that its episode ends: its last action has no outcome.
+        has_acted: the policy has acted on this state.
     """
 
     __slots__ = (
@@ -118,6 +119,10 @@ class Game:
     async def exchange(self, agent: "Agent", value: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever agents share
         """Give a value, wait until every agent of the game has given one, and get them all.
 
+        Args:
+            agent: the one that gives the value, ``self`` in its methods.
+            value: anything.
+
         Returns:
             Agent's name -> its value.
         """
@@ -157,6 +162,14 @@ class Agent:
         action_mask: ticks say which choices are possible.
         name: the agent's name in its game.
         game: the game, with its other agents.
+
+    Example:
+        class GameAgent(penstock.Agent):
+            observation_space = Box(-np.inf, np.inf, (4,), np.float32)
+            action_space = Discrete(2)
+
+            def on_tick(self, state):
+                state.reward = min(state.reward, 1.0)
     """
 
     observation_space: Any
@@ -167,6 +180,9 @@ class Agent:
 
     def decode(self, body: bytes) -> Told:
         """What a request's body says.
+
+        Args:
+            body: of the request, as it came.
 
         Raises:
             BadDataError: it cannot be read; the client is told so.
@@ -193,7 +209,11 @@ class Agent:
         return Told(given.get("obs"), reward, terminated, given.get("action_mask"), info)
 
     def encode(self, action: Any) -> bytes:  # noqa: ANN401 - as the action space has it
-        """The reply's body for an action."""
+        """The reply's body for an action, as bytes.
+
+        Args:
+            action: as the action space has it.
+        """
         import orjson  # noqa: PLC0415 - as in `decode`
 
         return orjson.dumps({"action": _plain(action)})
@@ -202,6 +222,9 @@ class Agent:
         """Called at each tick, before the policy acts. It may be a coroutine, and then may ``await state.act()``.
 
         It may replace ``state.obs`` and ``state.reward``, and after `State.act` also set ``state.reply``.
+
+        Args:
+            state: the tick. Its ``action`` is set once the policy has acted.
         """
 
     def on_episode(self, episode: list[State], final: State) -> Awaitable[None] | None:

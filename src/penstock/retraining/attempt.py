@@ -37,20 +37,23 @@ _OF_THE_FILE = frozenset({"format", "created", "files", "update", "evaluation_as
 
 @dataclass(frozen=True)
 class Retrained:
-    """What became of one attempt."""
+    """What became of one attempt to retrain a run.
+
+    Attributes:
+        version: name of the checkpoint that was published; ``None``: the present version stays.
+        text: what was found, and why, in one line.
+        newest: number of the newest episode that was looked at; 0: there is none.
+        drift: how far the new episodes differ from those that the present version has learned from; ``None``: unknown.
+        before: estimated return of the present version on held-out episodes; ``None``: no estimate was made.
+        after: the same of the new version.
+    """
 
     version: str | None
-    """Name of the checkpoint that was published; ``None``: the present version stays."""
     text: str
-    """What was found, and why, in one line."""
     newest: int
-    """Number of the newest episode that was looked at; 0: there is none."""
     drift: float | None = None
-    """How far the new episodes differ from those that the present version has learned from; ``None``: unknown."""
     before: float | None = None
-    """Estimated return of the present version on held-out episodes; ``None``: no estimate was made."""
     after: float | None = None
-    """The same of the new version."""
 
 
 def retrain(
@@ -82,12 +85,19 @@ def retrain(
         wrap: the run's wrappers, if one of them has no name.
         processes: as in `penstock.train`.
 
+    Returns:
+        Whether a version was published, and why.
+
     Raises:
         UsageError: no such run or folder; ``drift``, ``held_out`` or ``epochs`` is out of range; an algorithm that
             cannot learn from kept episodes; episodes of a game that its agent has not seen; another process writes the
             run.
         BadDataError: a file is no episode of the run's spaces, or learning ended in numbers that are infinite or NaN.
             Nothing is published.
+
+    Example:
+        attempt = penstock.retrain("logs/pendulum", experience="kept/policy", drift=0.1)
+        print(attempt.text)
     """
     drift, held_out, epochs = (
         _checked(name, value) for name, value in (("drift", drift), ("held_out", held_out), ("epochs", epochs))

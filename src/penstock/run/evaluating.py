@@ -63,6 +63,9 @@ def evaluate(
         quiet: no display.
         processes: as in `train`.
 
+    Returns:
+        Mean and standard deviation of the returns, the mean length, and the return of each episode.
+
     Raises:
         UsageError: no such run, a checkpoint that cannot be used, an environment that hangs; ``episodes`` or
             ``num_workers`` is no whole number of at least 1; ``keep`` holds episodes already, or cannot be written;
@@ -70,6 +73,10 @@ def evaluate(
         BadDataError: an episode held NaN or infinity; with ``bad_numbers`` ``skip``: every episode did.
         NodeError: a process failed; also for an error of the environment.
         LostError: the head of the cluster was lost, or machines were lost again and again.
+
+    Example:
+        evaluation = penstock.evaluate("logs/pendulum", episodes=100, checkpoint="best")
+        print(evaluation.mean_return, evaluation.std_return)
     """
     episodes = count_of(episodes, "episodes of evaluate")
     players = None if num_workers is None else count_of(num_workers, "num_workers of evaluate")

@@ -26,7 +26,9 @@ def load_policy(
     wrap: Sequence[Any] | None = None,
     reward: Callable[..., Any] | None = None,
 ) -> Policy:
-    """The policy of a run, or of a bundle that `penstock.export` has made of one. That of a server: `connect_policy`.
+    """Load the policy of a run, or of a bundle that `penstock.export` has made of one.
+
+    For the policy of a server see `penstock.connect_policy`.
 
     Args:
         run: a run folder, or the folder of a bundle.
@@ -36,8 +38,15 @@ def load_policy(
         wrap: of a run: as in `resume`.
         reward: of a run: as in `resume`.
 
+    Returns:
+        The policy. It acts in this process, greedily.
+
     Raises:
         UsageError: no such run or bundle, a checkpoint or a bundle that cannot be used.
+
+    Example:
+        policy = penstock.load_policy("logs/pendulum", checkpoint="best")
+        action = policy([1.0, 0.0, 0.0])
     """
     if not isinstance(run, str | Path):
         raise ConfigError(f"run is {run!r}; wanted the folder of a run or of a bundle")

@@ -38,7 +38,23 @@ def checked_on_machine(program: Program, prepared: Prepared) -> Program:
 
 
 def draw(config: Config, *, env: EnvFactory | None = None) -> str:
-    """The program of a config as text: nodes, edges, placement. Starts nothing."""
+    """Show the program of a config as text: its nodes, the edges between them, and which process runs which node.
+
+    Starts no run. The environment is made once, to read its spaces.
+
+    Args:
+        config: as `penstock.from_mapping` makes it.
+        env: a callable that makes an environment, if the environment has no name.
+
+    Returns:
+        Several lines; the last one has the size of the shared memory.
+
+    Raises:
+        UsageError: the environment, its spaces or a setting cannot be used.
+
+    Example:
+        print(penstock.draw(penstock.from_mapping({"env": "Pendulum-v1"})))
+    """
     with Processes() as processes:
         prepared = prepare(config, processes, Given(env))
     program = program_of(plan(prepared, Path(prepared.config.run.log_dir), quiet=True))

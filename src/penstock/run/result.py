@@ -39,20 +39,28 @@ __all__ = ["Result", "finish", "logged"]
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a training run."""
+    """The result of a training run.
+
+    Attributes:
+        run_folder: holds the checkpoints, metrics and exported policy.
+        evaluation: of the last policy. ``None`` if ``eval_episodes`` is 0, the run was interrupted, or its evaluation
+            was given up; a note says why it was given up.
+        policy: the last policy, ready to act.
+        steps: environment steps of the whole run, all lanes together.
+        updates: of the whole run.
+        interrupted: Ctrl-C or a signal ended the run, so it can be resumed.
+        not_restored: lanes that began a new episode because a resume could not restore theirs.
+        notes: lines on why the run ended before its timesteps, or on what a resume could not keep; mostly none.
+    """
 
     run_folder: Path
     evaluation: Evaluation | None
-    """``None`` if ``eval_episodes`` is 0, the run was interrupted, or its evaluation was given up. A note says why it
-    was given up."""
     policy: Policy
     steps: int
     updates: int
     interrupted: bool
     not_restored: int = 0
-    """Lanes that began a new episode because a resume could not restore theirs."""
     notes: tuple[str, ...] = ()
-    """Lines on why the run ended before its timesteps, or on what a resume could not keep; mostly none."""
 
 
 def finish(

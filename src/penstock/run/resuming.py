@@ -53,7 +53,7 @@ def resume(
     Args:
         run: the run folder.
         checkpoint: a checkpoint of the run: its name, its update number, ``best`` or ``latest``.
-        timesteps: new number of steps of the whole run.
+        timesteps: new number of environment steps of the whole run, those before the resume included.
         settings: name -> new value of other settings. They are written into the run's config.
         env: a callable that makes an environment, if the run's environment has no name.
         wrap: the run's wrappers, if one of them has no name.
@@ -62,8 +62,14 @@ def resume(
         processes: as in `train`.
         unknown: refused, with what may be given.
 
+    Returns:
+        As `train`. Steps and updates are those of the whole run.
+
     Raises:
         UsageError: no such run, a checkpoint that cannot be used, a setting that must not change; also as ``train``.
+
+    Example:
+        result = penstock.resume("logs/pendulum", timesteps=2_000_000, settings={"lr": 1e-4})
     """
     if unknown:
         raise _not_taken(resume, next(iter(unknown)))

@@ -51,6 +51,9 @@ def train(
         quiet: no display; files only.
         processes: started earlier, so that they are ready sooner; this call ends them. ``None``: it starts its own.
 
+    Returns:
+        The run folder, the final evaluation and the trained policy.
+
     Raises:
         UsageError: the user can correct it. Raised before any process starts, where that is possible. Also if there is
             a run of this name.
@@ -58,6 +61,11 @@ def train(
         BadDataError: an episode of the final evaluation held NaN or infinity. The run itself is complete.
         KeyboardInterrupt: the run was interrupted before anything was learned, and its folder is removed; or its final
             evaluation was interrupted, and the run is complete.
+
+    Example:
+        result = penstock.train({"env": "CartPole-v1", "num_steps": 128, "timesteps": 100_000})
+        print(result.evaluation.mean_return, result.run_folder)
+        action = result.policy([0.0, 0.0, 0.0, 0.0])
     """
     if not isinstance(config, Config):
         settings, given = named(config, env)

@@ -41,6 +41,11 @@ def write_episodes(folder: Path | str, episodes: Iterable[Mapping[str, Any]]) ->
         BadDataError: an episode lacks one of these, or has it in another shape, or it holds NaN or infinity; or there
             is no episode at all. Those before it are written.
         RunFolderError: a file cannot be written.
+
+    Example:
+        episode = {"obs": obs, "action": action, "reward": reward, "terminated": True}  # obs: [n + 1, ...]
+        folder = penstock.write_episodes("kept/crane", [episode])
+        penstock.train({"env": "crane:Crane", "algo": "sac", "demonstrations": folder})
     """
     path, written = expanded(folder), 0
     before = list_episodes(path)

@@ -68,7 +68,7 @@ class Question(NamedTuple):
 
 
 class Metrics:
-    """The metrics of one run, as they were when they were read.
+    """The metrics of one run, as they were when they were read. `penstock.read_metrics` makes it.
 
     Args:
         run: name of the run, for messages.
@@ -100,6 +100,13 @@ class Metrics:
     def series(self, name: str) -> Series:
         """A metric over the whole run.
 
+        Args:
+            name: of the metric, such as ``loss/policy``.
+
+        Returns:
+            Arrays ``[n]``, one element for each line that has the metric: ``updates``, ``steps``, ``seconds``,
+            ``values``.
+
         Raises:
             ConfigError: the run has no such metric.
         """
@@ -117,6 +124,9 @@ class Metrics:
             q: for ``quantile``: the share of the lines whose value is at most the number that is wanted, from 0 to 1.
                 Between two lines it is interpolated.
             last: only this many of the latest lines with the metric; ``None``: all.
+
+        Returns:
+            The number, in the unit of the metric.
 
         Raises:
             ConfigError: the run has no such metric, there is no such kind, or ``q`` or ``last`` cannot be used.
@@ -143,8 +153,15 @@ def read_metrics(run: Path | str) -> Metrics:
     Args:
         run: the run folder.
 
+    Returns:
+        The metrics that the run has reported so far.
+
     Raises:
         RunFolderError: it is no run folder, its metrics cannot be read, or nothing was reported yet.
+
+    Example:
+        metrics = penstock.read_metrics("logs/pendulum")
+        print(metrics.names(), metrics.query("loss/policy", "mean", last=100))
     """
     folder = RunFolder.open(Path(run))
     try:

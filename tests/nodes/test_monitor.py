@@ -17,7 +17,7 @@ from penstock.metrics.report import STEPS_PER_SECOND, Report, report_specs, writ
 from penstock.metrics.return_range import ReturnRange
 from penstock.nodes.contract import Balance
 from penstock.nodes.monitor import MonitorNode, MonitorSettings
-from penstock.types import Arrays, Cause
+from penstock.types import Arrays
 
 COUNTS = dict.fromkeys(("skipped", "evaluations_dropped", "reports_dropped", "busy_ns", "idle_ns"), 0)
 DEATHS = {**COUNTS, "restarts": 0, "ended_by": 0, "cause": 0, "detail_kept": 0, "uptime_ms": 0, "told_at_start": 0}
@@ -99,44 +99,15 @@ def test_each_restart_is_told_of_once_over_all_lives(tmp_path) -> None:
     assert not second.ready()
 
 
-@pytest.mark.parametrize(
-    ("ending", "how", "kept"),
-    [
-        ({}, "was ended by SIGKILL", ""),
-        ({"ended_by": 3}, "ended with status 3", ""),
-        ({"ended_by": 1, "detail_kept": 1}, "ended with status 1", "; its traceback stands in deaths.log"),
-        ({"ended_by": -11, "detail_kept": 1}, "was ended by SIGSEGV", "; its stacks stand in deaths.log"),
-        (
-            {"cause": Cause.SLOW_STEP, "detail_kept": 1},
-            "hung (a step or reset took longer than --env_timeout allows), was ended",
-            "; its stacks stand in deaths.log",
-        ),
-        ({"cause": Cause.SILENT}, "hung (it gave no sign of life), was ended", ""),
-        (
-            {"cause": Cause.SLOW_START, "detail_kept": 1},
-            "did not start in time, was ended",
-            "; its stacks stand in deaths.log",
-        ),
-        ({"cause": Cause.MOVED, "detail_kept": 1}, "moved to a machine that has joined", ""),
-        ({"cause": Cause.NEEDED, "detail_kept": 1}, "begins on a machine that is to run environments", ""),
-        (
-            {"cause": Cause.REFUSED, "detail_kept": 1},
-            "could not be started, and was tried again",
-            "; deaths.log says why",
-        ),
-        ({"cause": Cause.LOST, "detail_kept": 1}, "was lost with its machine", "; deaths.log says which machine"),
-    ],
-)
-def test_a_restart_is_told_with_how_the_process_ended_and_what_is_kept_of_it(tmp_path, ending, how, kept) -> None:
+def test_the_line_of_a_restart_stands_in_the_metrics_with_the_name_of_the_file_of_deaths(tmp_path) -> None:
     ports = Ports()
     node = opened(tmp_path, ports)
-    # Another process has left its traceback there.
-    (tmp_path / "deaths.log").touch()
-    ports.start_again("env.0", **ending)
+    ports.start_again("env.0", ended_by=1, detail_kept=1)
     tell(node)
-    note = json.loads((tmp_path / METRICS).read_text())["note"]
-    lived = "" if {"moved", "tried", "begins"} & set(how.split()) else " after 2.5 s and was started again"
-    assert note == f"env.0 {how}{lived} (restart 1){kept}"
+    line = json.loads((tmp_path / METRICS).read_text())
+    assert line["note"].startswith("env.0 ended with status 1 after 2.5 s")
+    assert line["note"].endswith("deaths.log")
+    assert [line[name] for name in ("restarts/env.0", "death/status", "death/uptime_s")] == [1, 1, 2.5]
 
 
 @pytest.mark.parametrize("told_before_the_kill", [True, False])
@@ -190,39 +161,13 @@ def test_the_speed_is_by_the_time_of_the_reports_whenever_they_are_read(tmp_path
     assert rates(node, (160, 8.0), (190, 9.0), (190, 9.0)) == [20.0, 30.0, 0.0]
 
 
-def test_the_idle_share_is_found_over_a_tenth_of_a_second_however_fast_reports_are_read(tmp_path) -> None:
-    ports, shares = Ports(), []
-    node = opened(tmp_path, ports)
-    # Busy and idle milliseconds of the learner between reports. The last two: 20 + 75 of 5 + 20 + 75.
-    for update, (busy, idle) in enumerate(((30, 90), (0, 2), (0, 1), (97, 0), (5, 20), (0, 75)), start=1):
-        ports.table["learner"]["busy_ns"] += busy * 1_000_000
-        ports.table["learner"]["idle_ns"] += idle * 1_000_000
-        values = node._throughput(Report(update, 10 * update, float(update), {}))
-        assert "idle/env.0" not in values
-        shares.append(values["idle/learner"])
-    assert shares == [0.75, 0.75, 0.75, 0.03, 0.03, 0.95]
-
-
-def idle(node: MonitorNode, ports: Ports, busy_ms: int, idle_ms: int) -> float | None:
-    """The share of ``env.0`` after it was busy and idle so long."""
-    ports.table["env.0"]["busy_ns"] += busy_ms * 1_000_000
-    ports.table["env.0"]["idle_ns"] += idle_ms * 1_000_000
-    return node._throughput(NEW).get("idle/env.0")
-
-
-def test_a_node_whose_counters_stand_still_for_two_seconds_has_no_idle_share(tmp_path, monkeypatch) -> None:
-    clock = [100.0]
-    monkeypatch.setattr("penstock.nodes.monitor.time", SimpleNamespace(monotonic=lambda: clock[0]))
+def test_the_idle_share_of_a_node_is_a_metric(tmp_path) -> None:
     ports = Ports()
     node = opened(tmp_path, ports)
-    assert idle(node, ports, 100, 100) == 0.5
-    clock[0] += 2.0
-    # It has counted a little more before its machine was lost.
-    assert idle(node, ports, 50, 0) == 0.5
-    clock[0] += 0.1
-    assert [idle(node, ports, 0, 0) for _ in range(2)] == [None, None]
-    # The 50 ms from before count, too: 50 of 200.
-    assert idle(node, ports, 100, 50) == 0.25
+    ports.table["learner"] |= {"busy_ns": 30_000_000, "idle_ns": 90_000_000}
+    values = node._throughput(Report(1, 10, 1.0, {}))
+    assert values["idle/learner"] == 0.75
+    assert "idle/env.0" not in values
 
 
 def test_a_monitor_that_is_started_again_finds_no_idle_share_over_less_than_a_tenth_of_a_second(tmp_path) -> None:
@@ -230,8 +175,8 @@ def test_a_monitor_that_is_started_again_finds_no_idle_share_over_less_than_a_te
     opened(tmp_path, ports)
     killed(ports)
     node = opened(tmp_path, ports)
-    assert idle(node, ports, 1, 0) is None
-    assert idle(node, ports, 24, 75) == 0.75
+    ports.table["env.0"]["busy_ns"] += 1_000_000
+    assert "idle/env.0" not in node._throughput(NEW)
 
 
 class Board:

@@ -76,7 +76,7 @@ def test_a_lock_of_a_folder_that_was_removed_claims_nothing(tmp_path, monkeypatc
             (folder.path / ".lock").touch()
         lock(file, operation)
 
-    monkeypatch.setattr(run_folder.fcntl, "flock", replaced)
+    monkeypatch.setattr(fcntl, "flock", replaced)
     for again in (True, False):
         with pytest.raises(RunFolderError, match="is in use by another process"), folder.claim():
             pass

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import pytest
 
 from penstock.errors import ResourceError
+from penstock.supervision.contract import Limits, Silence
 from penstock.supervision.lives import HOPELESS, KILLS_IN_A_ROW, Exit, Restart, describe
-from penstock.supervision.supervisor import Limits, Silence, State, Supervisor
+from penstock.supervision.supervisor import State, Supervisor
 from penstock.types import Cause
 
 
@@ -113,7 +114,7 @@ told: list[Restart] = []
 def make(max_restarts: int = 0) -> tuple[Supervisor, Table, Signs]:
     told.clear()
     table, signs, limits = Table("env.0", "learner", "monitor"), Signs(), Limits(10.0, 2.0, max_restarts, 300.0)
-    return Supervisor(table, signs, last=["learner"], limits=limits, tell=told.append, now=0.0), table, signs
+    return Supervisor(table, signs, ends_with=["learner"], limits=limits, tell=told.append, now=0.0), table, signs
 
 
 def test_a_run_ends_in_order() -> None:
@@ -258,7 +259,7 @@ def test_a_process_that_ended_before_the_supervisor_looked_is_started_again() ->
     table = Table("env.0", "learner", "monitor")
     table.end("env.0", -9)
     limits = Limits(10.0, 2.0, 3, 300.0)
-    supervisor = Supervisor(table, Signs(), last=["learner"], limits=limits, tell=told.append, now=0.0)
+    supervisor = Supervisor(table, Signs(), ends_with=["learner"], limits=limits, tell=told.append, now=0.0)
     assert supervisor.tick(1.0) is State.RUNNING
     assert table.started == ["env.0"]
 

@@ -16,6 +16,7 @@ from penstock.envs.masks import KEY, Masks, lane_of, late_mask, with_mask
 from penstock.envs.rows import ObservationRows, cast, pick
 from penstock.envs.spaces import spaces_of
 from penstock.envs.stacks import stack_of
+from penstock.envs.vector_seeds import SeedForm, reset_with_seeds, seed_form_of
 from penstock.errors import BadDataError, EnvError
 from penstock.types import Array, Arrays, Box, Composite, Discrete, EnvSource, StepResult
 
@@ -107,9 +108,9 @@ class VectorSource(EnvSource):
         self._take_version: Callable[[int], None] | None = getattr(env, "take_version", None)
         self._last_infos: LastInfos | None = None
         self._take: Callable[[Any, Any, bool], object] | None = None
-        self._seed_form: Callable[[Sequence[int], Array], Any] | None = None
+        self._seed_form: SeedForm | None = None
         if self._mode == "Disabled":
-            self._seed_form = _lane_seed_form(env, self._observed)
+            self._seed_form = seed_form_of(env, self._observed)
         self.restorable = self._seed_form is not None
 
     def watch(self, sign: memoryview) -> None:
@@ -145,7 +146,7 @@ class VectorSource(EnvSource):
         if self._seed_form is not None:
             obs, info = self._env.reset(seed=self._seed_form(seeds, everyone))
         else:
-            obs, info = self._env.reset() if self._seeded else _reset_as_it_takes(self._env, seeds)
+            obs, info = self._env.reset() if self._seeded else reset_with_seeds(self._env, seeds)
         self.first_info = {KEY: lane_of(info[KEY], 0)} if KEY in info else {}
         if self._absent is not None:
             np.copyto(self._ended, self._absent)
@@ -170,6 +171,7 @@ class VectorSource(EnvSource):
         truncated = self._per_lane(truncated, _BOOL, "truncated")
         self._film(obs, ended=self._mode != "SameStep" and bool(terminated[0] or truncated[0]))
         if not self.same_step:
+            # This step has reset the lanes that had ended before it.
             self._reset, self._ended = self._ended, self._reset
             np.logical_or(terminated, truncated, self._ended)
             if self._last_infos is not None:
@@ -300,52 +302,3 @@ def _autoreset_mode(name: str, env: Any) -> str:
     raise EnvError(
         f'{name} {stated}: set metadata["autoreset_mode"] to a gymnasium.vector.AutoresetMode ({", ".join(_MODES)})'
     )
-
-
-def _every_lane(seeds: Sequence[int], _mask: Array) -> list[int]:
-    """The form of SyncVectorEnv and AsyncVectorEnv: a list of one seed for each lane, reset or not."""
-    return list(seeds)
-
-
-def _reset_lanes(seeds: Sequence[int], mask: Array) -> Array:
-    """The form of ale-py: an array of one seed for each reset lane."""
-    return np.array([seed for seed, chosen in zip(seeds, mask, strict=True) if chosen])
-
-
-def _rejections() -> tuple[type[Exception], ...]:
-    from gymnasium.error import Error  # noqa: PLC0415  # needed for vector environments only
-
-    return (TypeError, ValueError, AssertionError, RuntimeError, Error)
-
-
-def _lane_seed_form(env: Any, observed: Callable[[Any], Arrays]) -> Callable[[Sequence[int], Array], Any] | None:
-    """The form in which an environment takes seeds together with a reset mask; ``None`` if it takes none.
-
-    Implementations differ, and none states its form, so each form is tried. After one lane is reset again with its
-    seed, all lanes must observe the same as before.
-    """
-    last = env.num_envs - 1
-    everyone, one = np.ones(env.num_envs, np.bool_), np.arange(env.num_envs) == last
-    seeds = list(range(7, 7 + env.num_envs))
-    others = [seed + 1000 for seed in seeds[:-1]] + seeds[-1:]
-    for form in (_every_lane, _reset_lanes):
-        try:
-            before = {
-                name: values.copy() for name, values in observed(env.reset(seed=form(seeds, everyone))[0]).items()
-            }
-            again = observed(env.reset(seed=form(others, one), options={"reset_mask": one.copy()})[0])
-        except _rejections():
-            continue
-        if all(np.array_equal(before[name], again[name]) for name in before):
-            return form
-    return None
-
-
-def _reset_as_it_takes(env: Any, seeds: Sequence[int]) -> Any:
-    """Seed each lane if the environment takes a seed for each; otherwise seed all by the first one."""
-    for seed in (list(seeds), np.array(seeds), seeds[0]):
-        try:
-            return env.reset(seed=seed)
-        except _rejections():
-            continue
-    return env.reset()

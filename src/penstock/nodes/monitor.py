@@ -1,4 +1,4 @@
-"""MonitorNode: turns the learner's reports and the nodes' counters into metrics, and metrics into files and a display.
+"""MonitorNode: makes metrics of the learner's reports and the nodes' counters, and writes them to files and a display.
 
 It only reads shared memory. No node waits for it.
 """
@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.config.episode_metrics import EpisodeMetric
-from penstock.errors import RunFolderError, signal_name
+from penstock.errors import RunFolderError
 from penstock.metrics.episode_metrics import EPISODE, missing_metrics, wanting
 from penstock.metrics.histograms import Histograms
+from penstock.metrics.idle_shares import IdleShares
 from penstock.metrics.jsonl import JsonLines, each_report
 from penstock.metrics.model_graph import GraphNode
 from penstock.metrics.progress import Lines, progress_sink
 from penstock.metrics.report import (
     EPISODES,
     EVAL_RETURN,
-    IDLE,
     LENGTH,
     RESTARTS,
     RETURN,
@@ -30,12 +30,12 @@ from penstock.metrics.report import (
     Sink,
     read_report,
 )
+from penstock.metrics.restart_note import restart_note
 from penstock.metrics.return_range import ReturnRange
 from penstock.metrics.run_log import RunLog
 from penstock.metrics.tensorboard import TensorBoard
 from penstock.nodes.contract import Ports
 from penstock.saved_runs.run_folder import RunFolder
-from penstock.types import Cause
 
 __all__ = ["MonitorNode", "MonitorSettings"]
 
@@ -48,10 +48,6 @@ _COUNTED = {
     "reports/dropped": "reports_dropped",
 }
 """Metric -> the counter that it is the sum of, over all nodes. Reported once it is not 0."""
-LEAST_COUNTED_NS = 100_000_000
-"""Least time of a node over which its idle share is found anew."""
-STALE_S = 2.0
-"""A node whose idle share was found longer ago has none. Other machines tell the counters of their nodes each 0.5 s."""
 TYPICAL_EPISODES = 10
 """So many episodes must have ended before their mean return is compared with a range."""
 SILENT_S = 30.0
@@ -79,8 +75,7 @@ class MonitorSettings:
     told: tuple[str, ...] = ()
     """First lines of the log and of the display."""
     episode_metrics: tuple[EpisodeMetric, ...] = ()
-    """Numbers in the last infos of episodes. The log and the display say which of them the first episodes do not have,
-    once."""
+    """Numbers in the last infos of episodes. The log and the display say once which of them the first episodes lack."""
     return_range: ReturnRange | None = None
     """What the learned returns are cut to, if they are. The log and the display say once if episodes lie outside."""
     least_s: float = 0.0
@@ -103,18 +98,11 @@ class MonitorNode:
         """The log, and the display if there is one."""
         self._silent_since: float | None = None
         """When these were opened; ``None`` once they have a report, or have said what the run waits for."""
-        self._previous: dict[str, dict[str, int]] = {}
-        """The counters of each node when its idle share was found last."""
-        self._shares: dict[str, float] = {}
-        self._found_at: dict[str, float] = {}
-        """When the idle share of each node was found last."""
-        self._again = False
-        """Whether an earlier life of this node may have found idle shares."""
         self._episodes_before: float | None = None
         """Training episodes that had ended before a resume; ``None``: not known yet."""
-        self._tells_missing = bool(settings.episode_metrics)
+        self._looks_for_missing = bool(settings.episode_metrics)
         """Whether it has yet to look for metrics that the first episodes do not have."""
-        self._tells_outside = settings.return_range is not None
+        self._looks_for_outside = settings.return_range is not None
         """Whether it has yet to say that returns are outside the range."""
 
     def open(self, ports: Ports) -> None:
@@ -124,40 +112,47 @@ class MonitorNode:
         self._reports = ports.stream_reader("reports")
         if settings.histograms:
             self._histograms = ports.meeting("histograms", deque)
-        self._previous = ports.counters()
+        counters = ports.counters()
         # The files that an earlier life of this node wrote are part of the run. A life that died before it had opened
         # them wrote none: the log still holds lines of the run before its resume.
-        self._again = again = bool(self._previous[ports.name]["told_at_start"])
+        told_at_start = counters[ports.name]["told_at_start"]
+        again = bool(told_at_start)
         with self._writing():
-            lines = JsonLines(settings.folder, None if again else settings.resumed.update)
-            self._board = TensorBoard(settings.folder, settings.tensorboard_axis, None if again else settings.resumed)
-            if not again:
-                self._board.write_settings(settings.settings, settings.resumed)
-            # A resume keeps its networks.
-            if settings.graph and self._board.is_first:
-                self._board.write_graph(settings.graph)
-            self._sinks = [lines, self._board]
-            often = settings.timesteps, settings.log_interval, settings.least_s
-            self._for_people = [RunLog(settings.folder, Lines(*often))]
-            if not settings.quiet:
-                self._for_people.append(progress_sink(settings.title, *often))
-            self._sinks += self._for_people
-            for line in () if again else settings.told:
-                self._tell(settings.resumed._replace(note=line))
+            self._open_sinks(again=again)
+        self._idle = IdleShares(counters, again=again)
         self._silent_since = None if again else time.monotonic()
         if again:
             # An earlier life may have told of them. The end of the run tells of missing metrics, too.
-            self._tells_missing = self._tells_outside = False
+            self._looks_for_missing = self._looks_for_outside = False
         self._episodes_before = None if settings.resumed.update else 0.0
         self._deaths = RunFolder(settings.folder).deaths
         self._written = dict.fromkeys(_KINDS, settings.resumed.update)
         self._last = settings.resumed
-        self._told = self._told_so_far()
-        self._seen = self._last.time_s, self._last.steps
+        self._told_restarts = self._restarts_in_log(told_at_start)
+        self._counted_at = self._last.time_s, self._last.steps
+
+    def _open_sinks(self, *, again: bool) -> None:
+        """Open the files and the display. ``again``: go on with those of an earlier life of this node."""
+        settings = self._settings
+        lines = JsonLines(settings.folder, None if again else settings.resumed.update)
+        self._board = TensorBoard(settings.folder, settings.tensorboard_axis, None if again else settings.resumed)
+        if not again:
+            self._board.write_settings(settings.settings, settings.resumed)
+        # A resume keeps its networks.
+        if settings.graph and self._board.is_first:
+            self._board.write_graph(settings.graph)
+        self._sinks = [lines, self._board]
+        often = settings.timesteps, settings.log_interval, settings.least_s
+        self._for_people = [RunLog(settings.folder, Lines(*often))]
+        if not settings.quiet:
+            self._for_people.append(progress_sink(settings.title, *often))
+        self._sinks += self._for_people
+        for line in () if again else settings.told:
+            self._tell(settings.resumed._replace(note=line))
 
     def ready(self) -> bool:
         """True if a report or histograms are waiting, a node was restarted, or there has been no report for long."""
-        return self._reports.ready() > 0 or bool(self._histograms) or bool(self._untold()) or self._is_silent()
+        return self._reports.ready() > 0 or bool(self._histograms) or bool(self._untold_restarts()) or self._is_silent()
 
     def step(self) -> None:
         """Add the counters to one report, and write it."""
@@ -177,9 +172,9 @@ class MonitorNode:
         if report.update > self._written[kind]:
             self._write(report)
             self._written[kind] = report.update
-        if self._tells_missing and EPISODES in report.values:
+        if self._looks_for_missing and EPISODES in report.values:
             self._tell_missing(report)
-        if self._tells_outside and report.values.get(EPISODES, 0.0) >= TYPICAL_EPISODES:
+        if self._looks_for_outside and report.values.get(EPISODES, 0.0) >= TYPICAL_EPISODES:
             self._tell_outside(report)
         # Released only now, so that a report that cannot be written is not counted as progress.
         self._reports.release(index)
@@ -221,27 +216,27 @@ class MonitorNode:
             self._tell(self._last._replace(values={}, note=note))
 
     def _tell_missing(self, report: Report) -> None:
-        """Say once which metrics are in no info of the first episodes that have ended. A name may be misspelt.
+        """Say once which metrics are in no info of the first episodes that have ended: a name may be misspelt.
 
-        It is no error: an environment may give a number at some ends of episodes only.
+        It is no error, because an environment may give a number at some ends of episodes only.
         """
         ended = report.values[EPISODES]
         if self._episodes_before is None:
             self._episodes_before = ended
         if ended <= self._episodes_before:
             return
-        self._tells_missing = False
-        told = report.values
-        missing = wanting({one.name: f"{EPISODE}{one.label}" in told for one in self._settings.episode_metrics})
+        self._looks_for_missing = False
+        has = report.values
+        missing = wanting({one.name: f"{EPISODE}{one.label}" in has for one in self._settings.episode_metrics})
         if missing:
             self._tell(report._replace(values={}, note=missing_metrics(missing, int(ended - self._episodes_before))))
 
     def _tell_outside(self, report: Report) -> None:
-        """Say once that the returns which are learned lie outside the range that is told apart."""
+        """Say once that learned returns lie outside the range that the learner can tell apart."""
         learned = report.values.get(SHAPED_RETURN, report.values[RETURN])
         known = self._settings.return_range
         if known is not None and (line := known.outside(learned, report.values[LENGTH])):
-            self._tells_outside = False
+            self._looks_for_outside = False
             self._tell(report._replace(values={}, note=line))
 
     def _tell(self, report: Report) -> None:
@@ -249,32 +244,22 @@ class MonitorNode:
         for sink in self._for_people:
             sink.write(report)
 
-    def _untold(self) -> dict[str, dict[str, int]]:
-        counters = self._ports.counters()
-        return {node: counts for node, counts in counters.items() if counts["restarts"] > self._told.get(node, 0)}
+    def _untold_restarts(self) -> dict[str, dict[str, int]]:
+        """Node -> its counters, for each node whose last restart is not in the log yet."""
+        counters, told = self._ports.counters(), self._told_restarts
+        return {node: counts for node, counts in counters.items() if counts["restarts"] > told.get(node, 0)}
 
     def _tell_restarts(self) -> None:
         """Write one line for each node that was restarted since the last call."""
-        for node, counts in self._untold().items():
-            count, status, uptime_s = counts["restarts"], counts["ended_by"], counts["uptime_ms"] / 1e3
-            self._told[node] = count
-            values = {f"{RESTARTS}{node}": count, "death/status": status, "death/uptime_s": uptime_s}
+        for node, counts in self._untold_restarts().items():
+            self._told_restarts[node] = counts["restarts"]
+            values = {
+                f"{RESTARTS}{node}": counts["restarts"],
+                "death/status": counts["ended_by"],
+                "death/uptime_s": counts["uptime_ms"] / 1e3,
+            }
             values |= self._rows(self._ports.counters())
-            cause = Cause(counts["cause"])
-            lived = f"{node} {_ending(status, cause)} after {uptime_s:.1f} s and was started again"
-            note = f"{node} {_ending(status, cause)}" if cause in {Cause.MOVED, Cause.REFUSED, Cause.NEEDED} else lived
-            note += f" (restart {count})"
-            if counts["detail_kept"] and cause.of_silence:
-                note += f"; its stacks stand in {self._deaths.name}"
-            elif counts["detail_kept"] and cause is Cause.LOST:
-                note += f"; {self._deaths.name} says which machine"
-            elif counts["detail_kept"] and cause is Cause.REFUSED:
-                note += f"; {self._deaths.name} says why"
-            elif counts["detail_kept"] and status > 0:
-                note += f"; its traceback stands in {self._deaths.name}"
-            elif counts["detail_kept"] and cause is Cause.NONE:
-                note += f"; its stacks stand in {self._deaths.name}"
-            self._write(self._last._replace(values=values, note=note))
+            self._write(self._last._replace(values=values, note=restart_note(node, counts, self._deaths.name)))
 
     def _rows(self, counters: dict[str, dict[str, int]]) -> dict[str, float]:
         """What became of every row so far.
@@ -290,10 +275,14 @@ class MonitorNode:
             rows["lost"] = lost
         return {f"rows/{name}": float(count) for name, count in rows.items()}
 
-    def _told_so_far(self) -> dict[str, int]:
+    def _restarts_in_log(self, told_at_start: int) -> dict[str, int]:
         """Node -> number of its last restart that is in the log. Also sets the last report to the log's end.
 
         Each resume counts restarts from one again. The log also holds the restarts from before the resume.
+
+        Args:
+            told_at_start: one more than the restarts in the log when this command began, as an earlier life of this
+                node has counted them. 0: no life has counted them yet.
         """
         told: list[tuple[str, int]] = []
         for report in each_report(self._settings.folder):
@@ -302,67 +291,23 @@ class MonitorNode:
                 self._written[kind] = max(self._written[kind], report.update)
             restarts = ((name, count) for name, count in report.values.items() if name.startswith(RESTARTS))
             told += [(name.removeprefix(RESTARTS), int(count)) for name, count in restarts]
-        # The counter holds one more than the restarts in the log at the start: 0 means that no life has set it yet.
-        if not (start := self._previous[self._ports.name]["told_at_start"]):
-            start = len(told) + 1
-            self._ports.count("told_at_start", start)
-        return dict(told[start - 1 :])
+        if not told_at_start:
+            told_at_start = len(told) + 1
+            self._ports.count("told_at_start", told_at_start)
+        return dict(told[told_at_start - 1 :])
 
     def _throughput(self, report: Report) -> dict[str, float]:
         """Steps per second and idle share of each node since the last report, and the counts of rows so far."""
         counters = self._ports.counters()
         # By the learner's clock: reports that waited for this node arrive together.
-        (then, before), (now, steps) = self._seen, (report.time_s, report.steps)
+        (then, before), (now, steps) = self._counted_at, (report.time_s, report.steps)
         values = {STEPS_PER_SECOND: (steps - before) / (now - then) if now > then else 0.0}
-        values |= self._idle(counters)
+        values |= self._idle.update(counters, time.monotonic())
         values |= self._rows(counters)
         for name, counter in _COUNTED.items():
             if count := sum(counts[counter] for counts in counters.values()):
                 values[name] = float(count)
         if steps > before:
             # Learning may go on without new steps. That time counts for the next steps.
-            self._seen = now, steps
+            self._counted_at = now, steps
         return values
-
-    def _idle(self, counters: dict[str, dict[str, int]]) -> dict[str, float]:
-        """The idle share of each node since it was counted last. It is kept until there is enough time for a new one.
-
-        Reports that waited come within a millisecond. Each may stand for many updates, but what the nodes did in this
-        millisecond says nothing about them. The first share of a run needs no such time. A node whose counters stand
-        still, such as one of a lost machine, soon has no share.
-        """
-        now = time.monotonic()
-        for node, counts in counters.items():
-            past = self._previous.get(node, {})
-            busy = counts["busy_ns"] - past.get("busy_ns", 0)
-            idle = counts["idle_ns"] - past.get("idle_ns", 0)
-            if busy + idle >= (LEAST_COUNTED_NS if self._again or node in self._found_at else 1):
-                self._shares[node] = idle / (busy + idle)
-                self._previous[node] = counts
-                self._found_at[node] = now
-            elif now - self._found_at.get(node, now) > STALE_S:
-                self._shares.pop(node, None)
-        return {f"{IDLE}{node}": share for node, share in self._shares.items()}
-
-
-def _ending(status: int, cause: Cause) -> str:
-    """How a process ended, as the middle of a sentence. ``status`` as in ``Exit``."""
-    match cause:
-        case Cause.SLOW_STEP:
-            return "hung (a step or reset took longer than --env_timeout allows), was ended"
-        case Cause.SILENT:
-            return "hung (it gave no sign of life), was ended"
-        case Cause.SLOW_START:
-            return "did not start in time, was ended"
-        case Cause.MOVED:
-            return "moved to a machine that has joined"
-        case Cause.LOST:
-            return "was lost with its machine"
-        case Cause.REFUSED:
-            return "could not be started, and was tried again"
-        case Cause.NEEDED:
-            return "begins on a machine that is to run environments"
-        case Cause.NONE if status < 0:
-            return f"was ended by {signal_name(-status)}"
-        case Cause.NONE:
-            return f"ended with status {status}"

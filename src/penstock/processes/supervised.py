@@ -17,10 +17,11 @@ from penstock.processes.log_lines import LogLine
 from penstock.processes.starts import Processes
 from penstock.processes.worker import WorkerSpec
 from penstock.program.graph import Program, Record
+from penstock.supervision.contract import Limits
 from penstock.supervision.lives import Exit, Restart, describe
 from penstock.supervision.outcome import Outcome, SharedSigns, final_record
 from penstock.supervision.recovery import recover
-from penstock.supervision.supervisor import Limits, State, Supervisor
+from penstock.supervision.supervisor import State, Supervisor
 from penstock.wiring.edges import Wiring, placement
 
 __all__ = ["START_LIMIT_S", "Starting", "supervised", "supervised_here"]
@@ -108,7 +109,7 @@ def supervised(program: Program, wiring: Wiring, segment: Segment, processes: St
         supervisor = Supervisor(
             nodes,
             signs,
-            last=tuple(program.node(name).group for name in program.ends_with),
+            ends_with=tuple(program.node(name).group for name in program.ends_with),
             limits=Limits(DRAIN_LIMIT_S, END_LIMIT_S, program.max_restarts, program.stall_limit_s),
             tell=nodes.note,
             now=time.monotonic(),
@@ -156,7 +157,7 @@ def _committed(wiring: Wiring) -> bool:
 
 
 class _Nodes:
-    """Starts, restarts and recovers the processes of a program's nodes; implements ``supervisor.RunProcesses``."""
+    """Starts, restarts and recovers the processes of a program's nodes; implements ``contract.RunProcesses``."""
 
     def __init__(
         self, program: Program, wiring: Wiring, segment: Segment, processes: Starting, signs: SharedSigns

@@ -1,20 +1,16 @@
-"""A run's folder: makes it, finds it, and claims it for one process.
+"""A run's folder: makes it, finds it, claims it for one process, and names its files. Most files are written elsewhere.
 
-It is ``LOG_DIR/<env>-<algorithm>-<time>/``, or has a name that the user gives to the run: ``LOG_DIR/<run_name>/``.
-Holds the names of its files. Other files of this package write most of them.
+The folder is ``LOG_DIR/<env>-<algorithm>-<time>/``, or ``LOG_DIR/<run_name>/`` if the user names the run.
 """
 
 import contextlib
-import fcntl
 import os
 import re
 import shlex
-import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import IO
 
 from penstock.config.schema import RunConfig
 from penstock.config.sources import from_settings, settings_of_file, to_toml
@@ -25,12 +21,11 @@ from penstock.paths import expanded
 from penstock.saved_runs.durable import PARTIAL, remove_folder, sweep, write_file
 from penstock.saved_runs.manifest import MANIFEST
 from penstock.saved_runs.migrations import migrated_settings
+from penstock.saved_runs.run_lock import LOCK, locked
 
 __all__ = ["RunFolder", "list_runs"]
 
 CONFIG = "config.toml"
-LOCK = ".lock"
-"""File whose lock the process that writes the run holds."""
 NUMBER = ".number"
 """File that numbers the runs of a log directory in the order in which they were started or last resumed."""
 _NAME_LIMIT = 100
@@ -152,28 +147,7 @@ class RunFolder:
         Raises:
             RunFolderError: another process writes the run, or the folder cannot be written or locked.
         """
-        try:
-            lock = (self.path / LOCK).open("ab")
-        except OSError as error:
-            raise RunFolderError(f"run folder {self.path} cannot be written: {error.strerror or error}") from error
-        in_use = f"run {self.path} is in use by another process; wait for its end"
-        # The kernel holds the lock, and frees it when the process dies.
-        with lock:
-            _LOCKS.add(lock)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # Race: 1. This process opens the file. 2. Another one, which has the lock, removes the folder and makes
-                # a new one of its name. 3. This process gets the lock of the file that was removed.
-                is_there = os.path.samestat(os.fstat(lock.fileno()), (self.path / LOCK).stat())
-            except (BlockingIOError, FileNotFoundError) as error:
-                raise RunFolderError(in_use) from error
-            except OSError as error:
-                why = error.strerror or error
-                raise RunFolderError(
-                    f"run {self.path} cannot be claimed: its file system locks no files: {why}; give another --log_dir"
-                ) from error
-            if not is_there:
-                raise RunFolderError(in_use)
+        with locked(self.path):
             sweep(self.path)
             sweep(self.checkpoints)
             yield
@@ -210,7 +184,7 @@ class RunFolder:
             raise RunFolderError(f"run folder {self.path} cannot be written: {error.strerror or error}") from error
 
     def is_half_made(self) -> bool:
-        """Whether the folder has nothing but what a new run makes before its config is written.
+        """Whether the folder holds only what a new run makes before its config is written.
 
         Raises:
             OSError: it cannot be read.
@@ -219,6 +193,13 @@ class RunFolder:
             return False
         made = {LOCK, NUMBER, CONFIG + PARTIAL, self.checkpoints.name}
         return made.issuperset(path.name for path in self.path.iterdir()) and not any(self.checkpoints.glob("*"))
+
+    def clear_trace(self) -> None:
+        """Remove the trace of the run before a resume, because the clocks of the two do not fit each other."""
+        if self.trace.is_dir():
+            remove_folder(self.trace)
+
+    # The names of its files and folders:
 
     @property
     def name(self) -> str:
@@ -237,7 +218,7 @@ class RunFolder:
 
     @property
     def beginning(self) -> Path:
-        """Holds the first state of a run that begins with the policy of another run, as a checkpoint of update 0."""
+        """The folder of the first state, as a checkpoint of update 0, if the run begins with another run's policy."""
         return self.path / "beginning"
 
     @property
@@ -257,12 +238,12 @@ class RunFolder:
 
     @property
     def code(self) -> Path:
-        """The user's own code that launches have run: a folder for each state of it."""
+        """The folder of the user's own code that launches have run: a folder in it for each state of the code."""
         return self.path / "code"
 
     @property
     def episodes(self) -> Path:
-        """Kept episodes of games."""
+        """The folder of kept episodes of games."""
         return self.path / "episodes"
 
     @property
@@ -287,13 +268,8 @@ class RunFolder:
 
     @property
     def deaths(self) -> Path:
-        """Tracebacks, or stacks of crashes and hangs, of restarted processes; the file exists only if there are any."""
+        """The file of tracebacks, and stacks of crashes and hangs, of restarted processes, if there are any."""
         return self.path / "deaths.log"
-
-    def clear_trace(self) -> None:
-        """Remove the trace of the run before a resume, because the clocks of the two do not fit each other."""
-        if self.trace.is_dir():
-            remove_folder(self.trace)
 
     @property
     def card_path(self) -> Path:
@@ -317,7 +293,10 @@ def list_runs(log_dir: Path) -> list[Path]:
 
 
 def _other_than_a_run(path: Path) -> str:
-    """What a path is that users take for a run folder, and what to give; empty: it is nothing of the kind."""
+    """The end of an error text: what a path is that users may mistake for a run folder, and what to give instead.
+
+    Empty if the path is none of these: a part of a run, a file, a bundle, a folder of runs.
+    """
     try:
         if not path.exists():
             return ""
@@ -335,7 +314,7 @@ def _other_than_a_run(path: Path) -> str:
 
 
 def _no_run(path: Path) -> str:
-    """Why a path is no run folder, if it is nothing that users take for one."""
+    """The end of an error text: why a path is no run folder, if it is nothing that users may mistake for one."""
     try:
         is_there = path.exists()
     except (OSError, ValueError):
@@ -351,22 +330,9 @@ def _number(path: Path) -> int:
         return 0
 
 
-_LOCKS: weakref.WeakSet[IO[bytes]] = weakref.WeakSet()
-"""Lock files of the runs that this process has claimed."""
-
-
-def _let_go() -> None:
-    """Runs in a child that the user's script forks. The child must not keep the run's lock."""
-    for lock in _LOCKS:
-        lock.close()
-
-
-os.register_at_fork(after_in_child=_let_go)
-
-
 @contextlib.contextmanager
 def _making(log_dir: str | Path) -> Iterator[None]:
-    """Turn any error into a RunFolderError about this log directory."""
+    """Turn errors of the file system into a RunFolderError about this log directory."""
     try:
         yield
     except (OSError, ValueError, RuntimeError) as error:

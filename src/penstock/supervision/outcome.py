@@ -5,7 +5,7 @@ from time import monotonic_ns
 from typing import NamedTuple
 
 from penstock.program.graph import ActionLog, Board, NodeSpec, Program, Record, Stream
-from penstock.supervision.supervisor import Silence
+from penstock.supervision.contract import Silence
 from penstock.types import Arrays, Cause
 from penstock.wiring.edges import SUPERVISOR, Wiring
 
@@ -34,7 +34,7 @@ def final_record(wiring: Wiring, program: Program) -> Arrays:
 
 
 class SharedSigns:
-    """Implements ``supervisor.Signs`` over the counters and streams of a run."""
+    """Implements ``contract.Signs`` over the counters and streams of a run."""
 
     def __init__(self, wiring: Wiring, program: Program) -> None:
         self._wiring = wiring

@@ -1,141 +1,24 @@
 """The supervisor of a run: watches processes, restarts those that die, ends the run in order, reports the failure.
 
-`RunProcesses` starts and kills processes for it. So its decisions are tested without processes.
+It only decides. What it sees and does goes through the contracts in ``contract.py``, so it is tested without processes.
 """
 
 import signal
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from enum import Enum, auto
-from typing import NamedTuple, Protocol
 
 from penstock.errors import ResourceError
+from penstock.supervision.contract import Limits, RunProcesses, Signs
 from penstock.supervision.lives import HOPELESS, Exit, Lives, Restart
 from penstock.types import Cause
 
-__all__ = ["Limits", "RunProcesses", "Signs", "Silence", "State", "Supervisor"]
+__all__ = ["State", "Supervisor"]
 
 REFUSED_WAIT_S = 1.0
-"""From a start that the system refused to the next one: by then it may have a process or an open file to spare."""
+"""Wait after a start that the system refused: by then it may have a process or an open file to spare."""
 _FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
 """Exit statuses of a process that was killed from outside. Processes that the supervisor kills are not in ``exits``."""
-
-
-class Silence(NamedTuple):
-    """A node that gives no sign of life."""
-
-    node: str
-    group: str
-    seconds: float
-    cause: Cause = Cause.SILENT
-
-    def text(self) -> str:
-        """What its process did not do, and for how long."""
-        if self.cause is Cause.SLOW_START:
-            return f"{self.node} did not start within {self.seconds:.0f} s"
-        limit = ", longer than --env_timeout allows" if self.cause is Cause.SLOW_STEP else ""
-        return f"no sign of life from {self.node} for {self.seconds:.0f} s{limit}"
-
-
-class Limits(NamedTuple):
-    """How long the parts of a run may take, and how often its processes may be restarted."""
-
-    drain_s: float
-    """To write the last checkpoint."""
-    end_s: float
-    """To end all loops."""
-    max_restarts: int
-    """Restarts of a process without progress between them. 0: its death ends the run."""
-    stall_s: float
-    """How long the run may make no progress."""
-
-
-class RunProcesses(Protocol):
-    """The processes of a run."""
-
-    def exits(self) -> Sequence[Exit]:
-        """Processes that have ended since the last call."""
-        ...
-
-    def running(self) -> Sequence[str]:
-        """Groups whose process is running."""
-        ...
-
-    def stacks(self, groups: Sequence[str]) -> Mapping[str, str]:
-        """Group -> the Python stacks of all threads of its process. All processes are asked at once."""
-        ...
-
-    def kill(self, group: str) -> None:
-        """Kill a process (SIGKILL) and reap it.
-
-        Raises:
-            ResourceError: the system does not end it.
-        """
-        ...
-
-    def recover(self, group: str) -> bool:
-        """Take back what a dead process held; false if that has to be tried again."""
-        ...
-
-    def start(self, group: str) -> None:
-        """Restart a process that was recovered: the same nodes, in their next life.
-
-        Raises:
-            ResourceError: the system refuses it. ``exits`` may tell this later.
-        """
-        ...
-
-
-class Signs(Protocol):
-    """What the supervisor reads and writes in shared memory."""
-
-    def finished(self) -> bool:
-        """True once the nodes that end the run have finished."""
-        ...
-
-    def drained(self, running: Collection[str]) -> bool:
-        """True once the running groups have read all that was written for them."""
-        ...
-
-    def saved(self) -> bool:
-        """True once the last checkpoint is written."""
-        ...
-
-    def deserted(self, running: Collection[str]) -> bool:
-        """True if a node may wait for a slot that no running group will ever free."""
-        ...
-
-    def silent(self, running: Collection[str]) -> Silence | None:
-        """A node of the running groups that gave no sign of life for longer than it may, if there is one."""
-        ...
-
-    def achieved(self, group: str) -> int:
-        """A number that grows with the progress of a group, over all its lives."""
-        ...
-
-    def needed(self, group: str) -> bool:
-        """True if the last checkpoint cannot be written without this group."""
-        ...
-
-    def progress(self) -> Hashable:
-        """A value that changes while the run makes progress."""
-        ...
-
-    def waits(self, groups: Collection[str]) -> str:
-        """A line for each node of these groups: what it waits for."""
-        ...
-
-    def excuse(self, seconds: float) -> None:
-        """So many seconds until now count for no node's silence."""
-        ...
-
-    def stop(self) -> None:
-        """Ask all nodes to begin nothing new."""
-        ...
-
-    def end(self) -> None:
-        """Ask all loops to end."""
-        ...
 
 
 class State(Enum):
@@ -155,7 +38,7 @@ class Supervisor:
     Args:
         processes: of the run, all started.
         signs: of life and of progress, in shared memory.
-        last: the groups whose nodes end the run.
+        ends_with: the groups whose nodes end the run.
         limits: of time and of restarts.
         tell: called with each restart.
         now: when the run began.
@@ -166,14 +49,14 @@ class Supervisor:
         processes: RunProcesses,
         signs: Signs,
         *,
-        last: Sequence[str],
+        ends_with: Sequence[str],
         limits: Limits,
         tell: Callable[[Restart], None],
         now: float,
     ) -> None:
         self._processes = processes
         self._signs = signs
-        self._last = tuple(last)
+        self._ends_with = tuple(ends_with)
         self._limits = limits
         self._tell = tell
         # Made on first use: a process on another machine may have ended before the first look at the processes.
@@ -186,7 +69,9 @@ class Supervisor:
         """Groups whose process was killed, and that the system does not end."""
         self._progress: Hashable = None
         self._progress_at = now
-        self._since = now
+        """When the progress was seen to change last."""
+        self._entered_at = now
+        """When the run came into its state."""
         self.state = State.RUNNING
         self.failure: Exit | None = None
 
@@ -203,8 +88,8 @@ class Supervisor:
         self.state = State.ENDED
 
     def excuse(self, seconds: float) -> None:
-        """So many seconds until now count for no limit: the machine stood still, so no process could show life."""
-        self._since += seconds
+        """Let so many seconds until now count for no limit: the machine stood still, so no process could show life."""
+        self._entered_at += seconds
         self._progress_at += seconds
         self._signs.excuse(seconds)
 
@@ -230,7 +115,7 @@ class Supervisor:
         if self.state is State.ENDING and not self._running():
             self.state = State.ENDED
         limit = {State.STOPPING: self._limits.drain_s, State.ENDING: self._limits.end_s}.get(self.state)
-        if limit is not None and now - self._since > limit:
+        if limit is not None and now - self._entered_at > limit:
             self._give_up(limit, now)
         return self.state
 
@@ -248,6 +133,7 @@ class Supervisor:
         self.kill()
 
     def _take_exits(self, now: float) -> None:
+        """Note the processes that have ended, and plan their restarts."""
         for ended in self._processes.exits():
             outside = ended.status in _FROM_OUTSIDE
             if self.state is not State.ENDING:
@@ -306,8 +192,9 @@ class Supervisor:
         self.stop(now)
 
     def _fail(self, ended: Exit, now: float) -> None:
+        """Let the run fail with this end of a process, if it has not failed yet, and end it in order."""
         self.failure = self.failure or ended
-        if ended.group in self._last:
+        if ended.group in self._ends_with:
             # No process is left that could write another checkpoint.
             self._signs.end()
             self._enter(State.ENDING, now)
@@ -315,6 +202,7 @@ class Supervisor:
             self.stop(now)
 
     def _take_silence(self, now: float) -> None:
+        """Kill a process whose node gives no sign of life, and plan its restart."""
         watched = self.state in {State.RUNNING, State.STOPPING}
         silence = self._signs.silent(self._running()) if watched else None
         if silence is None:
@@ -340,4 +228,4 @@ class Supervisor:
         return {*self._running(), *(group for group, restart in self._dead.items() if restart is not None)}
 
     def _enter(self, state: State, now: float) -> None:
-        self.state, self._since = state, now
+        self.state, self._entered_at = state, now

@@ -194,7 +194,10 @@ def test_a_change_that_the_config_class_refuses_on_a_resume_is_one_line(package)
             "email.message",
             r"^algorithm email.message: email.message is a file; an algorithm is a folder with spec.py in it$",
         ),
-        ("sacc", r"^unknown algorithm 'sacc'; did you mean sac.*; your own packages in .* have no such name$"),
+        (
+            "sacc",
+            r"^unknown algorithm 'sacc', and no package of this name is installed or in .*; did you mean sac.*\?$",
+        ),
         ("my/algorithm", r"^unknown algorithm 'my/algorithm'; your own is named by its package, as in"),
         ("my..algorithm", r"^unknown algorithm 'my..algorithm'"),
     ],
@@ -229,25 +232,45 @@ def test_algorithms_are_listed_by_the_actions_they_serve(three):
 @pytest.mark.parametrize(
     ("serves", "kind", "says"),
     [
-        (("discrete",), "bounded", "mine needs Discrete actions: for real-numbered ones, a Box, use ppo or td3"),
-        (("bounded",), "discrete", "mine needs real-numbered actions, a Box: for Discrete ones use ppo or dqn"),
-        (("bounded",), "unbounded", "mine needs actions with bounds: for a Box without use ppo"),
-        (("unbounded",), "bounded", "mine needs actions without bounds: for a Box with use ppo or td3"),
-        (("discrete", "bounded"), "unbounded", "mine needs actions with bounds: for a Box without use ppo"),
+        (
+            ("discrete",),
+            "bounded",
+            "mine needs Discrete actions; the environment has a Box of real-numbered actions: use ppo or td3",
+        ),
+        (
+            ("bounded",),
+            "discrete",
+            "mine needs a Box of real-numbered actions; the environment has Discrete actions: use ppo or dqn",
+        ),
+        (
+            ("bounded",),
+            "unbounded",
+            "mine needs a Box with bounds; the environment's Box of actions is not bounded: use ppo",
+        ),
+        (
+            ("unbounded",),
+            "bounded",
+            "mine needs a Box without bounds; the environment's Box of actions is bounded: use ppo or td3",
+        ),
+        (
+            ("discrete", "bounded"),
+            "unbounded",
+            "mine needs a Box with bounds; the environment's Box of actions is not bounded: use ppo",
+        ),
         (
             ("discrete",),
             "multi_discrete",
-            "mine needs Discrete actions: for MultiDiscrete or MultiBinary ones use ppo",
+            "mine needs Discrete actions; the environment has MultiDiscrete or MultiBinary actions: use ppo",
         ),
         (
             ("bounded",),
             "composite",
-            "mine needs real-numbered actions, a Box: for a Tuple or Dict of actions use ppo",
+            "mine needs a Box of real-numbered actions; the environment has a Tuple or Dict of actions: use ppo",
         ),
         (
             ("discrete", "composite"),
             "bounded",
-            "mine needs Discrete actions or a Tuple or Dict of actions: for real-numbered ones, a Box, use ppo or td3",
+            "mine needs Discrete actions or a Tuple or Dict of actions; the environment has a Box.*: use ppo or td3",
         ),
     ],
 )

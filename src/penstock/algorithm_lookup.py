@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from penstock.errors import ConfigError, SpaceError, UsageError, either, place_in
+from penstock.errors import ConfigError, SpaceError, UsageError, either, nearest, place_in
 from penstock.registry import ALGORITHMS, search_working_directory
 
 __all__ = [
@@ -43,21 +43,14 @@ ActionKind: TypeAlias = Literal["discrete", "bounded", "unbounded", "multi_discr
 or Dict of those."""
 ACTION_KINDS: tuple[ActionKind, ...] = typing.get_args(ActionKind)
 
-_NEEDED: dict[ActionKind, str] = {
+_ACTIONS: dict[ActionKind, str] = {
     "discrete": "Discrete actions",
-    "bounded": "real-numbered actions, a Box",
-    "unbounded": "real-numbered actions, a Box",
+    "bounded": "a Box of real-numbered actions",
+    "unbounded": "a Box of real-numbered actions",
     "multi_discrete": "MultiDiscrete or MultiBinary actions",
     "composite": "a Tuple or Dict of actions",
 }
-_FOUND: dict[ActionKind, str] = {
-    "discrete": "Discrete ones",
-    "bounded": "real-numbered ones, a Box,",
-    "unbounded": "real-numbered ones, a Box,",
-    "multi_discrete": "MultiDiscrete or MultiBinary ones",
-    "composite": "a Tuple or Dict of actions",
-}
-
+"""Kind of actions -> its name in error texts."""
 _BOXES: tuple[ActionKind, ...] = ("bounded", "unbounded")
 
 _MESSAGE_LIMIT = 300
@@ -149,16 +142,16 @@ def check_actions(name: str, serves: tuple[ActionKind, ...], kind: ActionKind) -
     """Return if an algorithm serves actions of this kind.
 
     Raises:
-        SpaceError: it does not. The text says what it needs, and which algorithms serve these actions.
+        SpaceError: it does not. The text says what it needs, what there is, and which algorithms serve that.
     """
     if kind in serves:
         return
     others = algorithms_for(kind)
     if kind in _BOXES and set(_BOXES) & set(serves):
-        needs, has = ("with", "without") if kind == "unbounded" else ("without", "with")
-        raise SpaceError(f"{name} needs actions {needs} bounds: for a Box {has} use {others}")
-    needed = " or ".join(dict.fromkeys(_NEEDED[served] for served in serves))
-    raise SpaceError(f"{name} needs {needed}: for {_FOUND[kind]} use {others}")
+        needs, has = ("with", "not bounded") if kind == "unbounded" else ("without", "bounded")
+        raise SpaceError(f"{name} needs a Box {needs} bounds; the environment's Box of actions is {has}: use {others}")
+    needed = " or ".join(dict.fromkeys(_ACTIONS[served] for served in serves))
+    raise SpaceError(f"{name} needs {needed}; the environment has {_ACTIONS[kind]}: use {others}")
 
 
 def check_learn(algorithm: AlgorithmPackage) -> None:
@@ -210,10 +203,12 @@ def _package_named(name: str) -> str:
         )
     search_working_directory()
     if "." not in name and importlib.util.find_spec(name) is None:
-        try:
-            return ALGORITHMS[name]
-        except ConfigError as error:
-            raise ConfigError(f"{error}; your own packages in {Path.cwd()} and PYTHONPATH have no such name") from None
+        registered, known = ALGORITHMS.get(name), ALGORITHMS.names()
+        if registered is None:
+            hint = nearest(name, known) or f"; known: {', '.join(known)}"
+            here = f"no package of this name is installed or in {Path.cwd()}"
+            raise ConfigError(f"unknown algorithm {name!r}, and {here}{hint}")
+        return registered
     return name
 
 

@@ -257,7 +257,9 @@ def test_what_cannot_be_cloned_is_said_before_anything_starts(tmp_path: Path) ->
         demonstrations=str(few),
         demonstration_share=0.5,
     )
-    refused("bc needs Discrete actions or .*: for MultiDiscrete", env="benchmarks.learning.tasks:BitsEnv")
+    refused(
+        "bc needs Discrete actions or .*; the environment has MultiDiscrete", env="benchmarks.learning.tasks:BitsEnv"
+    )
     of_dqn = {"algo": "dqn", "timesteps": 200, "min_rows": 50, "mini_batch_size": 8, "eval_episodes": 0}
     dqn = penstock.train(
         {**SMALL, "env": "tests.environments:IdentityEnv", **of_dqn, "log_dir": str(tmp_path / "dqn")}, quiet=True

@@ -26,6 +26,7 @@ from tests.planned import prepared
 pytestmark = pytest.mark.usefixtures("shared_templates")
 
 TASKS = "benchmarks.learning.tasks"
+COMPOSITE = "a Tuple or Dict of actions"
 EVERY = "ppo, a2c, a3c, impala or appo"
 MASKED = "ppo, a2c, a3c, impala, appo, apex, r2d2 or bc"
 """The algorithms for every action space and for masks."""
@@ -224,13 +225,17 @@ def test_an_algorithm_without_masks_says_so(monkeypatch, task: str, sees: str) -
 @pytest.mark.parametrize(
     ("algo", "task", "text"),
     [
-        ("dqn", "BitsEnv", f"dqn needs Discrete actions: for MultiDiscrete or MultiBinary ones use {EVERY}"),
-        ("dqn", "AimEnv", f"dqn needs Discrete actions: for a Tuple or Dict of actions use {EVERY}"),
+        (
+            "dqn",
+            "BitsEnv",
+            f"dqn needs Discrete actions; the environment has MultiDiscrete or MultiBinary actions: use {EVERY}",
+        ),
+        ("dqn", "AimEnv", f"dqn needs Discrete actions; the environment has a Tuple or Dict of actions: use {EVERY}"),
         *(
             (
                 algo,
                 "AimEnv",
-                f"{algo} needs real-numbered actions, a Box: for a Tuple or Dict of actions use {EVERY}",
+                f"{algo} needs a Box of real-numbered actions; the environment has {COMPOSITE}: use {EVERY}",
             )
             for algo in ("sac", "td3", "ddpg", "dsac")
         ),

@@ -351,7 +351,9 @@ def test_own_algorithm_is_helped_with_and_refused_like_the_others(penstock):
     assert "Algorithm: my_package.my_algorithm" in shown
     assert "width of the one hidden layer" in shown
     said = penstock("train --env Pendulum-v1 --algo my_package.my_algorithm", 2)
-    assert said.startswith("penstock: error: my_package.my_algorithm needs Discrete actions: for real-numbered ones, ")
+    assert said.startswith(
+        "penstock: error: my_package.my_algorithm needs Discrete actions; the environment has a Box "
+    )
     said = penstock("train --env CartPole-v1 --algo my_package.my_algoritm", 2)
     assert said.startswith("penstock: error: algorithm my_package.my_algoritm: there is no package my_package.my_alg")
     assert said.count("\n") == 1

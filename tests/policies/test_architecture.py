@@ -389,8 +389,16 @@ def test_action_values_of_an_image_come_from_the_nature_network(dueling, outputs
 @pytest.mark.parametrize(
     ("build", "action", "text"),
     [
-        (squashed_actor, Discrete(3), "sac needs real-numbered actions, a Box: for Discrete ones use ppo or dqn"),
-        (deterministic_actor, UNBOUNDED, "sac needs actions with bounds: for a Box without use ppo"),
+        (
+            squashed_actor,
+            Discrete(3),
+            "sac needs a Box of real-numbered actions; the environment has Discrete actions: use ppo or dqn",
+        ),
+        (
+            deterministic_actor,
+            UNBOUNDED,
+            "sac needs a Box with bounds; the environment's Box of actions is not bounded: use ppo",
+        ),
         (squashed_actor, Box((2,), "int64", (0.0,), (9.0,)), r"a Box of int64 \[2\]"),
     ],
 )
@@ -399,7 +407,10 @@ def test_an_action_space_that_an_actor_does_not_serve_names_what_does(monkeypatc
     monkeypatch.setattr("penstock.algorithm_lookup.ALGORITHMS", Registry("algorithm", several))
     with pytest.raises(SpaceError, match=text):
         build(Spaces((("obs", VECTOR),), action), BODY, "sac")
-    with pytest.raises(SpaceError, match="dqn needs Discrete actions: for real-numbered ones, a Box, use ppo or td3"):
+    with pytest.raises(
+        SpaceError,
+        match="dqn needs Discrete actions; the environment has a Box of real-numbered actions: use ppo or td3",
+    ):
         values(VECTOR, BOUNDED)
 
 

@@ -1,6 +1,6 @@
 """The commands of ``penstock``: each takes its arguments and calls the package that does the work.
 
-Imports everything on use: ``penstock --help`` loads no numpy, no torch, no gymnasium.
+`PARTS`, at the end, lists them. Imports everything on use: ``penstock --help`` loads no numpy, no torch, no gymnasium.
 """
 
 import json
@@ -12,19 +12,53 @@ from penstock.cli.output import INTERRUPTED, conclude, output_to_error, program,
 from penstock.errors import ConfigError
 from penstock.registry import load
 
-__all__ = ["COMMANDS", "Command"]
+__all__ = ["COMMANDS", "PARTS", "Command"]
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+"""Unit of ``--every`` -> seconds."""
 
 
 class Command(NamedTuple):
     """One command of ``penstock``."""
 
     call: Callable[[Sequence[str]], int]
+    """Arguments behind the command's name -> exit code."""
     text: str
+    """What it does, for ``--help``."""
     example: str
+    """A command line that works."""
     options: str | None = None
     """Name of its dataclass in ``config/commands/``. ``None``: it takes the settings of a run, or nothing."""
+
+
+def _starting() -> Any:  # noqa: ANN401 - of a class that is loaded on use
+    """The processes of a command. The first of them imports what all need while this process imports the rest."""
+    processes = load("penstock.processes.starts:Processes")()
+    processes.get_ready()
+    return processes
+
+
+def _options(command: str, argv: Sequence[str]) -> Any:  # noqa: ANN401  (each command has its own)
+    """The options of a command that are no settings of a run: an object of its dataclass."""
+    options = load(f"penstock.config.commands:{COMMANDS[command].options}")
+    return load("penstock.config.flags:options_from_arguments")(options, argv)
+
+
+def _run_folder(options: Any) -> Any:  # noqa: ANN401
+    """The folder of the run that RUN names."""
+    return load("penstock.saved_runs.run_folder:RunFolder").find(options.run, options.log_dir)
+
+
+def _say_what_delays(config: Any) -> None:  # noqa: ANN401
+    """Say what keeps a run from beginning at once, if something does."""
+    line = load("penstock.policies.network_settings:export_note")(config)
+    if line:
+        say(line)
+
+
+def _no_arguments(argv: Sequence[str]) -> None:
+    if argv:
+        raise ConfigError(f"unexpected argument {argv[0]!r}")
 
 
 def _new(argv: Sequence[str]) -> int:
@@ -40,7 +74,7 @@ def _train(argv: Sequence[str]) -> int:
             found = load("penstock.saved_runs.leftovers:run_to_resume")(config.run.log_dir, options.run_name)
             if found is not None:
                 say(f"there is a run {options.run_name}: it goes on")
-                return _gone_on(found, settings, None, processes)
+                return _resume_run(found, settings, None, processes)
         notes = (
             load("penstock.config.flags:file_note")(argv),
             load("penstock.envs.names:note")(config.run.env),
@@ -48,7 +82,7 @@ def _train(argv: Sequence[str]) -> int:
         )
         for line in filter(None, notes):
             say(line)
-        _announce(config)
+        _say_what_delays(config)
         result = load("penstock.run:train")(config, run_name=options.run_name, processes=processes)
         return conclude(result, config.run.env)
 
@@ -56,13 +90,13 @@ def _train(argv: Sequence[str]) -> int:
 def _resume(argv: Sequence[str]) -> int:
     with _starting() as processes:
         options, settings = load("penstock.config.flags:resume_from_arguments")(argv)
-        return _gone_on(_run_folder(options), settings, options.checkpoint, processes)
+        return _resume_run(_run_folder(options), settings, options.checkpoint, processes)
 
 
-def _gone_on(folder: Any, settings: Any, checkpoint: str | None, processes: Any) -> int:  # noqa: ANN401
+def _resume_run(folder: Any, settings: Any, checkpoint: str | None, processes: Any) -> int:  # noqa: ANN401
     """Resume a run with changed settings, and print the result; return the exit code."""
     resume, config = load("penstock.run:resume"), folder.read_config()
-    _announce(config)
+    _say_what_delays(config)
     result = resume(folder.path, checkpoint=checkpoint, settings=settings, processes=processes)
     return conclude(result, config.run.env)
 
@@ -92,7 +126,7 @@ def _eval(argv: Sequence[str]) -> int:
         taken = ("episodes", "checkpoint", "seed", "num_workers", "runtime", "distributed", "address", "keep")
         asked = {name: getattr(options, name) for name in taken}
         evaluate, folder = load("penstock.run:evaluate"), _run_folder(options)
-        _announce(folder.read_config())
+        _say_what_delays(folder.read_config())
         evaluation = evaluate(folder.path, **asked, quiet=False, processes=processes)
     if options.json:
         numbers = ("mean_return", "std_return", "mean_length", "episodes", "metrics")
@@ -108,7 +142,7 @@ def _watch(argv: Sequence[str]) -> int:
         names = ("out", "episodes", "seconds", "window", "checkpoint", "seed")
         asked = {name: getattr(options, name) for name in names}
         watch, folder = load("penstock.watching:watch"), _run_folder(options)
-        _announce(folder.read_config())
+        _say_what_delays(folder.read_config())
         found = watch(folder.path, **asked, processes=processes)
     played = [
         f"episode {number}: return {value:,.1f}, {length:,} steps"
@@ -151,13 +185,6 @@ def _verify(argv: Sequence[str]) -> int:
         )
     code = say(json.dumps(found.to_json()) if options.json else found.table())
     return code or int(not found.passed)
-
-
-def _starting() -> Any:  # noqa: ANN401 - of a class that is loaded on use
-    """The processes of a command. The first of them imports what all need while this process imports the rest."""
-    processes = load("penstock.processes.starts:Processes")()
-    processes.get_ready()
-    return processes
 
 
 def _plot(argv: Sequence[str]) -> int:
@@ -262,109 +289,104 @@ def _presets(argv: Sequence[str]) -> int:
     return say("\n".join(f"{name:<24} {text}" for name, text in presets.items()))
 
 
-COMMANDS = {
-    "new": Command(
-        _new,
-        "write a small project that runs at once: an environment or a game of your own, its tests, its settings",
-        "penstock new my_project --template rl",
-        "NewOptions",
-    ),
-    "train": Command(_train, "train a policy", "penstock train --env Pendulum-v1"),
-    "resume": Command(_resume, "continue a run from a checkpoint", "penstock resume latest"),
-    "tune": Command(
-        _tune,
-        "train many runs with different settings, and compare them; takes every setting of train as well",
-        "penstock tune --env Pendulum-v1 --samples 20 --search lr=loguniform:1e-5:1e-2",
-        "TuneOptions",
-    ),
-    "eval": Command(
-        _eval,
-        "play episodes with a trained policy, greedily: without exploration",
-        "penstock eval latest --episodes 100",
-        "EvalOptions",
-    ),
-    "watch": Command(
-        _watch, "film greedy episodes, or show them in a window", "penstock watch latest --episodes 3", "WatchOptions"
-    ),
-    "export": Command(
-        _export,
-        "export a policy as a bundle: one folder, which ONNX Runtime runs without penstock",
-        "penstock export latest --out policy",
-        "ExportOptions",
-    ),
-    "verify": Command(
-        _verify,
-        "compare the actions of a bundle with those of the trained network",
-        "penstock verify policy --against latest",
-        "VerifyOptions",
-    ),
-    "plot": Command(_plot, "plot the curves of one run, or of several runs", "penstock plot latest", "PlotOptions"),
-    "compare": Command(
-        _compare,
-        "set runs on one task side by side: return, speed and idle time, with 95 % intervals",
-        "penstock compare RUN_A RUN_B --plot compared.png",
-        "CompareOptions",
-    ),
-    "metrics": Command(
-        _metrics,
-        "print the metrics of a run: mean, sum, smallest, largest, quantiles",
-        "penstock metrics latest loss/policy --kind mean --last 100",
-        "MetricsOptions",
-    ),
-    "models": Command(
-        _models,
-        "list the versions (checkpoints) of a run's policy; pin, prune and clone them",
-        "penstock models latest --pin best",
-        "ModelsOptions",
-    ),
-    "trace": Command(
-        _trace,
-        "write when each node worked, and when it was idle, to a file for Perfetto; the run needs --trace True",
-        "penstock trace latest",
-        "TraceOptions",
-    ),
-    "draw": Command(
-        _draw, "show the nodes, edges and processes of a run as text; starts nothing", "penstock draw --env Pendulum-v1"
-    ),
-    "serve": Command(
-        _serve,
-        "serve trained policies over HTTP, TCP and gRPC",
-        "penstock serve latest --port 8000",
-        "ServeOptions",
-    ),
-    "retrain": Command(
-        _retrain,
-        "go on learning from episodes that a server kept; publish the result if it is no worse",
-        "penstock retrain latest --experience kept/policy --every 1h --drift 0.1",
-        "RetrainOptions",
-    ),
-    "bench-serve": Command(
-        _bench_serve,
-        "measure a server: actions a second, and how long each takes",
-        "penstock bench-serve http://localhost:8000 --clients 64",
-        "BenchServeOptions",
-    ),
-    "algos": Command(_algos, "list the algorithms with their actions, topology and paper", "penstock algos"),
-    "presets": Command(_presets, "list the presets: settings that work well for one task", "penstock presets"),
+PARTS = {
+    "Train": {
+        "train": Command(_train, "train a policy", "penstock train --env Pendulum-v1"),
+        "resume": Command(_resume, "continue a run from a checkpoint", "penstock resume latest"),
+        "tune": Command(
+            _tune,
+            "train many runs with different settings, and compare them; takes every setting of train as well",
+            "penstock tune --env Pendulum-v1 --samples 20 --search lr=loguniform:1e-5:1e-2",
+            "TuneOptions",
+        ),
+        "draw": Command(
+            _draw,
+            "show the nodes, edges and processes of a run as text; starts nothing",
+            "penstock draw --env Pendulum-v1",
+        ),
+        "new": Command(
+            _new,
+            "write a small project that runs at once: an environment or a game of your own, its tests, its settings",
+            "penstock new my_project --template rl",
+            "NewOptions",
+        ),
+    },
+    "Look at a run": {
+        "eval": Command(
+            _eval,
+            "play episodes with a trained policy, greedily: without exploration",
+            "penstock eval latest --episodes 100",
+            "EvalOptions",
+        ),
+        "watch": Command(
+            _watch,
+            "film greedy episodes, or show them in a window",
+            "penstock watch latest --episodes 3",
+            "WatchOptions",
+        ),
+        "plot": Command(_plot, "plot the curves of one run, or of several runs", "penstock plot latest", "PlotOptions"),
+        "compare": Command(
+            _compare,
+            "set runs on one task side by side: return, speed and idle time, with 95 % intervals",
+            "penstock compare RUN_A RUN_B --plot compared.png",
+            "CompareOptions",
+        ),
+        "metrics": Command(
+            _metrics,
+            "print the metrics of a run: mean, sum, smallest, largest, quantiles",
+            "penstock metrics latest loss/policy --kind mean --last 100",
+            "MetricsOptions",
+        ),
+        "trace": Command(
+            _trace,
+            "write when each node worked, and when it was idle, to a file for Perfetto; the run needs --trace True",
+            "penstock trace latest",
+            "TraceOptions",
+        ),
+    },
+    "Bring a policy into production": {
+        "models": Command(
+            _models,
+            "list the versions (checkpoints) of a run's policy; pin, prune and clone them",
+            "penstock models latest --pin best",
+            "ModelsOptions",
+        ),
+        "export": Command(
+            _export,
+            "export a policy as a bundle: one folder, which ONNX Runtime runs without penstock",
+            "penstock export latest --out policy",
+            "ExportOptions",
+        ),
+        "verify": Command(
+            _verify,
+            "compare the actions of a bundle with those of the trained network",
+            "penstock verify policy --against latest",
+            "VerifyOptions",
+        ),
+        "serve": Command(
+            _serve,
+            "serve trained policies over HTTP, TCP and gRPC",
+            "penstock serve latest --port 8000",
+            "ServeOptions",
+        ),
+        "bench-serve": Command(
+            _bench_serve,
+            "measure a server: actions a second, and how long each takes",
+            "penstock bench-serve http://localhost:8000 --clients 64",
+            "BenchServeOptions",
+        ),
+        "retrain": Command(
+            _retrain,
+            "go on learning from episodes that a server kept; publish the result if it is no worse",
+            "penstock retrain latest --experience kept/policy --every 1h --drift 0.1",
+            "RetrainOptions",
+        ),
+    },
+    "Lists": {
+        "algos": Command(_algos, "list the algorithms with their actions, topology and paper", "penstock algos"),
+        "presets": Command(_presets, "list the presets: settings that work well for one task", "penstock presets"),
+    },
 }
+"""Part of ``penstock --help`` -> its commands by their names."""
 
-
-def _options(command: str, argv: Sequence[str]) -> Any:  # noqa: ANN401  (each command has its own)
-    options = load(f"penstock.config.commands:{COMMANDS[command].options}")
-    return load("penstock.config.flags:options_from_arguments")(options, argv)
-
-
-def _run_folder(options: Any) -> Any:  # noqa: ANN401
-    return load("penstock.saved_runs.run_folder:RunFolder").find(options.run, options.log_dir)
-
-
-def _announce(config: Any) -> None:  # noqa: ANN401
-    """Say what keeps a run from beginning at once, if something does."""
-    line = load("penstock.policies.network_settings:export_note")(config)
-    if line:
-        say(line)
-
-
-def _no_arguments(argv: Sequence[str]) -> None:
-    if argv:
-        raise ConfigError(f"unexpected argument {argv[0]!r}")
+COMMANDS = {name: command for part in PARTS.values() for name, command in part.items()}

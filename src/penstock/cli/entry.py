@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from penstock import __version__
-from penstock.cli.commands import COMMANDS
+from penstock.cli.commands import COMMANDS, PARTS
 from penstock.cli.help import command_help, program_help
 from penstock.cli.output import INTERRUPTED, complain, failure, say
 from penstock.errors import ConfigError, PenstockError, UsageError, nearest
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _dispatch(arguments: Sequence[str]) -> int:
     name = arguments[0] if arguments else "--help"
     if name in _HELP:
-        return say(program_help(COMMANDS))
+        return say(program_help(PARTS))
     if name in {"-V", "--version"}:
         return say(f"penstock {__version__}")
     if name not in COMMANDS:

@@ -113,7 +113,7 @@ def _config(line: _Line) -> Config:
         stray = line.positionals[0]
         if stray in line.behind:
             raise ConfigError(f"{line.behind[stray]} takes True or False, not {stray!r}")
-        raise ConfigError(f"unexpected argument {stray!r}; settings are written as --name value")
+        raise ConfigError(f"unexpected argument {stray!r}; settings are written as --name value: --env CartPole-v1")
     preset, settings = _of_preset(line), _settings(line)
     if preset:
         _check_preset(str(line.flags["preset"].value), preset, settings)

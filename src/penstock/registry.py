@@ -1,7 +1,7 @@
-"""Registries: names that users type, each with the "module:attribute" that it stands for.
+"""Registries: names of algorithms, environments, topologies, nodes, runtimes and backends, and what each stands for.
 
-Third parties add algorithms and environments by entry points, ``penstock.algorithms`` and ``penstock.envs``. Imports no
-module before it is used.
+An entry names its code as "module:attribute", which is imported on use. Third parties add algorithms and environments
+by the entry points ``penstock.algorithms`` and ``penstock.envs``.
 """
 
 import importlib
@@ -39,10 +39,10 @@ Entry = TypeVar("Entry")
 
 
 class Runtime(NamedTuple):
-    """A runtime: it runs a program."""
+    """A runtime: it runs a program. What it names is "module:function"."""
 
     launch: str
-    """``module:function`` of ``(program, processes) -> Outcome``."""
+    """``(program, processes) -> Outcome``: runs the program until its end."""
     text: str
     """Description for ``--help``."""
     processes: bool
@@ -50,14 +50,14 @@ class Runtime(NamedTuple):
     machines: bool = False
     """Whether nodes may run on several machines. Only on one machine do all of them share memory."""
     joined: str | None = None
-    """``module:function`` of ``(program) -> context manager``: entered before a run touches its folder, so that a run
+    """``(program) -> context manager``: joins the cluster. It is entered before a run touches its folder, so that a run
     without its cluster leaves nothing behind. ``None``: the runtime needs nothing beyond this machine."""
     counted: str | None = None
-    """``module:function`` of ``(address, modules) -> context manager`` that joins the same cluster and gives the cores
-    of all its machines; ``None`` if they are one. Entered before that, if the number of processes depends on it."""
+    """``(address, modules) -> context manager`` that joins the cluster and gives the cores of all its machines, or
+    ``None`` if there is one machine. It is entered before ``joined``, if the number of processes depends on it."""
     evaluated: str | None = None
-    """``module:function`` of ``(plan, build) -> Outcome``: plays an evaluation on all machines of the cluster that this
-    process has joined. ``build`` makes the program of a plan. ``None``: ``launch`` runs the program as any other."""
+    """``(plan, build) -> Outcome``: plays an evaluation on all machines of the cluster that this process has joined.
+    ``build`` makes the program of a plan. ``None``: ``launch`` runs the program as any other."""
 
 
 class Topology(NamedTuple):
@@ -66,9 +66,9 @@ class Topology(NamedTuple):
     modes: Mapping[str, str]
     """Sync mode -> "module:function" of ``(plan) -> Program``. ``--sync_mode auto`` takes the first mode."""
     from_table: bool = False
-    """A learner samples from a table. In the others it learns from a stream."""
+    """True: a learner samples from a table. False: it learns from a stream of rollouts."""
     learns_in_envs: bool = False
-    """Each environment process has a learner. All of these would compile the update at once."""
+    """True: each environment process has a learner. All of these would compile the update at once."""
 
 
 class UpdateBackend(NamedTuple):
@@ -98,7 +98,7 @@ class InferenceBackend(NamedTuple):
     """A policy backend: it computes actions."""
 
     build: str
-    """``module:function`` of ``(...) -> PolicyBackend``."""
+    """``module:function`` that builds a ``penstock.types.PolicyBackend``."""
     torch: bool = False
     """True: runs an algorithm's ``learn.py``. False: runs its policy graph."""
 

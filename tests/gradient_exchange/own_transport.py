@@ -70,19 +70,19 @@ class QueueRounds:
         del anew
         return Joined.FOUNDED
 
-    def told(self, into: Mapping[str, np.ndarray]) -> None:
+    def read_state(self, into: Mapping[str, np.ndarray]) -> None:
         raise NotImplementedError
 
-    def asked(self) -> bool:
+    def newcomer_waits(self) -> bool:
         return False
 
     def admit(self, state: Mapping[str, np.ndarray]) -> None:
         raise NotImplementedError
 
-    def begun(self) -> bool:
+    def round_has_begun(self) -> bool:
         return bool(self._missing)
 
-    def formed(self) -> bool:
+    def first_round_is_over(self) -> bool:
         return True
 
     def members(self) -> list[int]:

@@ -348,7 +348,7 @@ def test_no_round_has_begun_once_the_state_is_sent() -> None:
     rounds = member(Late(fails=False), 0)
     assert rounds.join(anew=True) is Joined.FOUNDED
     rounds.admit(state(1))
-    assert not rounds.begun()
+    assert not rounds.round_has_begun()
 
 
 class Limits:

@@ -56,15 +56,15 @@ def test_a_newcomer_is_told_the_state_of_the_others(rounds: list[Rounds]) -> Non
         end.send(brought(member), 1.0)
     rounds[1].remove()
     assert rounds[0].members() == [0]
-    assert not rounds[0].asked()
+    assert not rounds[0].newcomer_waits()
     assert rounds[1].join(anew=False) is Joined.WAITING
-    assert rounds[0].asked()
+    assert rounds[0].newcomer_waits()
     state = {"actor": np.ones(5, np.float32), "critic": np.ones(3, np.float32), "steps": np.array(7)}
     rounds[0].admit(state)
-    assert not rounds[0].asked()
+    assert not rounds[0].newcomer_waits()
     assert rounds[1].join(anew=False) is Joined.ADMITTED
     told = {name: np.zeros_like(values) for name, values in state.items()}
-    rounds[1].told(told)
+    rounds[1].read_state(told)
     assert all((told[name] == state[name]).all() for name in state)
 
 

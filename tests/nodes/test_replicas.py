@@ -56,7 +56,7 @@ class Run:
         node.open(NodePorts(self._wiring, "learner.1", self._node.group, 2, (1,)))
         if of_stream:
             node.step()
-        return self._wiring.rounds("gradients", "learner").asked()
+        return self._wiring.rounds("gradients", "learner").newcomer_waits()
 
     def members(self) -> list[int]:
         """The learners of the team."""

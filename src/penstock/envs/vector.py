@@ -1,7 +1,8 @@
-"""Any ``gymnasium.vector.VectorEnv``: B lanes that one call steps together, in each of the three autoreset modes.
+"""The source for any ``gymnasium.vector.VectorEnv``: B lanes that one call steps together.
 
-If autoreset is disabled, penstock resets ended lanes. Otherwise the environment does, from random streams of its own,
-so its episodes cannot be restored. The modes: https://farama.org/Vector-Autoreset-Mode.
+In the autoreset mode ``Disabled`` penstock resets lanes whose episode has ended. In ``NextStep`` and ``SameStep`` the
+environment resets them, from random streams of its own, so its episodes cannot be restored. The modes:
+https://farama.org/Vector-Autoreset-Mode.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,8 +44,9 @@ class VectorSource(EnvSource):
         first_lane: number of the first one, for error texts.
         seeded: the environment was seeded when it was made, so its first reset gets no seed.
         ignore_obs: fields of the observation to leave out, as in ``used_fields``.
-        mask: the field of the action mask, if it is used, as `mask_given` finds it.
-        masks: the run uses a mask if there is one: without ``mask``, one that comes in an info is refused.
+        mask: the field of the action mask, if one is used, as `mask_given` finds it.
+        masks: true if the run uses a mask wherever there is one. Then without ``mask``, one that comes later in an info
+            is refused.
 
     Attributes:
         agents: lanes of one environment: its agents.
@@ -88,9 +90,11 @@ class VectorSource(EnvSource):
         self._lane_names = [f"lane {first_lane + lane} of {name}" for lane in range(num_lanes)]
         self._final = ObservationRows(self.spaces, self.paths, self._lane_names)
         self._masks = None if mask is None else Masks(self.spaces, self._lane_names)
+        # Whether a mask in an info is refused: the lanes began without one.
         self._unmasked = masks and mask is None and bool(self.spaces.action.choices)
         self.first_info: Any = None
         specs = {spec.name: spec for spec in self.spaces.obs_specs()}
+        # Of each observation field: name, path, space, shape and dtype.
         self._fields = [
             (field, self.paths[field], space, (num_lanes, *specs[field].shape), np.dtype(specs[field].dtype))
             for field, space in self.spaces.seen
@@ -99,6 +103,7 @@ class VectorSource(EnvSource):
         self._shape = (num_lanes,)
         self._everyone = np.ones(num_lanes, np.bool_)
         self._reward = np.zeros(num_lanes, np.float32)
+        # Lanes whose episode has ended with the last step, and lanes that the last step has reset (``NextStep``).
         self._ended = np.zeros(num_lanes, np.bool_)
         self._reset = np.zeros(num_lanes, np.bool_)
         # Lanes whose agent has ended before others of its environment, or has not come yet. Their steps are resets.
@@ -294,6 +299,7 @@ def _final_info(infos: Any, lane: int) -> Any:
 
 
 def _autoreset_mode(name: str, env: Any) -> str:
+    """One of `_MODES`. Raises EnvError if the environment states none of them."""
     mode = (getattr(env, "metadata", None) or {}).get("autoreset_mode")
     value = getattr(mode, "value", mode)
     if value in _MODES:

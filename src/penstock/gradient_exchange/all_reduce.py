@@ -69,9 +69,9 @@ class AllReduce(Meeting):
         False while the keeper is not a member, because only the keeper knows how many steps are due. True nevertheless
         if another learner has begun the step.
         """
-        if self._rounds.asked():
+        if self._rounds.newcomer_waits():
             self._rounds.admit(updater.state())
-        return KEEPER in self._rounds.members() or self._rounds.begun()
+        return KEEPER in self._rounds.members() or self._rounds.round_has_begun()
 
     def __call__(self, phase: str, gradients: Mapping[str, Array], weight: float) -> Mapping[str, Array]:
         """The mean of the gradients over all learners. See `penstock.updates.team.Exchange`."""

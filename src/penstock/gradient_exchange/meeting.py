@@ -51,18 +51,18 @@ class Meeting:
                 return dict(state)
             case Joined.ADMITTED:
                 told = {name: np.empty_like(values) for name, values in state.items()}
-                self._rounds.told(told)
+                self._rounds.read_state(told)
                 return told
         return None
 
     def admit(self, state: Mapping[str, Array]) -> None:
         """Let the learners that wait to join begin with this state."""
-        if self._rounds.asked():
+        if self._rounds.newcomer_waits():
             self._rounds.admit(state)
 
     def lost(self) -> bool:
         """True once the keeper has gone, after the first round."""
-        return self._rounds.formed() and KEEPER not in self._rounds.members()
+        return self._rounds.first_round_is_over() and KEEPER not in self._rounds.members()
 
     def meeting(self) -> int:
         """The number of this meeting. See `penstock.nodes.ports.RoundsPort.meeting`."""

@@ -26,7 +26,7 @@ class Joined(IntEnum):
     FOUNDED = 1
     """A member, which goes on from its own state."""
     ADMITTED = 2
-    """A member, which goes on from the state of the others (`Rounds.told`)."""
+    """A member, which goes on from the state of the others (`Rounds.read_state`)."""
 
 
 class Rounds:
@@ -58,11 +58,11 @@ class Rounds:
         """
         return Joined(self._rounds.join(anew))
 
-    def told(self, into: Mapping[str, Array]) -> None:
+    def read_state(self, into: Mapping[str, Array]) -> None:
         """Copy the state that this member got when it was admitted into ``into``."""
         self._told.read(into)
 
-    def asked(self) -> bool:
+    def newcomer_waits(self) -> bool:
         """True if a newcomer waits for this member. Do not check it between rounds that belong together."""
         return self._rounds.asked()
 
@@ -85,11 +85,11 @@ class Rounds:
         del to
         self._rounds.arrive(arrays, weight)
 
-    def begun(self) -> bool:
+    def round_has_begun(self) -> bool:
         """True if a member has brought something to the round that is not over yet."""
         return self._rounds.begun()
 
-    def formed(self) -> bool:
+    def first_round_is_over(self) -> bool:
         """True once the first round is over. From then on, members are admitted by others."""
         return self._rounds.founded()
 

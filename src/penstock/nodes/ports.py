@@ -1,6 +1,7 @@
 """The contracts of a node's ports: its ends of streams, boards, rounds, ask edges, records and action logs.
 
-Tables have no port of their own: a node gets those of `penstock.memory`.
+Nodes know these contracts only; ``wiring/ports.py`` hands out what fulfils them. A node with an end of a table gets an
+object of `penstock.memory`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,7 +50,10 @@ class StreamWriter(Protocol):
         ...
 
     def written(self) -> dict[int, int]:
-        """Sequence -> slot, of all slots that are pushed and not released. Readers go on meanwhile: call it twice."""
+        """Sequence -> slot, of all slots that are pushed and not released.
+
+        Readers go on meanwhile, so call it twice.
+        """
         ...
 
 
@@ -84,7 +88,11 @@ class StreamReader(Protocol):
         ...
 
     def release_consumed(self, sequences: Sequence[int]) -> int:
-        """Release the slots with these sequences, which an earlier life has used up. Returns how many were found."""
+        """Release the slots with these sequences, which an earlier life of the reader has used up.
+
+        Returns:
+            How many of them were found.
+        """
         ...
 
 
@@ -124,13 +132,15 @@ class PolicyPort(Protocol):
     environment_action: Array
     """``[lanes, ...]``: the actions of the last answer, in the environment's own units and dtype."""
     stacks: Arrays
-    """Field -> ``[lanes, ...]``, for fields that are stacks: the asker puts the stacks here before it asks. Rows keep
-    only the newest frame."""
+    """Field -> ``[lanes, ...]``, for fields that are stacks. The asker writes the stacks here before it asks, because
+    rows keep only the newest frame."""
     carry: Arrays
-    """Name -> ``[lanes, ...]``: the carry that the next answer begins with. The asker may change it between two
-    answers; the field ``first`` of a row says for which lanes it counts as zero. Empty for a policy without memory."""
+    """Name -> ``[lanes, ...]``: the carry that the next answer begins with; empty for a policy without memory.
+
+    The asker may change it between two answers. In lanes for which the row's field ``first`` is true, it counts as
+    zero."""
     answers_at_once: bool
-    """`answered` is true as soon as a question was asked."""
+    """True if `answered` is true as soon as a question was asked."""
 
     def fresh(self, rollout: int) -> bool:
         """True if the latest version is new enough to begin this rollout, by the board's ``max_lag``."""
@@ -145,13 +155,18 @@ class PolicyPort(Protocol):
         ...
 
     def unbind(self, handle: int) -> None:
-        """Give up a handle: no further question uses it."""
+        """Give a handle back. No further question may use it."""
         ...
 
     def ask(self, handle: int, row: int, step: int) -> None:
-        """Ask for all outputs of ``act`` for one row, written in place. ``step`` is the lanes' step; it keys the noise.
+        """Ask for all outputs of ``act`` for one row. The answer is written in place.
 
         A port that may answer with a later version than ``version`` also writes the row's ``policy_version``.
+
+        Args:
+            handle: of the bound arrays.
+            row: index of the row in these arrays.
+            step: the lanes' step, which keys the noise.
         """
         ...
 
@@ -230,18 +245,18 @@ class RecordPort(Protocol):
 
 
 class Transport(Protocol):
-    """Carries arrays from learner to learner: one learner's end. Rules that meet in rounds do not know what is below.
+    """One learner's end of what carries arrays from learner to learner. Rules that meet in rounds know nothing else.
 
     1. Each member sends what it brings to a round.
     2. It sleeps until the round is over.
     3. It receives what single members have sent, or takes the mean of what all have sent.
 
-    Only ``sleep`` waits, and no longer than it is told. If a member is lost, either the others go on and ``took_part``
+    Only ``sleep`` waits, and no longer than its limit. If a member is lost, either the others go on and ``took_part``
     lacks it, or ``over`` raises for all.
     """
 
     def send(self, arrays: Sequence[Array], weight: float, to: Sequence[int] | None = None) -> None:
-        """Bring arrays to a round. All members send in each round, also if each names only some.
+        """Bring arrays to a round. Every member sends in each round, also if it exchanges arrays with some only.
 
         Args:
             arrays: float32, or bytes in multiples of 4. They may be changed as soon as this returns.
@@ -252,7 +267,7 @@ class Transport(Protocol):
         ...
 
     def over(self) -> bool:
-        """True once all arrays that this member may receive in its last round have come.
+        """True once this member's last round is over: all arrays that it may receive in it have come.
 
         Raises:
             DissolvedError: a member is lost, and no round goes on without it.
@@ -277,7 +292,7 @@ class Transport(Protocol):
         ...
 
     def word(self) -> int:
-        """The word to pass to ``sleep``. Read it before checking whether there is something to wait for."""
+        """The number to pass to ``sleep``. Read it first, then check whether there is something to wait for."""
         ...
 
     def sleep(self, seen: int, timeout_s: float) -> None:
@@ -286,7 +301,7 @@ class Transport(Protocol):
 
 
 class RoundsPort(Transport, Protocol):
-    """A transport, and who takes part in its rounds.
+    """A transport, and who is a member of its rounds: joining, admitting newcomers, leaving.
 
     On one machine this is `penstock.memory.rounds.Rounds`, on several a process group.
     """
@@ -299,11 +314,11 @@ class RoundsPort(Transport, Protocol):
         """
         ...
 
-    def told(self, into: Mapping[str, Array]) -> None:
+    def read_state(self, into: Mapping[str, Array]) -> None:
         """Copy the state that this member got when it was admitted into ``into``."""
         ...
 
-    def asked(self) -> bool:
+    def newcomer_waits(self) -> bool:
         """True if a newcomer waits for this member. Do not check it between rounds that belong together."""
         ...
 
@@ -311,11 +326,11 @@ class RoundsPort(Transport, Protocol):
         """Admit the newcomers that wait. They go on from ``state``."""
         ...
 
-    def begun(self) -> bool:
+    def round_has_begun(self) -> bool:
         """True if a member has brought something to the round that is not over yet."""
         ...
 
-    def formed(self) -> bool:
+    def first_round_is_over(self) -> bool:
         """True once the first round is over."""
         ...
 
@@ -324,7 +339,7 @@ class RoundsPort(Transport, Protocol):
         ...
 
     def meeting(self) -> int:
-        """A number that tells one meeting of a process group from another, the same for all members; else 0."""
+        """The number of the present meeting of a process group, the same for all members; 0 on one machine."""
         ...
 
     def remove(self) -> None:
@@ -356,7 +371,7 @@ class ActionLogPort(Protocol):
         ...
 
     def rewind(self, lane: int, position: Position) -> None:
-        """Go back to a position that an earlier life logged. Later steps will be logged again."""
+        """Go back to a position that an earlier life has logged. Later steps will be logged again."""
         ...
 
     def past(self, lane: int, position: Position) -> Past | None:
@@ -374,15 +389,19 @@ class ActionLogPort(Protocol):
         ...
 
     def add_snapshot(self, lane: int, snapshot: Snapshot) -> None:
-        """Keep a snapshot of a lane's environment. Raises ResourceError if it is too large."""
+        """Keep a snapshot of a lane's environment.
+
+        Raises:
+            ResourceError: it is larger than ``snapshot_bytes``.
+        """
         ...
 
     def begin_at(self, lane: int, base: Snapshot) -> None:
-        """Go on from a snapshot that was laid on the lane's environment."""
+        """Go on from a snapshot: the lane's environment has its state already."""
         ...
 
     def forget_snapshots(self, lane: int, position: Position) -> None:
-        """Let no snapshot from after ``position`` be a base: the lane goes on from there."""
+        """Forget the snapshots from after ``position``, because the lane goes on from there."""
         ...
 
     def since(self, lane: int, before: Position, position: Position) -> Array | None:

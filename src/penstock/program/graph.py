@@ -1,4 +1,4 @@
-"""Nodes and edges as plain data. A program knows no process and no torch: it names nodes by their registry names.
+"""A program: the nodes of a run and the edges between them, as plain data. It knows no process and no torch.
 
 Kinds of edge:
 
@@ -46,10 +46,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Minibatch:
-    """The memory that a node needs for its minibatches. A lower bound: libraries need some of their own."""
+    """The memory that a node needs at least for its minibatches: libraries need some of their own besides."""
 
     size: int
-    """Rows, as configured."""
+    """Rows of one minibatch, as configured."""
     nbytes: int
     """Bytes of everything that the node holds for one minibatch at a time."""
 
@@ -84,8 +84,8 @@ class NodeSpec:
     """Modules that it needs and that take long to import. On Linux, a template imports them once for all processes that
     name the same. Modules of a user are never among them."""
     edges: tuple[tuple[str, str], ...] = ()
-    """``(role, edge)``: a node asks for its ports by role (``rollouts``, ``policy``). A role that is missing here is
-    played by the edge of that name. So a program may hold several policies, each with edges of its own."""
+    """``(role, name of an edge)``: a node asks for its ports by role (``rollouts``, ``policy``). A role that is missing
+    here stands for the edge of that name. So a program may hold several policies, each with edges of its own."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Stream:
     viewers: tuple[str, ...] = ()
     """Nodes that read slots that are not freed yet. They take and free none."""
     woken: tuple[str, ...] = ()
-    """The viewers whose bells ring when a slot is pushed. Others hear of it from the reader, or share the writer's
+    """The viewers whose bells ring when a slot is pushed. The reader wakes the others, or they share the writer's
     process."""
 
 
@@ -126,8 +126,7 @@ class Table:
     file: Path | None = None
     """The table and its trees lie in this file, which outlives the run. ``None``: they lie in the run's segment."""
     shards: int = 1
-    """The writers are shared equally, in order, by this many shards. A shard has its priorities and its limit for
-    itself."""
+    """Number of shards. They share the writers equally, in order. Each shard has priorities and a limit of its own."""
     resident: bool = False
     """The rows of a shard stay on the machine of its reader alone. ``False``: the launcher's machine has all rows."""
 
@@ -146,7 +145,8 @@ class Board:
     readers: tuple[str, ...]
     arrays: tuple[ArraySpec, ...]
     max_lag: int | None = None
-    """Versions that a reader may be behind its own count of rollouts before it waits. ``None``: it never waits."""
+    """A reader waits if the latest version is more than this behind its own count of rollouts. ``None``: it never
+    waits."""
 
 
 @dataclass(frozen=True)
@@ -187,13 +187,13 @@ class Ask:
 
 @dataclass(frozen=True)
 class Record:
-    """What a node has committed, in two buffers, of which one is current. Its successor continues from there."""
+    """What a node has committed: two buffers, of which one is current. The node's next life continues from there."""
 
     name: str
     owner: str
     arrays: tuple[ArraySpec, ...]
     readers: tuple[str, ...] = ()
-    """Nodes that find their own position there when they take over from a dead life."""
+    """Nodes whose next lives find their own position there."""
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ class ProcessGroup:
 
     name: str
     members: tuple[str, ...]
-    """They only meet when all of them are there. The first one, the keeper, lets the others in."""
+    """They only meet when all of them are there. The first one, the keeper, admits the others."""
     state: tuple[ArraySpec, ...]
     """The state that each begins with. Arrays of a round have at most as many elements as its float32 arrays."""
     address: str
@@ -283,7 +283,7 @@ class Program:
     modules: tuple[str, ...] = ()
     """Top-level modules that the user has named. A cluster has to bring along those that are not installed."""
     demands: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Resources that each node of a kind (``env``, ``learner``) asks the cluster for: kind -> resource -> amount."""
+    """Kind of node (``env``, ``learner``) -> resource -> amount that each such node asks the cluster for."""
     min_workers: int | None = None
     """Number of environment nodes that must have room for what they ask for; ``None``: all."""
 

@@ -99,7 +99,7 @@ class ProcessGroupRounds:
         if not keeper:
             self._tell(group)
 
-    def told(self, into: Mapping[str, Array]) -> None:
+    def read_state(self, into: Mapping[str, Array]) -> None:
         """Copy the keeper's state into ``into``."""
         at, told = 0, self._told.numpy()
         for spec in self._specs:
@@ -107,7 +107,7 @@ class ProcessGroupRounds:
             np.copyto(into[spec.name], part.reshape(spec.shape))
             at += spec.nbytes
 
-    def asked(self) -> bool:
+    def newcomer_waits(self) -> bool:
         """True if this is the keeper, and the others wait for its state."""
         return self._expected
 
@@ -183,11 +183,11 @@ class ProcessGroupRounds:
         if not self._done(timeout_s):
             self._look()
 
-    def begun(self) -> bool:
+    def round_has_begun(self) -> bool:
         """True if this member has brought something to a round that is not over."""
         return self._work is not None
 
-    def formed(self) -> bool:
+    def first_round_is_over(self) -> bool:
         """True once all have met."""
         return self._group is not None
 

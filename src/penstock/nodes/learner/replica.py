@@ -51,7 +51,7 @@ class ReplicaNode(WorkingNode):
         """The state with which this node forms a team. Where the others have formed one, only its layout counts."""
         settings, updater = self._settings, self._settings.steps.updater
         # Once there is a team, the checkpoint may be gone: it makes room for later ones.
-        if settings.checkpoint is not None and not self._ports.rounds("gradients").formed():
+        if settings.checkpoint is not None and not self._ports.rounds("gradients").first_round_is_over():
             return _resumed(settings.checkpoint)
         return first_state(settings.steps.initial, updater, updater.seed)
 

@@ -63,7 +63,7 @@ class StreamReplicaNode(WorkingNode):
         """The state with which this node forms a team. Where the others have formed one, only its layout counts."""
         settings, updater = self._settings, self._settings.epochs.updater
         # Once there is a team, the checkpoint may be gone: it makes room for later ones.
-        if settings.checkpoint is not None and not self._ports.rounds("gradients").formed():
+        if settings.checkpoint is not None and not self._ports.rounds("gradients").first_round_is_over():
             saved = load_checkpoint(settings.checkpoint).arrays
             return {**{spec.name: saved[spec.name] for spec in updater.spec.state}, **_forming(int(saved["update"]))}
         return {**first_state(settings.initial, updater, updater.seed), **_forming(0)}

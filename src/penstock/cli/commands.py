@@ -31,7 +31,7 @@ class Command(NamedTuple):
     """Name of its dataclass in ``config/commands/``. ``None``: it takes the settings of a run, or nothing."""
 
 
-def _starting() -> Any:  # noqa: ANN401 - of a class that is loaded on use
+def _ready_processes() -> Any:  # noqa: ANN401 - of a class that is loaded on use
     """The processes of a command. The first of them imports what all need while this process imports the rest."""
     processes = load("penstock.processes.starts:Processes")()
     processes.get_ready()
@@ -68,7 +68,7 @@ def _new(argv: Sequence[str]) -> int:
 
 
 def _train(argv: Sequence[str]) -> int:
-    with _starting() as processes:
+    with _ready_processes() as processes:
         options, config, settings = load("penstock.config.flags:train_from_arguments")(argv)
         if options.resume_if_exists:
             found = load("penstock.saved_runs.leftovers:run_to_resume")(config.run.log_dir, options.run_name)
@@ -88,7 +88,7 @@ def _train(argv: Sequence[str]) -> int:
 
 
 def _resume(argv: Sequence[str]) -> int:
-    with _starting() as processes:
+    with _ready_processes() as processes:
         options, settings = load("penstock.config.flags:resume_from_arguments")(argv)
         return _resume_run(_run_folder(options), settings, options.checkpoint, processes)
 
@@ -121,7 +121,7 @@ def _tune(argv: Sequence[str]) -> int:
 
 
 def _eval(argv: Sequence[str]) -> int:
-    with output_to_error(), _starting() as processes:
+    with output_to_error(), _ready_processes() as processes:
         options = _options("eval", argv)
         taken = ("episodes", "checkpoint", "seed", "num_workers", "runtime", "distributed", "address", "keep")
         asked = {name: getattr(options, name) for name in taken}
@@ -137,7 +137,7 @@ def _eval(argv: Sequence[str]) -> int:
 
 
 def _watch(argv: Sequence[str]) -> int:
-    with output_to_error(), _starting() as processes:
+    with output_to_error(), _ready_processes() as processes:
         options = _options("watch", argv)
         names = ("out", "episodes", "seconds", "window", "checkpoint", "seed")
         asked = {name: getattr(options, name) for name in names}
@@ -155,7 +155,7 @@ def _watch(argv: Sequence[str]) -> int:
 
 
 def _export(argv: Sequence[str]) -> int:
-    with output_to_error(), _starting() as processes:
+    with output_to_error(), _ready_processes() as processes:
         options = _options("export", argv)
         names = ("out", "checkpoint", "format", "quantize", "noise", "observations")
         asked = {name: getattr(options, name) for name in names}
@@ -167,7 +167,7 @@ def _export(argv: Sequence[str]) -> int:
 
 
 def _verify(argv: Sequence[str]) -> int:
-    with output_to_error(), _starting() as processes:
+    with output_to_error(), _ready_processes() as processes:
         options = _options("verify", argv)
         against = options.against
         if against is not None:
@@ -247,7 +247,7 @@ def _retrain(argv: Sequence[str]) -> int:
     asked = {name: getattr(options, name) for name in names}
     run, newest = _run_folder(options).path, 0
     while True:
-        with output_to_error(), _starting() as processes:
+        with output_to_error(), _ready_processes() as processes:
             found = load("penstock.retraining:retrain")(run, **asked, after=newest, processes=processes)
         code = say(found.text)
         if options.every is None:

@@ -4,6 +4,7 @@ import inspect
 import re
 import subprocess
 import sys
+import textwrap
 from dataclasses import is_dataclass
 
 import pytest
@@ -89,7 +90,7 @@ def test_the_docstring_describes_every_argument(name: str) -> None:
 def test_the_example_of_a_docstring_is_python_and_names_what_there_is(name: str) -> None:
     found = re.search(r"^Example:\n((?:    .*\n?|\n)+)", inspect.getdoc(getattr(penstock, name)), flags=re.MULTILINE)
     assert found is not None
-    code = inspect.cleandoc(found[1])
+    code = textwrap.dedent(found[1])
     compile(code, name, "exec")
     assert name in code
     assert set(re.findall(r"\bpenstock\.(\w+)", code)) <= set(penstock.__all__)

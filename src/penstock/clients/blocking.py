@@ -121,7 +121,8 @@ class GameClient(GameSession):
             raise
         except OSError as error:
             self.close()
-            raise EpisodeLostError(f"no reply to {kind}: {str(error) or type(error).__name__}") from None
+            asked = f" to {kind}" if kind else ""
+            raise EpisodeLostError(f"no reply{asked}: {str(error) or type(error).__name__}") from None
         except BaseException:
             # Also an interrupt: a reply that nobody waits for must not be taken for the next one.
             self.close()

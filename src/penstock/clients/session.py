@@ -8,7 +8,7 @@ from numbers import Real
 from penstock.clients.wire import Address, EpisodeLostError, RefusedError, checked_version
 from penstock.errors import ConfigError
 
-__all__ = ["PATIENCE_S", "TIMEOUT_S", "GameSession", "Reach", "pause_after", "trust", "untrusted"]
+__all__ = ["PATIENCE_S", "TIMEOUT_S", "GameSession", "Reach", "may_pass", "pause_after", "trust", "untrusted"]
 
 TIMEOUT_S = 60.0
 """Longest time for one reply, if the caller gives no other."""
@@ -106,11 +106,15 @@ def pause_after(error: RefusedError | EpisodeLostError, tries: int, *, is_late: 
     Raises:
         RefusedError, EpisodeLostError: ``error`` itself, because it is too late or another try would fail as well.
     """
-    has_begun = isinstance(error, RefusedError) and error.has_begun
-    may_pass = not isinstance(error, RefusedError) or error.may_retry or has_begun
-    if is_late or not may_pass:
+    if is_late or not may_pass(error):
         raise error
+    has_begun = isinstance(error, RefusedError) and error.has_begun
     return 0.0 if has_begun else _PAUSES_S[min(tries, len(_PAUSES_S) - 1)]
+
+
+def may_pass(error: RefusedError | EpisodeLostError) -> bool:
+    """Whether another try to begin an episode may succeed."""
+    return not isinstance(error, RefusedError) or error.may_retry or error.has_begun
 
 
 def untrusted(error: ssl.SSLCertVerificationError) -> ConfigError:

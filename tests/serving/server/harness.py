@@ -81,6 +81,32 @@ class Slow:
         return session
 
 
+class Held:
+    """A policy that holds the first process which sees `TRAP`: it writes its process id into this file, and waits."""
+
+    def __init__(self, policy: Policy, file: str) -> None:
+        self._policy = policy
+        self._file = Path(file)
+        self.spaces = policy.spaces
+        self.fields = policy.fields
+        self.batch = policy.batch
+
+    def session(self, lanes: int = 1):
+        session = self._policy.session(lanes)
+        answer = session.answer
+
+        def held(given):
+            if (given["obs"] == TRAP).all(axis=1).any():
+                with contextlib.suppress(FileExistsError), self._file.open("x") as file:
+                    file.write(f"{os.getpid()}\n")
+                    file.flush()
+                    threading.Event().wait()
+            return answer(given)
+
+        session.answer = held
+        return session
+
+
 class Failing:
     """A policy that raises an error when it sees `TRAP`. With `DEADLY` its process dies."""
 
@@ -129,7 +155,7 @@ def policy_of(kind: str, seed: int = 1) -> Policy:
 
 
 def load(run: str, checkpoint: str):
-    """What `Source` calls, also in worker processes: ``run`` is a kind, or ``slow:SECONDS:kind``.
+    """What `Source` calls, also in worker processes: a kind, ``slow:SECONDS:kind`` or ``held:FILE:kind``.
 
     Version 13 is damaged, 14 answers NaN, 15 fails when it sees `TRAP`, 16 has other spaces.
     """
@@ -137,6 +163,9 @@ def load(run: str, checkpoint: str):
     if run.startswith("slow:"):
         _, seconds, kind = run.split(":")
         return Slow(policy_of(kind), float(seconds))
+    if run.startswith("held:"):
+        _, file, kind = run.split(":")
+        return Held(policy_of(kind), file)
     number = int(checkpoint[-2:])
     if number == 13:
         raise CheckpointError("checkpoint 13 has been altered")
@@ -186,6 +215,7 @@ def serving(
     codec: str = "json",
     token: str | None = None,
     admin_token: str | None = None,
+    tcp_port: int = 0,
     grpc: bool = False,
     certificate: Certificate | None = None,
     collect: Path | None = None,
@@ -221,7 +251,7 @@ def serving(
             of_all = {"idle_seconds": bounds.idle_seconds, "recorders": recorders, "others": policies}
             steps = AgentSteps(loop, endpoints, recipes, **of_all)
         service = Service(loop, steps, lambda: endpoints.is_ready, bounds, tokens, metrics)
-        ports = Ports("127.0.0.1", 0, 0, 0 if grpc else None)
+        ports = Ports("127.0.0.1", 0, tcp_port, 0 if grpc else None)
         server = Server(service, endpoints, ports, certificate, administrators)
 
         def say(line: str) -> None:

@@ -10,7 +10,7 @@ import penstock
 from penstock import ParallelEnvironmentCollector
 from penstock.errors import ConfigError, NodeError, PenstockError, ResourceError
 from penstock.processes.starts import Processes
-from penstock.supervision.supervisor import Silence
+from penstock.supervision.contract import Silence
 from penstock.types import Cause
 from tests.environments import ClockEnv
 

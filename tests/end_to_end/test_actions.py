@@ -242,7 +242,7 @@ def test_an_algorithm_without_masks_says_so(monkeypatch, task: str, sees: str) -
     ],
 )
 def test_an_algorithm_that_does_not_serve_an_action_names_those_that_do(algo: str, task: str, text: str) -> None:
-    with pytest.raises(SpaceError, match=f"^{text}$"):
+    with pytest.raises(SpaceError, match=rf"^{text}, or give another --env than \S*{task}$"):
         prepared(env=f"{TASKS}:{task}", algo=algo)
 
 

@@ -29,7 +29,7 @@ from penstock.envs.given import Given, by_value, shape_of
 from penstock.envs.imports import name_of, sendable
 from penstock.envs.names import display_name, reference
 from penstock.envs.sources import PROBED_LANES, EnvProfile, probe
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, SpaceError
 from penstock.kernels.level import instruction_set
 from penstock.planning.backends import backend_of, demand, inference_of
 from penstock.planning.games import with_games
@@ -289,7 +289,11 @@ def _spec(config: Config, algorithm: AlgorithmPackage, profile: EnvProfile) -> A
     Raises:
         UsageError: it does not support the spaces, or its package gives no spec.
     """
-    check_actions(algorithm.name, algorithm.actions, kind_of(profile.spaces.action))
+    try:
+        check_actions(algorithm.name, algorithm.actions, kind_of(profile.spaces.action))
+    except SpaceError as error:
+        # The environment may be the default one.
+        raise SpaceError(f"{error}, or give another --env than {profile.name}") from None
     spec = spec_of(algorithm, profile.spaces, config.algorithm)
     if spec.unit == "lane" and spec.table is None:
         # A batch has num_envs lanes. More in a minibatch would only be padding, which costs as much as rows.

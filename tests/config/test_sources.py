@@ -46,6 +46,16 @@ def test_defaults_are_those_of_the_product():
 
 
 @pytest.mark.parametrize(
+    ("algo", "env"),
+    [("ppo", "Pendulum-v1"), ("sac", "Pendulum-v1"), ("bc", "Pendulum-v1")]
+    + [(algo, "CartPole-v1") for algo in ("dqn", "apex", "r2d2")],
+)
+def test_an_environment_that_is_left_out_has_actions_that_the_algorithm_serves(algo: str, env: str):
+    assert from_mapping({"algo": algo}).run.env == env
+    assert from_mapping({"algo": algo, "env": "X"}).run.env == "X"
+
+
+@pytest.mark.parametrize(
     ("workers", "envs"), [(1, 8), (2, 8), (3, 9), (4, 8), (5, 10), (7, 14), (8, 8), (9, 9), (16, 16)]
 )
 def test_environments_that_are_left_out_are_the_least_multiple_of_the_workers_from_eight_on(workers: int, envs: int):

@@ -43,6 +43,8 @@ __all__ = [
 
 PRESETS = Path(__file__).parent / "presets"
 _OTHER_FORMATS = frozenset({".yaml", ".yml", ".json"})
+DISCRETE_ENV = "CartPole-v1"
+"""If ``env`` is left out, that of algorithms without real-numbered actions, which cannot act in its default."""
 LEAST_ENVS = RunConfig.num_envs
 """If ``num_envs`` is left out, it is the least multiple of ``num_workers`` that is at least this."""
 
@@ -175,6 +177,8 @@ def from_settings(settings: Mapping[str, Setting], flags: Iterable[str] = ()) ->
     known = run_fields | {field.name: field for field in algorithm_fields(algorithm)}
     _refuse_unknown(settings, (*known, *flags))
     values = {name: _read(known[name], setting) for name, setting in settings.items()}
+    if "env" not in values and "discrete" in algorithm.actions and "bounded" not in algorithm.actions:
+        values["env"] = DISCRETE_ENV
     if "num_envs" not in values and isinstance(workers := values.get("num_workers"), int):
         values["num_envs"] = workers * -(-LEAST_ENVS // workers)
     if values.get("distributed") and "runtime" not in values:

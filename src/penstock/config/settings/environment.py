@@ -19,7 +19,8 @@ class EnvironmentConfig(SettingsGroup):
         "Pendulum-v1",
         "the environment: a Gymnasium id; module:Id, of a module that registers it; module:name of a class "
         "or function that makes it; envpool:task; pettingzoo:module; or a game or simulator: gamecore://module:Agent, "
-        "godot://, mlagents:// or dm_env_rpc://ADDRESS",
+        "godot://, mlagents:// or dm_env_rpc://ADDRESS; left out, an algorithm without real-numbered actions (dqn, "
+        "apex, r2d2) takes CartPole-v1",
         pattern=r"(?s).*\S.*",
         form="the name of an environment",
         fixed="its checkpoints are of this environment",

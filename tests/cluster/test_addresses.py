@@ -37,6 +37,16 @@ def test_no_cluster(address: str, says: str, monkeypatch: pytest.MonkeyPatch) ->
             pass
 
 
+def test_a_head_that_only_its_loopback_device_reaches(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Ray puts the machine's own address in place of 127.0.0.1. It would try for two minutes, and take no signal.
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        port = head.getsockname()[1]
+        monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "127.0.0.2")
+        says = rf"^--address 127\.0\.0\.1:{port}: the head listens on the loopback .* at 127\.0\.0\.2:{port};"
+        with pytest.raises(ConfigError, match=says), joined(f"127.0.0.1:{port}"):
+            pass
+
+
 def test_an_address_that_is_given_goes_before_the_variable_of_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str | None] = []
     monkeypatch.setattr(ray, "init", lambda address, **_: asked.append(address))
@@ -71,7 +81,7 @@ def test_a_cluster_with_other_versions_says_which_both_have(
         check_version_info({"ray_version": "2.9.0", "python_version": "3.8.7"}, "node 10.0.0.1")
 
     monkeypatch.setattr(ray, "init", refuse)
-    with socket.create_server(("127.0.0.1", 0)) as head:
+    with socket.create_server(("", 0)) as head:
         port = str(head.getsockname()[1])
         monkeypatch.setenv("RAY_ADDRESS", variable.replace("{port}", port))
         with pytest.raises(ConfigError) as refusal:
@@ -99,7 +109,7 @@ def test_a_cluster_that_asks_for_a_token_says_what_to_type(monkeypatch) -> None:
     monkeypatch.setattr(ray, "init", refuse)
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    with socket.create_server(("127.0.0.1", 0)) as head:
+    with socket.create_server(("", 0)) as head:
         address = f"127.0.0.1:{head.getsockname()[1]}"
         with pytest.raises(ConfigError, match=r"own; if it is there .*: --address auto, or set RAY_AUTH_MODE=token$"):
             joined(address).__enter__()

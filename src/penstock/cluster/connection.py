@@ -26,6 +26,8 @@ REMOTE_OUTPUT = "PENSTOCK_REMOTE_OUTPUT"
 RAY_ADDRESS = "RAY_ADDRESS"
 """Environment variable: Ray takes its address in place of one that is left out, and in place of ``auto``."""
 LAST_PORT = 65_535
+_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+"""Hosts in whose place Ray puts this machine's own address."""
 
 
 class _Asked(NamedTuple):
@@ -170,12 +172,23 @@ def _check_address(asked: _Asked) -> None:
         raise ConfigError(f"{asked.source}: write auto, local, or host:port of the cluster's head")
     if len(port) > len(str(LAST_PORT)) or not 1 <= int(port) <= LAST_PORT:
         raise ConfigError(f"{asked.source}: there is no port {port}; ports are 1 to {LAST_PORT:,}")
+    host = host.strip("[]")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
+        socket.create_connection((host, int(port)), CONNECT_S).close()
     except UnicodeError:
         raise ConfigError(f"{asked.source}: {host} is no name of a machine; write host:port of its head") from None
     except OSError as error:
         raise _no_cluster(asked, error.strerror or str(error)) from None
+    if host not in _LOOPBACK:
+        return
+    own = ray.util.get_node_ip_address()
+    try:
+        socket.create_connection((own, int(port)), CONNECT_S).close()
+    except OSError:
+        raise ConfigError(
+            f"{asked.source}: the head listens on the loopback device alone, and Ray looks for it at {own}:{port}; "
+            "start it without --node-ip-address"
+        ) from None
 
 
 def _no_cluster(asked: _Asked, why: str, token: str = "") -> NoClusterError:

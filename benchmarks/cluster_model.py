@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from benchmarks.arguments import positive_int
 from benchmarks.bars import exit_status
 from benchmarks.cluster_check import TASKS, bars_of, checked, measure, median_check, median_measured
 from benchmarks.record import ROOT, command_of, destination, write
@@ -102,7 +103,7 @@ def main() -> int:
     parser.add_argument(
         "--tasks", nargs="+", choices=tasks, default=tasks, help="with --measure: what real hosts train"
     )
-    parser.add_argument("--rounds", type=int, default=3, help="with --measure (default: %(default)s)")
+    parser.add_argument("--rounds", type=positive_int, default=3, help="with --measure (default: %(default)s)")
     parser.add_argument("--machines", nargs="+", type=int, default=list(MACHINES))
     parser.add_argument("--write", type=destination, help="with --measure: write the result here as JSON")
     args = parser.parse_args()

@@ -11,7 +11,7 @@ __all__ = ["AnswerTimes"]
 _GAIN = 0.125
 """Weight of the newest answer in the mean: that of a new round-trip time in RFC 6298."""
 _HALF_LIFE_S = 10.0
-"""After so long without an answer half of the mean is left. Finagle's Peak EWMA forgets as fast, by a factor of e."""
+"""After so long without an answer half of the mean is left. Finagle's Peak EWMA keeps 1/e of it after ten seconds."""
 _PAUSE_S = 0.5
 """After the first failure. Each further one doubles it."""
 _LONGEST_PAUSE_S = 60.0

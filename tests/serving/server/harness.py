@@ -59,15 +59,22 @@ SPACES = {
 }
 
 
-class Slow:
-    """A policy that takes its time."""
+class Around:
+    """What a server needs of a policy, taken from another one. Classes below change how its sessions answer."""
 
-    def __init__(self, policy: Policy, seconds: float) -> None:
+    def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._seconds = seconds
         self.spaces = policy.spaces
         self.fields = policy.fields
         self.batch = policy.batch
+
+
+class Slow(Around):
+    """A policy that takes its time."""
+
+    def __init__(self, policy: Policy, seconds: float) -> None:
+        super().__init__(policy)
+        self._seconds = seconds
 
     def session(self, lanes: int = 1):
         session = self._policy.session(lanes)
@@ -81,15 +88,12 @@ class Slow:
         return session
 
 
-class Held:
+class Held(Around):
     """A policy that holds the first process which sees `TRAP`: it writes its process id into this file, and waits."""
 
     def __init__(self, policy: Policy, file: str) -> None:
-        self._policy = policy
+        super().__init__(policy)
         self._file = Path(file)
-        self.spaces = policy.spaces
-        self.fields = policy.fields
-        self.batch = policy.batch
 
     def session(self, lanes: int = 1):
         session = self._policy.session(lanes)
@@ -107,14 +111,8 @@ class Held:
         return session
 
 
-class Failing:
+class Failing(Around):
     """A policy that raises an error when it sees `TRAP`. With `DEADLY` its process dies."""
-
-    def __init__(self, policy: Policy) -> None:
-        self._policy = policy
-        self.spaces = policy.spaces
-        self.fields = policy.fields
-        self.batch = policy.batch
 
     def session(self, lanes: int = 1):
         session = self._policy.session(lanes)

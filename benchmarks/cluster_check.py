@@ -9,7 +9,7 @@ Each task has another limit. The environments sleep, so this machine's cores are
 - *link in*: observations of 256 numbers over links of 1 MB/s.
 - *link out*: networks of 256, 256 units over links of 10 MB/s.
 
-The launcher's costs come from runs on one host with 4 and with 16 workers, whose rollouts have 16 steps: in longer ones
+The launcher's costs come from runs on one host with 4 and with 16 workers, whose rollouts have 8 steps: in longer ones
 a small error of the time of a step would be a large one of the way back. A learner's times for a pass over a batch and
 for a row come from two runs on this machine alone with a hundred times as many passes, over the batches of 4 and of 16
 workers. The time for a row is taken to grow with the passes; where networks are larger, passes are so few that it does
@@ -50,7 +50,7 @@ from penstock.metrics.report import STEPS_PER_SECOND
 WITHIN = 0.2
 FEW, MANY = 4, 16
 """Workers of the two runs on one host that tell the cost of one more rollout."""
-SHORT = 16
+SHORT = 8
 """Steps of a rollout in these runs."""
 EPOCHS = 10
 """Passes over a batch in these runs."""
@@ -108,7 +108,7 @@ TASKS = (
     Task("link in", numbers=256, hidden=(16, 16), epochs=1, link_bytes_s=1e6),
     Task("link out", hidden=(256, 256), epochs=1, link_bytes_s=1e7),
 )
-COSTLY = Task("costs", num_steps=SHORT, batches=100)
+COSTLY = Task("costs", num_steps=SHORT, batches=200)
 """What the runs train that tell the costs."""
 
 
@@ -209,7 +209,7 @@ def bytes_a_second(address: str) -> float:
 def measure() -> Measured:
     """The costs of this machine. Nothing else may run on it."""
     alone, crowd = (trained(COSTLY, workers) for workers in (1, MANY))
-    often = replace(COSTLY, epochs=TIMES * EPOCHS, batches=BATCHES)
+    often = replace(COSTLY, epochs=TIMES * EPOCHS, batches=2 * BATCHES)
     slow, slowest = (trained(often, workers) for workers in (FEW, MANY))
     with quick_hosts(1) as address:
         carried = bytes_a_second(address)
@@ -379,7 +379,7 @@ def median_check(rounds: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]
     rows = []
     for runs in zip(*rounds, strict=True):
         named = {name: mode(run[name] for run in runs) for name in ("task", "hosts", "lag", "limit")}
-        rows.append({name: named.get(name, median(run[name] for run in runs)) for name in runs[0]})
+        rows.append({name: named[name] if name in named else median(run[name] for run in runs) for name in runs[0]})
     return rows
 
 

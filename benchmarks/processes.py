@@ -31,10 +31,13 @@ class Sample(NamedTuple):
     """CPU seconds of the watched processes by then, user and system."""
 
 
-def cpu_s(stat: str) -> float:
-    """User and system seconds, ended threads included, of a process by its ``/proc/PID/stat``."""
+def cpu_s(stat: str, *, ended_children: bool = False) -> float:
+    """User and system seconds, ended threads included, of a process by its ``/proc/PID/stat``.
+
+    ``ended_children`` adds those of its children that have ended, and of theirs.
+    """
     fields = stat.rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return sum(map(int, fields[11 : 15 if ended_children else 13])) / os.sysconf("SC_CLK_TCK")
 
 
 def workers_of(pid: int) -> list[int]:

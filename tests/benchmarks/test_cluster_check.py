@@ -110,6 +110,9 @@ def test_rounds_count_by_their_medians() -> None:
     assert median_check(checks) == [
         {"task": "relay", "hosts": 3, "lag": 0, "measured": 60.0, "model": 90.0, "off": 0.2, "limit": "relay"}
     ]
+    assert median_check(checks[1:]) == [
+        {"task": "relay", "hosts": 3, "lag": 0, "measured": 80.0, "model": 90.0, "off": 0.2, "limit": "relay"}
+    ]
 
 
 def test_a_limited_link_is_limited_at_both_ends(monkeypatch) -> None:

@@ -102,6 +102,7 @@ def test_cpu_seconds_of_a_process_whose_name_holds_spaces(monkeypatch) -> None:
     monkeypatch.setattr("os.sysconf", lambda name: 100)
     numbers = ["S", "1", *["0"] * 9, "250", "50", "7", "7"]
     assert cpu_s(f"12 (a (b) c) {' '.join(numbers)}") == 3.0
+    assert cpu_s(f"12 (a (b) c) {' '.join(numbers)}", ended_children=True) == 3.14
 
 
 def test_cpu_seconds_a_step_are_a_slope() -> None:

@@ -1,6 +1,7 @@
 """Measures the costs of the model of a cluster, and compares the model with real runs on one to three hosts.
 
-Each task has another limit. The environments sleep, so this machine's cores are the limit of none:
+Each task has another limit. The environments sleep, so this machine's cores are the limit of none but *relay*, on
+three hosts:
 
 - *workers*: rollouts of 64 steps of 5 ms, in lock step and one version ahead.
 - *learners*: a hundred times as many passes over a batch, in lock step and one version ahead.

@@ -1,7 +1,7 @@
 """What Ray keeps for a trial, and how many trials fit."""
 
 from penstock.config.sources import from_mapping
-from penstock.tune.resources import _most_workers, kept_for_trial, trials_that_fit
+from penstock.tune.resources import _most_workers, kept_for_trial, no_machine_fits, trials_that_fit
 from penstock.tune.search import Search
 from tests.tune.small import SMALL
 
@@ -35,3 +35,14 @@ def test_nothing_is_kept_twice_for_trials_whose_runs_ask_the_cluster():
     # At most each of two environment processes has two policy nodes on its machine: 2 times 1 and 4 times 0.5 cores.
     nodes = {"policy_placement": "node", "policy_nodes": 2, "resources": "env: {cpu: 1}, policy: {cpu: 0.5}"}
     assert trials_that_fit(from_mapping({**asking, **nodes}), (), there) == 2
+
+
+def test_a_trial_that_no_machine_has_room_for_is_told():
+    machines = [{"CPU": 4.0}, {"CPU": 8.0, "GPU": 1.0}, {}]
+    assert no_machine_fits({"cpu": 8}, machines) is None
+    # Twelve cores in all do not help: a trial is on one machine.
+    assert no_machine_fits({"cpu": 12}, machines) == (
+        "no machine has room for a trial: each asks for 12 cores (--num_workers), and the largest machine has 8; the "
+        "trials wait until a larger one joins"
+    )
+    assert no_machine_fits({"cpu": 1}, []) is not None

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from penstock.config.whole import Config
 from penstock.tune.search import Search
 
-__all__ = ["kept_for_trial", "trials_that_fit"]
+__all__ = ["kept_for_trial", "no_machine_fits", "trials_that_fit"]
 
 _LEAST_CORES = 0.001
 """Ray takes no trial that asks for nothing."""
@@ -29,6 +29,24 @@ def kept_for_trial(
     if gpus and config.run.device == "cuda" and config.run.runtime != "ray":
         kept["gpu"] = 1 / math.ceil((at_once or 1) / gpus)
     return kept
+
+
+def no_machine_fits(kept: Mapping[str, float], machines: Sequence[Mapping[str, float]]) -> str | None:
+    """What to say if no machine has the cores that Ray keeps for a trial; ``None`` if one has.
+
+    A trial is one process for Ray, so it never spans machines.
+
+    Args:
+        kept: what `kept_for_trial` gave.
+        machines: what each machine of the cluster has, by Ray's names.
+    """
+    asked, most = kept["cpu"], max((one.get("CPU", 0.0) for one in machines), default=0.0)
+    if asked <= most:
+        return None
+    return (
+        f"no machine has room for a trial: each asks for {asked:g} cores (--num_workers), and the largest machine has "
+        f"{most:g}; the trials wait until a larger one joins"
+    )
 
 
 def trials_that_fit(config: Config, search: Sequence[Search], there: Mapping[str, float]) -> int | None:

@@ -24,7 +24,7 @@ from penstock.errors import ConfigError, RunFolderError
 from penstock.planning.own_modules import modules_of
 from penstock.processes.interrupts import Interrupts
 from penstock.saved_runs.run_folder import list_runs
-from penstock.tune.resources import kept_for_trial, trials_that_fit
+from penstock.tune.resources import kept_for_trial, no_machine_fits, trials_that_fit
 from penstock.tune.schedulers import (
     METRIC,
     Scheduler,
@@ -93,7 +93,7 @@ def tune(
         address: of the Ray cluster; ``None``: see `ray.init`.
         name: folder of the trials, in the config's ``log_dir``.
         told: called with a line for each trial that has ended, and before the trials if the scheduler cannot do its
-            work in so few timesteps.
+            work in so few timesteps, or if no machine has room for a trial.
 
     Returns:
         The trials, best first: by final evaluation, then by return. The first interrupt stops all of them, and each
@@ -123,15 +123,17 @@ def tune(
     os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"
     with joined(address, modules_of(config, Given())):
         there = ray.cluster_resources()
+        kept = kept_for_trial(config, search, at_once, there)
+        machines = [machine["Resources"] for machine in ray.nodes() if machine["Alive"]]
+        if told is not None and (line := no_machine_fits(kept, machines)):
+            told(line)
         # The reason of a trial that fails stands in the table; Ray would show three tracebacks for each.
         logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
         # Its advice is for those who write trainables.
         warnings.filterwarnings("ignore", message="Consider boosting PBT performance")
         with _kept_by_ray(folder) as storage, Interrupts(patience=1) as interrupts:
             tuner = ray.tune.Tuner(
-                ray.tune.with_resources(
-                    trainable(_here(config), folder), kept_for_trial(config, search, at_once, there)
-                ),
+                ray.tune.with_resources(trainable(_here(config), folder), kept),
                 param_space={part.name: domain(part) for part in search},
                 tune_config=ray.tune.TuneConfig(
                     metric=METRIC,

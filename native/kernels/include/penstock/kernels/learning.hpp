@@ -73,14 +73,17 @@ PENSTOCK_INLINE void transpose_four(const float* from, std::ptrdiff_t from_strid
     for (int c = 0; c < 4; ++c) __builtin_memcpy(to + c * to_stride, &column[c], sizeof(Four));
 }
 
-// Transposes blocks of four by four in registers, and the remaining numbers one by one.
+// Transposes blocks of four by four in registers, and the remaining numbers one by one. All rows of sixteen columns, then
+// those of the next: so each cache line of `from` is read once, and those of `to` stay in the first cache until they are full.
 void transpose(const float* from, std::ptrdiff_t from_stride, std::int32_t rows, std::int32_t columns, float* to,
                std::ptrdiff_t to_stride) {
     const std::int32_t whole_rows = rows / 4 * 4;
     const std::int32_t whole_columns = columns / 4 * 4;
-    for (std::int32_t c = 0; c < whole_columns; c += 4)
+    constexpr std::int32_t line = 16;
+    for (std::int32_t first = 0; first < whole_columns; first += line)
         for (std::int32_t r = 0; r < whole_rows; r += 4)
-            transpose_four(from + r * from_stride + c, from_stride, to + c * to_stride + r, to_stride);
+            for (std::int32_t c = first; c < whole_columns && c < first + line; c += 4)
+                transpose_four(from + r * from_stride + c, from_stride, to + c * to_stride + r, to_stride);
     for (std::int32_t c = 0; c < columns; ++c)
         for (std::int32_t r = c < whole_columns ? whole_rows : 0; r < rows; ++r) to[c * to_stride + r] = from[r * from_stride + c];
 }

@@ -13,20 +13,17 @@ std::size_t floats(std::int32_t columns) {
 
 }  // namespace
 
-ActorCritics::Workspace::Workspace(const Learned& actor_of, const Learned& critic, std::int32_t elements, const Level& level)
-    : actor(actor_of.stack(), level), actor_x(floats(actor_of.stack().input_stride())),
-      critic_x(floats(critic.stack().input_stride())), critic_dx(floats(critic.stack().input_stride())),
-      noise(floats(elements)), action(floats(elements)), of_action(floats(elements)), target(kRowsAtOnce),
-      values(static_cast<std::size_t>(critic.count())) {
-    critics.reserve(values.size());
-    for (std::size_t i = 0; i < values.size(); ++i) critics.emplace_back(critic.stack(), level);
-}
+ActorCritics::Workspace::Workspace(const Learned& actor_of, const Learned& critic_of, std::int32_t elements, const Level& level)
+    : actor(actor_of.stack(), level), critic(critic_of.stack(), level), actor_x(floats(actor_of.stack().input_stride())),
+      critic_x(floats(critic_of.stack().input_stride())), noise(floats(elements)), action(floats(elements)),
+      of_action(floats(elements)), target(kRowsAtOnce),
+      values(floats(critic_of.count() * critic_of.stack().outputs())) {}
 
 ActorCritics::ActorCritics(std::vector<Encoding> encoding, const ActorCriticShapes& shapes, NoiseKeys keys,
                            const Optimizer& optimizer, const Level& level)
     : ReplayUpdate(std::move(encoding), std::move(keys), optimizer, level), action_size_(shapes.action),
       actor_("actor", shapes.actor, 1, shapes.actor_target, level),
-      critic_("critic", shapes.critic, shapes.critics, true, level) {
+      critic_("critic", shapes.critic, shapes.critics, true, level), outputs_(critic_.stack().outputs()) {
     add(actor_);
     add(critic_);
     for (auto& work : work_) work = std::make_unique<Workspace>(actor_, critic_, shapes.action, level);
@@ -44,52 +41,65 @@ void ActorCritics::critic_inputs(const float* x, const float* actions, std::int3
     }
 }
 
-void ActorCritics::smallest_target(const float* actions, const Part& part, Workspace& work) {
-    critic_inputs(work.actor_x.data(), actions, part.rows, work);
+void ActorCritics::keep_values(int critic, const float* outputs, std::int32_t rows, Workspace& work) const {
     const std::ptrdiff_t stride = critic_.stack().output_stride();
-    for (int c = 0; c < critic_.count(); ++c) {
-        const float* value = work.critics[static_cast<std::size_t>(c)].forward(critic_.target(c), work.critic_x.data(), part.rows);
-        for (std::int32_t r = 0; r < part.rows; ++r) {
-            float& least = work.target.data()[r];
-            least = c == 0 ? value[r * stride] : smaller(value[r * stride], least);
-        }
-    }
+    float* to = values(work, critic);
+    for (std::int32_t r = 0; r < rows; ++r)
+        std::memcpy(to + r * outputs_, outputs + r * stride, static_cast<std::size_t>(outputs_) * sizeof(float));
 }
 
-void ActorCritics::taken(const Part& part, Workspace& work) const {
-    encode(minibatch_.obs, part, work.actor_x.data(), actor_.stack().input_stride());
-    for (std::int32_t r = 0; r < part.rows; ++r)
-        read_floats(minibatch_.action.row(part.row + r), minibatch_.action.dtype, action_size_,
+float ActorCritics::smallest_value(const Workspace& work, std::int32_t row) const {
+    float least = values(work, 0)[row * outputs_];
+    for (int critic = 1; critic < critic_.count(); ++critic) least = smaller(values(work, critic)[row * outputs_], least);
+    return least;
+}
+
+void ActorCritics::taken(const Part& own, Workspace& work) const {
+    encode(minibatch_.obs, own, work.actor_x.data(), actor_.stack().input_stride());
+    for (std::int32_t r = 0; r < own.rows; ++r)
+        read_floats(minibatch_.action.row(own.row + r), minibatch_.action.dtype, action_size_,
                     work.action.data() + r * action_size_);
-    critic_inputs(work.actor_x.data(), work.action.data(), part.rows, work);
+    critic_inputs(work.actor_x.data(), work.action.data(), own.rows, work);
 }
 
-void ActorCritics::squared_errors(const Part& part, int side, float scale, Workspace& work) {
-    taken(part, work);
+void ActorCritics::squared_errors(int rows_of, const Part& part, int side, float scale, const float* values, float* d) {
+    const float* target = work_[rows_of]->target.data();
     const std::ptrdiff_t stride = critic_.stack().output_stride();
     double loss = 0.0, mean = 0.0;
-    for (int c = 0; c < critic_.count(); ++c) {
-        Pass& pass = work.critics[static_cast<std::size_t>(c)];
-        const Weights weights = critic_.weights(c);
-        const float* value = pass.forward(weights, work.critic_x.data(), part.rows);
-        float* d = pass.output_gradient();
-        std::memset(d, 0, static_cast<std::size_t>(part.rows * stride) * sizeof(float));
-        for (std::int32_t r = 0; r < part.rows; ++r) {
-            const float of_row = share(part.row + r);
-            const float error = value[r * stride] - work.target.data()[r];
-            loss += static_cast<double>(scale * of_row * error * error);
-            mean += static_cast<double>(of_row * value[r * stride]);
-            d[r * stride] = 2.0F * scale * of_row * error;
-        }
-        pass.backward(weights, work.critic_x.data(), part.rows, critic_.gradient(side, c), part.first);
+    for (std::int32_t r = 0; r < part.rows; ++r) {
+        const float of_row = share(part.row + r);
+        const float error = values[r * stride] - target[r];
+        loss += static_cast<double>(scale * of_row * error * error);
+        mean += static_cast<double>(of_row * values[r * stride]);
+        d[r * stride] = 2.0F * scale * of_row * error;
     }
     measure(side, kValueLoss, loss);
     measure(side, kMeanValue, mean / critic_.count());
 }
 
-void ActorCritics::critic_gradients(int side) {
-    if (!has_rows(side)) critic_.clear(side);
-    each_part(side, [&](const Part& part) { critic_gradient(part, side, *work_[side]); });
+void ActorCritics::critic_gradients(Sides& sides) {
+    const std::ptrdiff_t stride = critic_.stack().output_stride();
+    for (std::int64_t number = 0; number < parts(); ++number) {
+        each_own(sides, number, [&](const Part& own, int side) { choose_next(own, side); });
+        each_critic(sides, number, [&](int critic, int rows_of, const Part& part, int side) {
+            Workspace& rows = *work_[rows_of];
+            keep_values(critic, work_[side]->critic.forward(critic_.target(critic), rows.critic_x.data(), part.rows), part.rows, rows);
+        });
+        each_own(sides, number, [&](const Part& own, int side) {
+            targets(own, side);
+            taken(own, *work_[side]);
+        });
+        each_critic(sides, number, [&](int critic, int rows_of, const Part& part, int side) {
+            Pass& pass = work_[side]->critic;
+            const float* x = work_[rows_of]->critic_x.data();
+            const Weights weights = critic_.weights(critic);
+            const float* outputs = pass.forward(weights, x, part.rows);
+            float* d = pass.output_gradient();
+            std::memset(d, 0, static_cast<std::size_t>(part.rows * stride) * sizeof(float));
+            errors(critic, rows_of, part, side, outputs, d);
+            pass.backward(weights, x, part.rows, critic_.gradient(side, critic), part.first);
+        });
+    }
 }
 
 }  // namespace penstock::kernels

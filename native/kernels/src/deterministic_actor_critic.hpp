@@ -20,14 +20,14 @@ public:
                              const DeterministicSettings& settings, NoiseKeys keys, const Optimizer& optimizer, const Level& level);
 
 protected:
-    void critic_gradient(const Part& part, int side, Workspace& work) override;
+    void choose_next(const Part& own, int side) override;
+    void targets(const Part& own, int side) override;
+    void errors(int critic, int rows_of, const Part& part, int side, const float* outputs, float* d) override;
     void gradients(std::size_t phase, Sides& sides) override;
     void descend(std::size_t phase, Sides& sides) override;
 
 private:
     enum : std::size_t { kPolicyLoss = 2 };  // metric
-    // Writes the targets of a part's rows to `work.target`.
-    void targets(const Part& part, Workspace& work);
     void actor_gradient(const Part& part, int side, Workspace& work);
     // Writes tanh of the actor's outputs to work.action [rows, action].
     void act(const Weights& weights, const Part& part, Workspace& work) const;

@@ -22,7 +22,11 @@ public:
                               const ReturnSettings& returns, NoiseKeys keys, const Optimizer& optimizer, const Level& level);
 
 protected:
-    void critic_gradient(const Part& part, int side, Workspace& work) override;
+    void choose_next(const Part& own, int side) override;
+    // Writes the returns that the means learn from to the side's target, and those that the deviations learn from to its
+    // sampled_.
+    void targets(const Part& own, int side) override;
+    void errors(int critic, int rows_of, const Part& part, int side, const float* outputs, float* d) override;
     void gradients(std::size_t phase, Sides& sides) override;
     void descend(std::size_t phase, Sides& sides) override;
 
@@ -35,13 +39,10 @@ private:
             : deviation("mean_deviation", critics, level), variance("mean_variance", critics, level) {}
         Learned deviation, variance;
     };
-    // Sums over the rows of one side, of each critic.
+    // Sums that one side computes, of each critic.
     struct alignas(64) Sums {
         std::vector<double> deviation, variance;
     };
-
-    // Writes the returns that the means learn from to work.target, and those that the deviations learn from to sampled_.
-    void targets(const Part& part, int side, Workspace& work);
 
     double tau_;
     ReturnSettings returns_;

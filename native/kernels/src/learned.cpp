@@ -9,13 +9,13 @@ Learned::Learned(std::string name, const std::vector<LayerShape>& shapes, int co
     : name_(std::move(name)), level_(level), stack_(std::make_unique<Stack>(shapes, level)), count_(count),
       has_target_(has_target), flat_size_(stack_->flat_size() * count), member_size_(stack_->packed_size()),
       size_(member_size_ * static_cast<std::size_t>(count)), parameters_(size_), m_(size_), v_(size_),
-      target_(has_target ? size_ : 0), gradients_{Floats(size_), Floats(size_)},
-      transposed_(stack_->transposed_size() * static_cast<std::size_t>(count)) {}
+      target_(has_target ? size_ : 0), gradient_(size_),
+      transposed_(stack_->transposed_size() * static_cast<std::size_t>(count)), second_(count % 2 == 1 ? member_size_ : 0) {}
 
 Learned::Learned(std::string name, std::int32_t numbers, const Level& level)
     : name_(std::move(name)), level_(level), count_(1), has_target_(false), flat_size_(numbers),
       member_size_(static_cast<std::size_t>(round_up(numbers, level.width))), size_(member_size_), parameters_(size_),
-      m_(size_), v_(size_), target_(0), gradients_{Floats(size_), Floats(size_)}, transposed_(0) {}
+      m_(size_), v_(size_), target_(0), gradient_(size_), transposed_(0), second_(size_) {}
 
 Floats* Learned::find(const std::string& array, const Optimizer& optimizer) {
     const auto is = [&](const char* moment) { return moment != nullptr && array == std::string(moment) + "." + name_; };
@@ -53,35 +53,34 @@ Weights Learned::weights(int member) const {
             transposed_.data() + static_cast<std::size_t>(member) * stack_->transposed_size()};
 }
 
-Learned::Half Learned::half(int side) const {
+Learned::Half Learned::half(int side, std::size_t of) const {
     const auto width = static_cast<std::size_t>(level_.width);
-    const std::size_t middle = size_ / width / 2 * width;
-    return side == 0 ? Half{0, middle} : Half{middle, size_ - middle};
+    const std::size_t middle = of / width / 2 * width;
+    return side == 0 ? Half{0, middle} : Half{middle, of - middle};
 }
 
-void Learned::clear(int side) { std::memset(gradients_[side].data(), 0, size_ * sizeof(float)); }
-
 void Learned::add_sides(int side) {
-    const auto [first, count] = half(side);
-    level_.add(gradients_[1].data() + first, count, gradients_[0].data() + first);
+    if (count_ % 2 == 0) return;
+    const auto [first, count] = half(side, member_size_);
+    level_.add(second_.data() + first, count, gradient_.data() + offset(count_ / 2) + first);
 }
 
 double Learned::squares(int side) const {
     const auto [first, count] = half(side);
-    return level_.squares(gradients_[0].data() + first, count);
+    return level_.squares(gradient_.data() + first, count);
 }
 
 void Learned::descend(int side, const Optimizer& optimizer, double lr, float scale) {
     const auto [first, count] = half(side);
     // Plain numbers, such as a temperature, are no weights.
-    const Moments at{parameters_.data() + first, m_.data() + first, v_.data() + first, gradients_[0].data() + first, count,
+    const Moments at{parameters_.data() + first, m_.data() + first, v_.data() + first, gradient_.data() + first, count,
                      stack_ != nullptr};
-    penstock::kernels::descend(optimizer, level_, at, steps, lr, scale);
+    penstock::kernels::descend(optimizer, level_, at, steps + 1, lr, scale);
 }
 
 void Learned::approach(int side, double share) {
     const auto [first, count] = half(side);
-    level_.follow(gradients_[0].data() + first, count, static_cast<float>(share), parameters_.data() + first);
+    level_.follow(gradient_.data() + first, count, static_cast<float>(share), parameters_.data() + first);
 }
 
 void Learned::follow(int side, double tau) {
@@ -96,10 +95,14 @@ void Learned::copy_to_target(int side) {
 
 void Learned::transpose(int side) {
     if (stack_ == nullptr) return;
-    for (int member = 0; member < count_; ++member)
-        stack_->transpose(parameters_.data() + offset(member),
-                          transposed_.data() + static_cast<std::size_t>(member) * stack_->transposed_size(),
-                          static_cast<std::size_t>((member + side) % 2), level_);
+    for (int member = 0; member < count_; ++member) {
+        const float* packed = parameters_.data() + offset(member);
+        float* to = transposed_.data() + static_cast<std::size_t>(member) * stack_->transposed_size();
+        if (is_shared(member))
+            stack_->transpose(packed, to, side, kSides, level_);
+        else if (computes(side, member, side))
+            stack_->transpose(packed, to, 0, 1, level_);
+    }
 }
 
 }  // namespace penstock::kernels

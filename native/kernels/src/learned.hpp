@@ -34,20 +34,31 @@ public:
     // Call it after parameters were loaded.
     void refresh();
     // The gradient as a flat vector: what add_sides left, and what descend takes.
-    void store_gradient(float* flat) const { store(gradients_[0], flat); }
-    void load_gradient(const float* flat) { load(gradients_[0], flat); }
+    void store_gradient(float* flat) const { store(gradient_, flat); }
+    void load_gradient(const float* flat) { load(gradient_, flat); }
+
+    // Each side computes the gradients of half of the members, for all rows. If their number is odd, both sides share the
+    // middle one: each computes its gradient for its own rows. A single network and plain numbers are shared.
+    bool is_shared(int member) const { return 2 * member + 1 == count_; }
+    // Whether a side computes what a member's gradient gets from the rows of side `rows_of`.
+    bool computes(int side, int member, int rows_of) const {
+        return (is_shared(member) ? rows_of : 2 * member < count_ ? 0 : 1) == side;
+    }
 
     Weights weights(int member) const;
     Weights target(int member) const { return {target_.data() + offset(member), nullptr}; }
-    float* gradient(int side, int member = 0) { return gradients_[side].data() + offset(member); }
-    void clear(int side);  // the gradient of one side
+    // Where a side puts its gradient of a member that it computes.
+    float* gradient(int side, int member = 0) {
+        return is_shared(member) && side == 1 ? second_.data() : gradient_.data() + offset(member);
+    }
     const float* numbers() const { return parameters_.data(); }
 
-    // Adds both halves' gradients: side s does its half of the vector.
+    // Adds both sides' gradients of the shared member: side s does its half of them.
     void add_sides(int side);
-    // The sum of squares of that half of the gradient. Call it after add_sides.
+    // The sum of squares of one half of the gradient. Call it after add_sides.
     double squares(int side) const;
-    // The optimizer's step on that half, with the gradient times `scale`. Call it after add_sides, with `steps` counted.
+    // The optimizer's step on that half, with the gradient times `scale`. Call it after add_sides. Count the step
+    // afterwards.
     void descend(int side, const Optimizer& optimizer, double lr, float scale = 1.0F);
     // Moves that half of the parameters by `share` of the way to what stands in place of their gradient.
     void approach(int side, double share);
@@ -55,7 +66,8 @@ public:
     void follow(int side, double tau);
     // Copies that half of the parameters to the target.
     void copy_to_target(int side);
-    // Transposes every second layer. Call it after both sides have changed the parameters.
+    // Transposes the weights of a side's members, and half of the shared one's. Call it after both sides have changed the
+    // parameters.
     void transpose(int side);
 
     std::int64_t steps = 0;  // of the optimizer
@@ -64,7 +76,8 @@ private:
     struct Half {
         std::size_t first, count;
     };
-    Half half(int side) const;
+    Half half(int side, std::size_t of) const;
+    Half half(int side) const { return half(side, size_); }
     std::size_t offset(int member) const { return static_cast<std::size_t>(member) * member_size_; }
 
     std::string name_;
@@ -74,7 +87,8 @@ private:
     bool has_target_;
     std::int64_t flat_size_;
     std::size_t member_size_, size_;
-    Floats parameters_, m_, v_, target_, gradients_[kSides], transposed_;
+    Floats parameters_, m_, v_, target_, gradient_, transposed_;
+    Floats second_;  // side 1's gradient of the shared member
 };
 
 }  // namespace penstock::kernels

@@ -160,10 +160,7 @@ void QLearning::gradient(const Part& part, int side, Workspace& work) {
 
 void QLearning::gradients(std::size_t phase, Sides& sides) {
     if (phase == kTarget) return;
-    sides.both([&](int side) {
-        if (!has_rows(side)) actor_.clear(side);
-        each_part(side, [&](const Part& part) { gradient(part, side, *work_[side]); });
-    });
+    sides.both([&](int side) { each_part(side, [&](const Part& part) { gradient(part, side, *work_[side]); }); });
 }
 
 void QLearning::look(std::size_t phase, Sides& sides, bool own) {

@@ -34,12 +34,14 @@ void ReplayUpdate::noise(std::size_t input, const Part& part, std::int32_t size,
 }
 
 void ReplayUpdate::descend_on(Learned& vector, Sides& sides, double tau, float scale) {
-    sides.once([&] { ++vector.steps; });
     sides.both([&](int side) {
         vector.descend(side, optimizer_, lr_of(vector), scale);
         if (tau > 0.0) vector.follow(side, tau);
     });
-    sides.both([&](int side) { vector.transpose(side); });
+    sides.both([&](int side) {
+        if (side == 0) ++vector.steps;
+        vector.transpose(side);
+    });
 }
 
 void ReplayUpdate::find_on(std::size_t phase, Sides& sides) {

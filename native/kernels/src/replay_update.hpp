@@ -107,15 +107,19 @@ protected:
     // One step of a vector's optimizer, and the transposes that it makes necessary. `tau` above 0: its target follows.
     void descend_on(Learned& vector, Sides& sides, double tau = 0.0, float scale = 1.0F);
 
+    // Part `number` of one side's rows. Side 1 may have one row less than side 0, so its last part may be empty.
+    Part part_of(int side, std::int64_t number) const {
+        const std::int64_t half = (minibatch_.size + 1) / 2;
+        const std::int64_t row = (side == 0 ? 0 : half) + number * kRowsAtOnce, end = side == 0 ? half : minibatch_.size;
+        return {row, static_cast<std::int32_t>(std::clamp<std::int64_t>(end - row, 0, kRowsAtOnce)), number == 0};
+    }
+    // Number of parts of one side's rows.
+    std::int64_t parts() const { return ((minibatch_.size + 1) / 2 + kRowsAtOnce - 1) / kRowsAtOnce; }
     // Calls use(part) for all rows of one side.
     template <typename Use>
     void each_part(int side, Use&& use) const {
-        const std::int64_t half = (minibatch_.size + 1) / 2;
-        const std::int64_t end = side == 0 ? half : minibatch_.size;
-        for (std::int64_t row = side == 0 ? 0 : half, first = row; row < end; row += kRowsAtOnce)
-            use(Part{row, static_cast<std::int32_t>(std::min<std::int64_t>(kRowsAtOnce, end - row)), row == first});
+        for (std::int64_t number = 0; number < parts(); ++number) use(part_of(side, number));
     }
-    bool has_rows(int side) const { return side == 0 ? minibatch_.size > 0 : minibatch_.size > 1; }
     float share(std::int64_t row) const { return minibatch_.weight[row] * inverse_weight_; }
     void encode(const std::vector<Rows>& fields, const Part& part, float* to, std::ptrdiff_t stride) const;
     // Standard normal numbers [rows, size] of one noise input.

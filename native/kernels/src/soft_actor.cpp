@@ -15,69 +15,84 @@ SoftActor::SoftActor(ActorCritics& of, const SoftSettings& settings, std::int64_
     for (auto& made : squashed_)
         made = std::make_unique<Squashed>(of.action_size_, settings.log_std_min, settings.log_std_max,
                                           of.actor_.stack().output_stride(), of.level_);
+    for (Floats& slopes : slopes_) slopes = Floats(static_cast<std::size_t>(of.critic_.count() * kRowsAtOnce * of.action_size_));
 }
 
 float SoftActor::temperature() const { return std::exp(log_alpha_.numbers()[0]); }
 
-SoftActor::Chosen SoftActor::choose(const std::vector<Rows>& fields, const Weights& weights, std::size_t input,
-                                    const Part& part, Workspace& work) {
-    Squashed& sample = *squashed_[&work == of_.work_[0].get() ? 0 : 1];
-    of_.encode(fields, part, work.actor_x.data(), of_.actor_.stack().input_stride());
-    of_.noise(input, part, of_.action_size_, work.noise.data());
-    const float* outputs = work.actor.forward(weights, work.actor_x.data(), part.rows);
-    sample.sample(outputs, work.noise.data(), part.rows);
-    return {sample, outputs};
+float* SoftActor::slopes(int side, int critic) {
+    return slopes_[side].data() + static_cast<std::ptrdiff_t>(critic) * kRowsAtOnce * of_.action_size_;
 }
 
-void SoftActor::gradient(const Part& part, int side, Workspace& work) {
-    const Learned& critic = of_.critic_;
+void SoftActor::choose(const std::vector<Rows>& fields, const Weights& weights, std::size_t input, const Part& own, int side) {
+    Workspace& work = *of_.work_[side];
+    Squashed& sample = *squashed_[side];
+    of_.encode(fields, own, work.actor_x.data(), of_.actor_.stack().input_stride());
+    of_.noise(input, own, of_.action_size_, work.noise.data());
+    sample.sample(work.actor.forward(weights, work.actor_x.data(), own.rows), work.noise.data(), own.rows);
+    of_.critic_inputs(work.actor_x.data(), sample.action(), own.rows, work);
+}
+
+void SoftActor::judge(int critic, int rows_of, const Part& part, int side) {
+    Workspace &own = *of_.work_[side], &rows = *of_.work_[rows_of];
+    const Weights weights = of_.critic_.weights(critic);
+    of_.keep_values(critic, own.critic.forward(weights, rows.critic_x.data(), part.rows), part.rows, rows);
+    const std::ptrdiff_t stride = of_.critic_.stack().output_stride();
+    float* d = own.critic.output_gradient();
+    std::memset(d, 0, static_cast<std::size_t>(part.rows * stride) * sizeof(float));
+    for (std::int32_t r = 0; r < part.rows; ++r) d[r * stride] = 1.0F;
+    own.critic.backward_to_inputs(weights, part.rows, of_.encoder_.features(), of_.action_size_, slopes(rows_of, critic));
+}
+
+void SoftActor::slopes_of_least(float least, std::int32_t row, int side) {
+    Workspace& work = *of_.work_[side];
     const std::int32_t size = of_.action_size_;
-    const auto [chosen, outputs] = choose(of_.minibatch_.obs, of_.actor_.weights(0), ActorCritics::kActor, part, work);
-    of_.critic_inputs(work.actor_x.data(), chosen.action(), part.rows, work);
-    for (int c = 0; c < critic.count(); ++c)
-        work.values[static_cast<std::size_t>(c)] =
-            work.critics[static_cast<std::size_t>(c)].forward(critic.weights(c), work.critic_x.data(), part.rows);
-    const std::ptrdiff_t stride = critic.stack().output_stride();
-    for (Pass& pass : work.critics)
-        std::memset(pass.output_gradient(), 0, static_cast<std::size_t>(part.rows * stride) * sizeof(float));
+    const auto says_least = [&](int critic) { return of_.values(work, critic)[row * of_.outputs_] == least; };
+    int smallest = 0;
+    for (int critic = 0; critic < of_.critic_.count(); ++critic) smallest += says_least(critic) ? 1 : 0;
+    float* to = work.of_action.data() + row * size;
+    std::fill_n(to, size, 0.0F);
+    for (int critic = 0; critic < of_.critic_.count(); ++critic) {
+        if (!says_least(critic)) continue;
+        const float* slope = slopes(side, critic) + row * size;
+        for (std::int32_t k = 0; k < size; ++k) to[k] += slope[k] / static_cast<float>(smallest);
+    }
+}
+
+void SoftActor::gradient(const Part& own, int side) {
+    Workspace& work = *of_.work_[side];
+    const Squashed& sample = chosen(side);
+    const float* outputs = work.actor.last();
     const float alpha = temperature();
-    double loss = 0.0, entropy = 0.0;
-    for (std::int32_t r = 0; r < part.rows; ++r) {
-        float least = work.values[0][r * stride];
-        for (const float* value : work.values) least = smaller(value[r * stride], least);
-        const auto smallest = std::ranges::count_if(work.values, [&](const float* value) { return value[r * stride] == least; });
-        const float of_row = of_.share(part.row + r);
-        loss += static_cast<double>(of_row * (alpha * chosen.log_prob(r) - least));
-        entropy -= static_cast<double>(of_row * chosen.log_prob(r));
-        // Critics with equal smallest values share the gradient.
-        for (std::size_t c = 0; c < work.values.size(); ++c)
-            if (work.values[c][r * stride] == least)
-                work.critics[c].output_gradient()[r * stride] = -of_row / static_cast<float>(smallest);
-    }
-    std::memset(work.of_action.data(), 0, static_cast<std::size_t>(part.rows * size) * sizeof(float));
-    const std::ptrdiff_t columns = critic.stack().input_stride();
-    for (int c = 0; c < critic.count(); ++c) {
-        work.critics[static_cast<std::size_t>(c)].backward_to_inputs(critic.weights(c), part.rows, work.critic_dx.data());
-        for (std::int32_t r = 0; r < part.rows; ++r)
-            for (std::int32_t k = 0; k < size; ++k)
-                work.of_action.data()[r * size + k] += work.critic_dx.data()[r * columns + of_.encoder_.features() + k];
-    }
     float* d = work.actor.output_gradient();
-    std::memset(d, 0, static_cast<std::size_t>(part.rows * of_.actor_.stack().output_stride()) * sizeof(float));
-    for (std::int32_t r = 0; r < part.rows; ++r)
-        chosen.gradient(r, outputs, work.noise.data(), work.of_action.data() + r * size, of_.share(part.row + r) * alpha, d);
-    work.actor.backward(of_.actor_.weights(0), work.actor_x.data(), part.rows, of_.actor_.gradient(side), part.first);
+    std::memset(d, 0, static_cast<std::size_t>(own.rows * of_.actor_.stack().output_stride()) * sizeof(float));
+    double loss = 0.0, entropy = 0.0;
+    for (std::int32_t r = 0; r < own.rows; ++r) {
+        const float least = of_.smallest_value(work, r);
+        const float of_row = of_.share(own.row + r);
+        loss += static_cast<double>(of_row * (alpha * sample.log_prob(r) - least));
+        entropy -= static_cast<double>(of_row * sample.log_prob(r));
+        slopes_of_least(least, r, side);
+        float* of_action = work.of_action.data() + r * of_.action_size_;
+        for (std::int32_t k = 0; k < of_.action_size_; ++k) of_action[k] *= -of_row;
+        sample.gradient(r, outputs, work.noise.data(), of_action, of_row * alpha, d);
+    }
+    work.actor.backward(of_.actor_.weights(0), work.actor_x.data(), own.rows, of_.actor_.gradient(side), own.first);
     of_.measure(side, first_metric_, loss);
     of_.measure(side, first_metric_ + 1, entropy);
-    entropy_[side] += entropy;
+    entropy_[side] = own.first ? entropy : entropy_[side] + entropy;
 }
 
 void SoftActor::gradients(Sides& sides) {
-    sides.both([&](int side) {
-        entropy_[side] = 0.0;
-        if (!of_.has_rows(side)) of_.actor_.clear(side);
-        of_.each_part(side, [&](const Part& part) { gradient(part, side, *of_.work_[side]); });
-    });
+    for (std::int64_t number = 0; number < of_.parts(); ++number) {
+        of_.each_own(sides, number, [&](const Part& own, int side) {
+            choose(of_.minibatch_.obs, of_.actor_.weights(0), ActorCritics::kActor, own, side);
+        });
+        of_.each_critic(sides, number, [&](int critic, int rows_of, const Part& part, int side) {
+            judge(critic, rows_of, part, side);
+        });
+        of_.each_own(sides, number, [&](const Part& own, int side) { gradient(own, side); });
+    }
     sides.once([&] {
         of_.measure(0, first_metric_ + 2, static_cast<double>(temperature()));
         log_alpha_.gradient(0)[0] = static_cast<float>(entropy_[0] + entropy_[1] - settings_.target_entropy);

@@ -25,14 +25,11 @@ public:
     // Adds the vector log_alpha and the actor's metrics to `of`, which must outlive it.
     SoftActor(ActorCritics& of, const SoftSettings& settings, std::int64_t every);
 
-    // Actions for a part's rows, sampled from the actor with these weights. `outputs` are the actor's.
-    struct Chosen {
-        Squashed& sample;
-        const float* outputs;
-    };
-    // `input`: the noise input. The features of `fields` are left in work.actor_x.
-    Chosen choose(const std::vector<Rows>& fields, const Weights& weights, std::size_t input, const Part& part,
-                  Workspace& work);
+    // Samples actions for a side's part from the actor with these weights. Puts them beside the features of `fields` into
+    // the side's critic_x. `input`: the noise input.
+    void choose(const std::vector<Rows>& fields, const Weights& weights, std::size_t input, const Part& own, int side);
+    // What `choose` sampled last.
+    const Squashed& chosen(int side) const { return *squashed_[side]; }
     float temperature() const;
 
     // The gradients of actor and temperature. The first output of a critic is its value.
@@ -41,13 +38,22 @@ public:
     void descend(Sides& sides, double tau);
 
 private:
-    void gradient(const Part& part, int side, Workspace& work);
+    // Lets a critic judge the chosen actions of side `rows_of`: their values, and the slopes of these.
+    void judge(int critic, int rows_of, const Part& part, int side);
+    // Adds the gradient of a side's part, whose actions are judged.
+    void gradient(const Part& own, int side);
+    // Writes the slopes of a row's smallest value, with respect to the action, to the side's of_action. Critics that say the
+    // same smallest value share them.
+    void slopes_of_least(float least, std::int32_t row, int side);
+    // Slopes of a critic's values with respect to the actions of a side's part: [rows, action].
+    float* slopes(int side, int critic);
 
     ActorCritics& of_;
     SoftSettings settings_;
     std::size_t first_metric_;  // policy_loss, entropy, temperature
     Learned log_alpha_;
     std::unique_ptr<Squashed> squashed_[kSides];
+    Floats slopes_[kSides];
     double entropy_[kSides] = {};
 };
 

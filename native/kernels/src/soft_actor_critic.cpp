@@ -10,20 +10,24 @@ SoftActorCritic::SoftActorCritic(std::vector<Encoding> encoding, const ActorCrit
     : ActorCritics(std::move(encoding), shapes, std::move(keys), optimizer, level), tau_(settings.tau),
       soft_(*this, settings, policy_delay) {}
 
-void SoftActorCritic::critic_gradient(const Part& part, int side, Workspace& work) {
-    const Squashed& chosen = soft_.choose(minibatch_.next, actor_.weights(0), kCritic, part, work).sample;
-    smallest_target(chosen.action(), part, work);
+void SoftActorCritic::choose_next(const Part& own, int side) { soft_.choose(minibatch_.next, actor_.weights(0), kCritic, own, side); }
+
+void SoftActorCritic::targets(const Part& own, int side) {
+    Workspace& work = *work_[side];
     const float temperature = soft_.temperature();
-    for (std::int32_t r = 0; r < part.rows; ++r) {
-        const std::int64_t row = part.row + r;
-        float& target = work.target.data()[r];
-        target = minibatch_.reward[row] + minibatch_.discount[row] * (target - temperature * chosen.log_prob(r));
+    for (std::int32_t r = 0; r < own.rows; ++r) {
+        const std::int64_t row = own.row + r;
+        const float following = smallest_value(work, r) - temperature * soft_.chosen(side).log_prob(r);
+        work.target.data()[r] = minibatch_.reward[row] + minibatch_.discount[row] * following;
     }
-    squared_errors(part, side, 0.5F, work);
+}
+
+void SoftActorCritic::errors(int, int rows_of, const Part& part, int side, const float* outputs, float* d) {
+    squared_errors(rows_of, part, side, 0.5F, outputs, d);
 }
 
 void SoftActorCritic::gradients(std::size_t phase, Sides& sides) {
-    if (phase == kCritic) return sides.both([&](int side) { critic_gradients(side); });
+    if (phase == kCritic) return critic_gradients(sides);
     soft_.gradients(sides);
 }
 

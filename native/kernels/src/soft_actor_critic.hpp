@@ -14,7 +14,9 @@ public:
                     std::int64_t policy_delay, NoiseKeys keys, const Optimizer& optimizer, const Level& level);
 
 protected:
-    void critic_gradient(const Part& part, int side, Workspace& work) override;
+    void choose_next(const Part& own, int side) override;
+    void targets(const Part& own, int side) override;
+    void errors(int critic, int rows_of, const Part& part, int side, const float* outputs, float* d) override;
     void gradients(std::size_t phase, Sides& sides) override;
     void descend(std::size_t phase, Sides& sides) override;
 

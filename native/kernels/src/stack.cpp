@@ -27,7 +27,7 @@ Stack::Stack(const std::vector<LayerShape>& shapes, const Level& level) {
         packed_size_ += packed_weight(linear);
         layer.bias = packed_size_;
         packed_size_ += static_cast<std::size_t>(linear.padded);
-        if (!linear.narrow) transposed_size_ += floats(linear.outputs, linear.depth);
+        if (!linear.narrow && !layers_.empty()) transposed_size_ += floats(linear.outputs, linear.depth);
         flat_size_ += shape.parameters();
         widest_ = std::max({widest_, linear.padded, linear.depth});
         layers_.push_back(layer);
@@ -61,12 +61,14 @@ void Stack::unpack(const float* packed, float* flat) const {
     });
 }
 
-void Stack::transpose(const float* packed, float* transposed, std::size_t first, const Level& level) const {
-    for (std::size_t l = first; l < layers_.size(); l += 2) {
-        const Linear& linear = layers_[l].linear;
-        if (linear.narrow) continue;
-        level.transpose(packed + layers_[l].weight, linear.padded, linear.inputs, linear.outputs,
-                        transposed + layers_[l].transposed, linear.depth);
+void Stack::transpose(const float* packed, float* transposed, std::int32_t share, std::int32_t shares,
+                      const Level& level) const {
+    for (const Layer& layer : layers_) {
+        const Linear& linear = layer.linear;
+        if (linear.narrow || &layer == &layers_.front()) continue;
+        const std::int32_t first = linear.inputs * share / shares, end = linear.inputs * (share + 1) / shares;
+        level.transpose(packed + layer.weight + std::ptrdiff_t{first} * linear.padded, linear.padded, end - first, linear.outputs,
+                        transposed + layer.transposed + first, linear.depth);
     }
 }
 
@@ -113,12 +115,28 @@ void Pass::backward(const Weights& of, const float* x, std::int32_t rows, float*
     }
 }
 
-void Pass::backward_to_inputs(const Weights& of, std::int32_t rows, float* to) {
+void Pass::backward_to_inputs(const Weights& of, std::int32_t rows, std::int32_t first, std::int32_t count, float* to) {
     float *d = gradient_[0].data(), *next = gradient_[1].data();
-    for (std::size_t l = stack_.layers().size(); l-- > 0; std::swap(d, next)) {
+    for (std::size_t l = stack_.layers().size(); l-- > 1; std::swap(d, next)) {
         slope(l, d, rows);
-        input_gradient(stack_.layers()[l], of, d, rows, l == 0 ? to : next);
+        input_gradient(stack_.layers()[l], of, d, rows, next);
     }
+    slope(0, d, rows);
+    const Stack::Layer& layer = stack_.layers().front();
+    const Linear& linear = layer.linear;
+    const float* const weight = of.packed + layer.weight;
+    if (!linear.narrow) {
+        // An input's weights are contiguous, as those of an output are in a narrow layer. So few inputs are read like one.
+        level_.linear({linear.outputs, count, count, linear.padded, true, weight + std::ptrdiff_t{first} * linear.padded, zeros_.data()},
+                      d, linear.padded, rows, to, count);
+        return;
+    }
+    for (std::int32_t r = 0; r < rows; ++r)
+        for (std::int32_t k = 0; k < count; ++k) {
+            float total = 0.0F;
+            for (std::int32_t o = 0; o < linear.outputs; ++o) total += d[r * linear.padded + o] * weight[o * linear.depth + first + k];
+            to[r * count + k] = total;
+        }
 }
 
 void Pass::weight_gradient(const Stack::Layer& layer, const float* x, const float* d, std::int32_t rows, float* to,

@@ -20,7 +20,7 @@ public:
         Linear linear;           // without memory
         Elementwise activation;
         std::size_t weight, bias;  // offsets in a packed vector
-        std::size_t transposed;    // offset of [outputs, depth] in a vector of transposed weights; wide layers only
+        std::size_t transposed;    // offset of [outputs, depth] in a vector of transposed weights; wide layers behind the first
     };
 
     const std::vector<Layer>& layers() const { return layers_; }
@@ -28,14 +28,15 @@ public:
     std::size_t packed_size() const { return packed_size_; }
     std::size_t transposed_size() const { return transposed_size_; }
     std::int32_t input_stride() const { return layers_.front().linear.depth; }
+    std::int32_t outputs() const { return layers_.back().linear.outputs; }
     std::int32_t output_stride() const { return layers_.back().linear.padded; }
     std::int32_t widest() const { return widest_; }
 
     // Copies between a flat vector and the packed form, where padding is zero.
     void pack(const float* flat, float* packed) const;
     void unpack(const float* packed, float* flat) const;
-    // Transposes the weights of every second layer, from layer `first` on.
-    void transpose(const float* packed, float* transposed, std::size_t first, const Level& level) const;
+    // Transposes each layer's weight, or a share of its rows: number `share` of `shares`, counted from 0.
+    void transpose(const float* packed, float* transposed, std::int32_t share, std::int32_t shares, const Level& level) const;
 
 private:
     template <typename Copy>
@@ -59,13 +60,15 @@ public:
 
     // Takes rows <= kRowsAtOnce rows of x [rows, input_stride], zero beyond the inputs. Returns y [rows, output_stride].
     const float* forward(const Weights& of, const float* x, std::int32_t rows);
+    // What the last forward pass returned.
+    const float* last() const { return outputs_.back().data(); }
     // The caller writes the gradient of y here, [rows, output_stride], zero beyond the outputs, before each backward pass.
     float* output_gradient() { return gradient_[0].data(); }
     // Writes (`first`) or adds the gradient of the last forward pass to `gradient`, a packed vector. x and rows are those
     // of that pass.
     void backward(const Weights& of, const float* x, std::int32_t rows, float* gradient, bool first);
-    // Writes only the gradient of x to `to` [rows, input_stride].
-    void backward_to_inputs(const Weights& of, std::int32_t rows, float* to);
+    // Writes only the gradient of `count` columns of x, from column `first` on, to `to` [rows, count].
+    void backward_to_inputs(const Weights& of, std::int32_t rows, std::int32_t first, std::int32_t count, float* to);
 
 private:
     void slope(std::size_t layer, float* d, std::int32_t rows) const;

@@ -75,10 +75,11 @@ std::unique_ptr<ReplayUpdate> make(const std::string& name, const Optimizer& opt
         const QSettings settings{kActions, 5, -2.0, 2.0, true, true, 1.0, 10.0, 0.01, 3};
         return std::make_unique<QLearning>(encoding, mlp(kFeatures, (kActions + 1) * 5), settings, optimizer, level);
     }
-    const bool deterministic = name == "deterministic", soft = name == "soft";
+    const bool deterministic = name == "deterministic", soft = name.starts_with("soft");
     const bool returns = !deterministic && !soft;
     const ActorCriticShapes shapes{mlp(kFeatures, deterministic ? kActions : 2 * kActions),
-                                   mlp(kFeatures + kActions, returns ? 2 : 1), 2, kActions, !soft};
+                                   mlp(kFeatures + kActions, returns ? 2 : 1),
+                                   name == "soft, three critics" ? 3 : 2, kActions, !soft};
     const SoftSettings settings{-20.0, 2.0, true, -2.0, 0.01};
     if (soft) return std::make_unique<SoftActorCritic>(encoding, shapes, settings, 2, NoiseKeys{{1, 2}, 0}, optimizer, level);
     if (returns)
@@ -137,7 +138,7 @@ void replay_update_is_the_same_on_two_threads(const Level& level) {
         check(std::memcmp(one.data(), two.data(), one.size() * sizeof(float)) == 0, text + ": two threads give the same bits");
         check(one == trained(name, optimizer, level, 12, 4, 1, value), text + ": the split over calls does not matter");
     };
-    for (const std::string name : {"soft", "returns", "refined returns", "deterministic", "q"}) {
+    for (const std::string name : {"soft", "soft, three critics", "returns", "refined returns", "deterministic", "q"}) {
         const std::string text = std::string(level.name) + " " + name;
         same(name, adam, text);
         double value = 0.0;

@@ -23,6 +23,7 @@ Stack::Stack(const std::vector<LayerShape>& shapes, const Level& level) {
     for (const LayerShape& shape : shapes) {
         if (shape.kind != LayerKind::linear) throw std::invalid_argument("the native update trains linear layers only");
         Layer layer{packed(shape, level), shape.activation, packed_size_, 0, transposed_size_};
+        layer.linear.rectified = shape.activation == Elementwise::relu;
         const Linear& linear = layer.linear;
         packed_size_ += packed_weight(linear);
         layer.bias = packed_size_;
@@ -93,7 +94,7 @@ const float* Pass::forward(const Weights& of, const float* x, std::int32_t rows)
         level_.linear(linear, x, stride, rows, y, linear.padded);
         const std::size_t count = floats(rows, linear.padded);
         if (slope_needs_before(layer.activation)) std::memcpy(before_[l].data(), y, count * sizeof(float));
-        level_.elementwise(layer.activation, y, count);
+        if (!linear.rectified) level_.elementwise(layer.activation, y, count);
         x = y;
         stride = linear.padded;
     }

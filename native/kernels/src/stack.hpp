@@ -17,7 +17,7 @@ public:
     Stack(const std::vector<LayerShape>& shapes, const Level& level);
 
     struct Layer {
-        Linear linear;           // without memory
+        Linear linear;           // without memory; it applies a ReLU itself
         Elementwise activation;
         std::size_t weight, bias;  // offsets in a packed vector
         std::size_t transposed;    // offset of [outputs, depth] in a vector of transposed weights; wide layers behind the first

@@ -25,6 +25,7 @@ struct Linear {
     bool narrow;
     const float* weight;
     const float* bias;
+    bool rectified = false;  // out is the ReLU of that
 };
 
 // c[i, :] = init[i, :] + sum over k of a(i, k) * b[k, :], with a(i, k) = a[i * a_row + k * a_step].
@@ -45,6 +46,7 @@ struct Product {
     float* c;
     std::ptrdiff_t c_stride;
     std::int32_t rows, depth, columns;
+    bool rectified = false;  // c is the ReLU of that
 };
 
 // One step of Adam on [count], a multiple of the width: see penstock.ops.optimizers.
@@ -104,8 +106,8 @@ struct Noise {
 struct Level {
     const char* name;
     std::int32_t width;  // floats in one vector
-    // out[r, :padded] = in[r, :] W + b. Each row is computed by the same operations in the same order, for any number of
-    // rows. Buffers may be read up to `depth` columns and written up to `padded` columns.
+    // out[r, :padded] = in[r, :] W + b, or the ReLU of that. Each row is computed by the same operations in the same order,
+    // for any number of rows. Buffers may be read up to `depth` columns and written up to `padded` columns.
     void (*linear)(const Linear&, const float* in, std::ptrdiff_t in_stride, std::int32_t rows, float* out,
                    std::ptrdiff_t out_stride);
     void (*elementwise)(Elementwise, float* values, std::size_t count);

@@ -1,4 +1,5 @@
-// Products of small matrices in register tiles of rows x vectors, and y = x W + b made of them. Applies no activations.
+// Products of small matrices in register tiles of rows x vectors, and y = x W + b made of them. Of activations it applies
+// only a ReLU: while the numbers are in registers, it costs no pass of its own.
 // Each number is one chain of products in the order of k. So a row's bits do not depend on its tile.
 #pragma once
 
@@ -24,7 +25,8 @@ PENSTOCK_INLINE void tile(const Product& p) {
         }
     }
     for (int r = 0; r < rows; ++r)
-        for (int v = 0; v < vectors; ++v) store(p.c + r * p.c_stride + v * kWidth, sums[r][v]);
+        for (int v = 0; v < vectors; ++v)
+            store(p.c + r * p.c_stride + v * kWidth, p.rectified ? at_least(all(0.0F), sums[r][v]) : sums[r][v]);
 }
 
 // Computes `rows` rows, all columns.
@@ -80,7 +82,10 @@ PENSTOCK_INLINE void narrow_rows(const Linear& layer, const float* in, std::ptrd
             const Vec w = load(weight + k);
             for (int r = 0; r < rows; ++r) sums[r] = fma(load(in + r * in_stride + k), w, sums[r]);
         }
-        for (int r = 0; r < rows; ++r) out[r * out_stride + column] = sum(sums[r]) + layer.bias[column];
+        for (int r = 0; r < rows; ++r) {
+            const float y = sum(sums[r]) + layer.bias[column];
+            out[r * out_stride + column] = layer.rectified && y < 0.0F ? 0.0F : y;
+        }
     }
 }
 
@@ -88,7 +93,7 @@ void linear(const Linear& layer, const float* in, std::ptrdiff_t in_stride, std:
             std::ptrdiff_t out_stride) {
     if (!layer.narrow) {
         product({in, in_stride, 1, layer.weight, layer.padded, layer.bias, 0, out, out_stride, rows, layer.inputs,
-                 layer.padded});
+                 layer.padded, layer.rectified});
         return;
     }
     std::int32_t r = 0;

@@ -125,8 +125,8 @@ def tune(
         there = ray.cluster_resources()
         kept = kept_for_trial(config, search, at_once, there)
         machines = [machine["Resources"] for machine in ray.nodes() if machine["Alive"]]
-        if told is not None and (line := no_machine_fits(kept, machines)):
-            told(line)
+        if told is not None and (waits := no_machine_fits(kept, machines)):
+            told(waits)
         # The reason of a trial that fails stands in the table; Ray would show three tracebacks for each.
         logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
         # Its advice is for those who write trainables.

@@ -171,6 +171,7 @@ def test_what_ray_keeps_of_trials_is_in_the_log_directory_while_they_go_on(
 
     monkeypatch.setattr(ray.tune, "Tuner", Tuner)
     monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 2.0})
+    monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True, "Resources": {"CPU": 2.0}}])
     monkeypatch.setattr(tuning, "joined", lambda address, modules: contextlib.nullcontext())
     config = from_mapping({**SMALL, "log_dir": str(tmp_path / "logs")})
     search = (Search("lr", "choice", (1e-3, 1e-2)),)

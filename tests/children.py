@@ -1,10 +1,12 @@
 """Finds the descendants of a process: those of a run, and those that are left after it."""
 
 import contextlib
+import os
 import random
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import psutil
 from penstock.processes.contract import WORKER
 from penstock.saved_runs.checkpoints import list_checkpoints
 
-__all__ = ["interrupt_twice", "killing", "left_behind", "newest_checkpoint", "of_group"]
+__all__ = ["interrupt_twice", "killing", "left_behind", "newest_checkpoint", "of_group", "stop"]
 
 
 def left_behind(earlier: Collection[psutil.Process] = ()) -> list[psutil.Process]:
@@ -28,6 +30,22 @@ def left_behind(earlier: Collection[psutil.Process] = ()) -> list[psutil.Process
         with contextlib.suppress(psutil.NoSuchProcess):
             spared.update(process.children(recursive=True))
     return [child for child in found if child not in spared and "resource_tracker" not in _command(child)]
+
+
+def stop(pid: int) -> None:
+    """Stop a process, and wait until none of its threads runs. `os.kill` returns while they may still answer a call.
+
+    On a busy machine one server in four did.
+    """
+    os.kill(pid, signal.SIGSTOP)
+    while any(psutil.Process(thread).status() != psutil.STATUS_STOPPED for thread in _threads(pid)):
+        time.sleep(0.001)
+
+
+def _threads(pid: int) -> list[int]:
+    """The threads of a process that psutil can look at each by its number; where it cannot, the process alone."""
+    tasks = Path(f"/proc/{pid}/task")
+    return [int(task.name) for task in tasks.iterdir()] if tasks.exists() else [pid]
 
 
 def of_group(group: str, pid: int | None = None) -> psutil.Process | None:

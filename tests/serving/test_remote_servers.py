@@ -17,6 +17,7 @@ import penstock
 from penstock.clients import EpisodeLostError, RefusedError
 from penstock.errors import BadDataError, ConfigError
 from penstock.serving.answer_times import AnswerTimes
+from tests.children import stop
 from tests.ports import free_port
 from tests.serving.server.harness import TRAP, call, observations, policy_of, serving, until
 from tests.serving.server.process import serving_apart
@@ -122,7 +123,7 @@ def test_a_server_that_does_not_answer_in_time_gives_no_answer_to_a_later_call(c
     with serving_apart("plain") as first, serving() as second, connected(first, second, timeout=3.0) as remote:
         for obs in OBS[:4]:
             np.testing.assert_array_equal(remote(obs), local(obs))
-        first.process.send_signal(signal.SIGSTOP)
+        stop(first.process.pid)
         prefer(remote, 0)
         np.testing.assert_array_equal(remote(OBS[0]), local(OBS[0]))
         # Its reply to the call that was given up is on its way now.

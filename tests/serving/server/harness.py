@@ -42,6 +42,7 @@ from penstock.serving.server.protocols.gamecore.policy_steps import PolicySteps
 from penstock.serving.server.server import Certificate, Ports, Server
 from penstock.serving.server.steps import Steps
 from penstock.types import Array, Box, Composite, Discrete, EnvRecipe, Spaces
+from tests.children import stop
 
 FIRST = "update-00000007"
 TRAP, DEADLY = np.float32(0.5), np.float32(0.25)
@@ -326,7 +327,7 @@ def sweep_later(server: Running, seconds: float) -> None:
 @contextlib.contextmanager
 def halted(server: Running) -> Iterator[None]:
     """The only worker of the server does not run until `resume`: what it is asked stays unanswered."""
-    os.kill(_worker(server), signal.SIGSTOP)
+    stop(_worker(server))
     try:
         yield
     finally:

@@ -18,6 +18,7 @@ import pytest
 from penstock.errors import ResourceError
 from penstock.serving.server.admission.limits import Limits
 from penstock.serving.server.assembly import open_endpoint, start_engine
+from tests.children import stop
 from tests.serving.server.harness import (
     Game,
     Running,
@@ -125,7 +126,7 @@ def test_a_worker_that_hangs_is_killed_and_another_answers_its_batch() -> None:
     with serving(workers=1) as server:
         (pid,) = pids(server)
         engine = server.endpoint.stable.engine
-        os.kill(pid, signal.SIGSTOP)
+        stop(pid)
         connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=120.0)
         connection.request("POST", "/step", tick(observations(1)[0]))
         until(lambda: engine._workers[0].under_way)
@@ -158,7 +159,7 @@ def test_lost_workers_and_those_that_are_being_started_end_with_the_server(start
     """The first worker hangs when the server loses it. The second one is importing when the server ends."""
     with serving(workers=1) as server:
         (first,) = server.endpoint.stable.engine._workers
-        os.kill(first.process.pid, signal.SIGSTOP)
+        stop(first.process.pid)
         call(server, first.transport.abort)
         while len(started()) < 2:
             time.sleep(0.01)

@@ -33,7 +33,7 @@ class SteppingConfig(SettingsGroup):
         None,
         "numbers in the info of an episode's last step, such as won,laps:max: the mean is reported as episode/won, of "
         "evaluations as eval/episode/won; a kind behind a colon (sum, min, max, or a quantile such as p95) as "
-        f"episode/laps:max (docs/environments.md); at most {MOST_EPISODE_METRICS}",
+        f"episode/laps:max (docs/environments-metrics.md); at most {MOST_EPISODE_METRICS}",
         pattern=r"\S(.{0,62}\S)?",
         form="names of at most 64 characters, separated by commas or with a flag each",
         adds=True,

@@ -91,6 +91,15 @@ def test_every_page_behind_an_entry_page_can_be_found(name: str) -> None:
     assert behind <= {Path("docs", link.partition("#")[0]) for link in LINK.findall(prose(Path("docs", f"{name}.md")))}
 
 
+def test_the_page_of_all_algorithms_names_each_and_leads_to_all_pages_beside_it() -> None:
+    folder = Path("docs/algorithms")
+    text = prose(folder / "README.md")
+    links = {folder / link.partition("#")[0] for link in LINK.findall(text)}
+    assert {path for path in PAGES if path.parent == folder} - {folder / "README.md"} <= links
+    rows = re.findall(r"^\| \[.+?\]\((\w+)\.md\) \|", text, flags=re.MULTILINE)
+    assert sorted(rows) == sorted(ALGORITHMS.names())
+
+
 def test_the_layers_of_the_architecture_are_those_of_the_contract() -> None:
     contract = (ROOT / ".importlinter").read_text().partition("layers =\n")[2].partition("\n\n")[0]
     layers = [re.findall(r"\w+", line) for line in contract.splitlines()]

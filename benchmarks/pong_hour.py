@@ -7,7 +7,7 @@
 32 environments of EnvPool, 20 steps, gradient steps of 160 rows with a constant learning rate of 1e-3; the rest as in
 `benchmarks/impala.py`. Of seven settings that were tried for penstock, for 0.5 to 1.5 million steps each, this one had
 the highest return; nothing was tried for the peer. It has turned out to be too large a step for the convolutions
-(docs/algorithms/impala-trials.md). A curve is the mean return of the last 100 training episodes. One run of either
+(docs/algorithms/impala-pong.md). A curve is the mean return of the last 100 training episodes. One run of either
 side, so it shows whether a policy is learned and how soon, not which side learns better in the mean.
 """
 

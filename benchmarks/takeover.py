@@ -19,6 +19,7 @@ those that the run went on from. A deputy gets a checkpoint every two seconds, s
 
 With a cut link, one run must go on. A run counts if it has learned an update after the deputy's first one: the lost
 run at any time until the end, the deputy's run in the last seconds, when the link has been there again for a while.
+If none counts, `unlearned_s` tells a run that ended from one that was slow, because the machine had other work.
 """
 
 import argparse
@@ -80,6 +81,8 @@ class LivedOn(NamedTuple):
     """Number of runs that went on, its own and those of deputies."""
     command_s: float
     """Seconds from the cut until its command had ended; infinite if it did not end."""
+    unlearned_s: float
+    """Seconds at the end of the round in which no run learned an update; infinite if none learned after the deputy."""
 
 
 class Loss(NamedTuple):
@@ -207,6 +210,7 @@ def row_of(case: str, lost: str, losses: Sequence[Loss]) -> dict[str, Any]:
     behind_a_link = {
         "runs": [one.runs for one in lived_on],
         "command_s": [in_json(one.command_s, 1) for one in lived_on],
+        "unlearned_s": [in_json(one.unlearned_s, 1) for one in lived_on],
     }
     return {
         "case": case,
@@ -271,7 +275,8 @@ def _watched(loss: Loss, run: Path, command: "subprocess.Popen[bytes]", struck: 
         if math.isinf(ended) and command.poll() is not None:
             ended = now - struck
         time.sleep(LOOK_S)
-    return loss._replace(lived_on=LivedOn(runs_that_learn(last, run, now), ended))
+    unlearned = now - max(last.values(), default=-math.inf)
+    return loss._replace(lived_on=LivedOn(runs_that_learn(last, run, now), ended, unlearned))
 
 
 def _wait_for_copy(logs: Path) -> None:

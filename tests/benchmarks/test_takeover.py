@@ -101,13 +101,13 @@ def test_a_run_goes_on_that_still_learns_at_the_end_and_the_lost_one_must_not_le
 
 
 def test_behind_a_cut_link_one_run_goes_on_and_the_command_ends() -> None:
-    losses = [Loss(20.0, 500, 400, LivedOn(1, 71.25)), Loss(21.0, 500, 400, LivedOn(1, 90.0))]
+    losses = [Loss(20.0, 500, 400, LivedOn(1, 71.25, 0.5)), Loss(21.0, 500, 400, LivedOn(1, 90.0, 1.0))]
     assert [bar.holds for bar in bars_of("ppo", "link", losses)] == [True, True, True]
     row = row_of("ppo", "link", losses)
     assert (row["runs"], row["command_s"]) == ([1, 1], [71.2, 90.0])
-    both = [*losses, Loss(20.0, 500, 400, LivedOn(2, 71.0))]
+    both = [*losses, Loss(20.0, 500, 400, LivedOn(2, 71.0, 0.5))]
     assert [bar.holds for bar in bars_of("ppo", "link", both)] == [True, False, True]
-    neither = [*losses, Loss(math.inf, 500, None, LivedOn(0, math.inf))]
+    neither = [*losses, Loss(math.inf, 500, None, LivedOn(0, math.inf, math.inf))]
     assert [bar.holds for bar in bars_of("ppo", "link", neither)] == [False, False, False]
     assert row_of("ppo", "link", neither)["command_s"][-1] is None
 

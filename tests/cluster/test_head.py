@@ -85,6 +85,30 @@ def test_a_head_is_not_blamed_for_the_time_in_which_the_launcher_stood_still(mon
     assert [line.partition(" at")[0] for line in said] == ["checkpoint", "Ray's head"]
 
 
+@pytest.mark.nightly  # Ray's minute has to pass.
+@pytest.mark.timeout(400)
+def test_a_launcher_has_more_than_a_minute_to_save_and_to_say_that_the_head_is_lost() -> None:
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={**HOST, "include_dashboard": False})
+    lines = f"with joined({cluster.address!r}):\n    print('joined', flush=True)\n    sys.stdin.read()"
+    code = f"import sys\nfrom penstock.cluster.connection import joined\n{lines}"
+    try:
+        with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as launcher:
+            try:
+                assert launcher.stdout is not None
+                assert b"joined" in launcher.stdout.readline()
+                for process in psutil.Process().children(recursive=True):
+                    if "gcs_server" in process.name():
+                        os.kill(process.pid, signal.SIGKILL)
+                with pytest.raises(subprocess.TimeoutExpired):
+                    launcher.wait(75.0)
+            finally:
+                launcher.kill()
+    finally:
+        cluster.shutdown()
+
+
 @pytest.mark.nightly  # A minute, most of it the silence that is waited for. Shorter: the two above.
 @pytest.mark.timeout(400)
 def test_a_run_whose_head_is_lost_saves_what_it_has_learned_and_goes_on_elsewhere(tmp_path: Path) -> None:

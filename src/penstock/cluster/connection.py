@@ -25,6 +25,9 @@ REMOTE_OUTPUT = "PENSTOCK_REMOTE_OUTPUT"
 """Environment variable: the launcher shows what processes on other machines print, unless it is empty or 0."""
 RAY_ADDRESS = "RAY_ADDRESS"
 """Environment variable: Ray takes its address in place of one that is left out, and in place of ``auto``."""
+HEADLESS_S = 180.0
+"""Ray ends this process, without a word, so long after its head is lost. Its default, a minute, is too short on a busy
+machine: `penstock.cluster.head.HeadWatch` ends the run after 40 s, and what it then saves and says takes its time."""
 LAST_PORT = 65_535
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 """Hosts in whose place Ray puts this machine's own address."""
@@ -63,6 +66,7 @@ def joined(address: str | None, modules: Sequence[str] = ()) -> Iterator[None]:
     _check_address(asked)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", f"{HEADLESS_S:.0f}")
     main = threading.current_thread() is threading.main_thread()
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)} if main else {}
     own = {} if asked.address not in {None, "local"} else {"include_dashboard": False}

@@ -1,6 +1,7 @@
 """HeadWatch: a thread of the launcher that ends the run in order if Ray's head is lost.
 
-Ray itself ends every process that is joined to it a minute after its head is lost, without a word to the run.
+Ray itself ends every process that is joined to it some time after its head is lost, without a word to the run: the
+launcher after `penstock.cluster.connection.HEADLESS_S`, those of other machines after a minute.
 """
 
 import time
@@ -15,8 +16,8 @@ LOOK_S = 1.0
 ALARM_S = 10.0
 """After so much silence a checkpoint is asked for."""
 SILENCE_S = 40.0
-"""After so much silence the run ends. A head with storage outside the cluster may be back by then. Enough is left of
-Ray's minute for the last checkpoint."""
+"""After so much silence the run ends. A head with storage outside the cluster may be back by then. The last
+checkpoint is written before Ray ends this process."""
 LATE_S = 5.0
 """If the watch looks so much later than the last time, its own process stood still meanwhile."""
 

@@ -154,8 +154,9 @@ def test_each_row_has_the_mask_of_its_observation(field):
     assert seen[2].final_obs[field][1].tolist() == NONE
     assert seen[2].obs[field].dtype == np.uint8
     # A restored episode has its masks again.
-    replayed = [obs[field][0].tolist() for obs, _ in lanes.replay(0, 5, np.array([3, 3]))]
-    assert replayed == [FIRST, SECOND, THIRD]
+    assert lanes.begin(0, 5)[field][0].tolist() == FIRST
+    replayed = [one.obs[field][0].tolist() for one in lanes.replay({0: np.array([3, 3])})]
+    assert replayed == [SECOND, THIRD]
 
 
 @pytest.mark.parametrize("field", ENVS)

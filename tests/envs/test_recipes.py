@@ -142,5 +142,6 @@ def test_a_wrapped_environment_is_restored_by_its_seed_and_actions():
     source.reset([5])
     actions = np.array([0, 1, 1])
     expected = [source.step(actions[i : i + 1], lambda _: 0).obs["obs"].copy() for i in range(3)]
-    _, *replayed = [obs["obs"].copy() for obs, _ in source.replay(0, 5, actions)]
+    source.reset([5])
+    replayed = [one.obs["obs"].copy() for one in source.replay({0: actions})]
     np.testing.assert_array_equal(replayed, expected)

@@ -104,7 +104,7 @@ def test_each_episode_has_an_object_of_its_own():
 def test_an_episode_that_is_restored_restores_its_reward():
     source = lanes(Path, Counter(4), Counter(4))
     source.reset([0, 0])
-    list(source.replay(1, 0, np.array([2, 2, 2])))
+    list(source.replay({1: np.array([2, 2, 2])}))
     # Three steps of action 2 are behind lane 1; the fourth ends with 1 + 2 + 3 + 4 and the last reward 4.
     assert steps(source, 1) == [[0.5, 14.5]]
     assert source.ended == [3 * 1.0 + 14.5]

@@ -125,7 +125,8 @@ class Reuses(ClockEnv):
 @pytest.mark.parametrize("reward", [2.0, np.array([2.0]), [2.0]])
 def test_an_episode_is_restored_whatever_the_form_of_its_rewards(reward):
     lanes = source(Scripted((OBS, reward, False, False, {})))
-    assert [paid for _, paid in lanes.replay(0, 5, np.array([3, 3]))] == [0.0, 2.0, 2.0]
+    lanes.reset([5])
+    assert [float(one.reward[0]) for one in lanes.replay({0: np.array([3, 3])})] == [2.0, 2.0]
 
 
 def test_an_array_that_is_handed_out_every_time_is_copied():

@@ -77,12 +77,13 @@ def test_a_restored_lane_has_its_stack_again() -> None:
     stacks = {"obs": np.zeros((2, 4, 6), np.uint8)}
     source = newest_frames(open_source(make_film, vector=False, num_lanes=2), stacks, "film", 0)
     source.reset([1, 2])
-    replay = source.replay(1, 2, np.array([1, 0]))
-    assert replay is not None
-    frames = [obs["obs"][1].copy() for obs, _ in replay]
+    begun = source.begin(1, 2)
+    assert begun is not None
+    frames = [begun["obs"][1].copy()]
+    frames += [one.obs["obs"][1].copy() for one in source.replay({1: np.array([1, 0])})]
     np.testing.assert_array_equal(stacks["obs"][1], [frames[0], *frames])
     many = newest_frames(open_source(make_many_films, vector=False, num_lanes=2), stacks, "film", 0)
-    assert many.replay(0, 1, np.array([1])) is None
+    assert many.begin(0, 1) is None
 
 
 def test_without_stacks_it_is_the_source_itself() -> None:

@@ -379,9 +379,15 @@ def test_observations_that_only_bootstrap_are_looked_at_before_they_are_valued(e
     assert policy.valued == 0
 
 
-def test_each_lane_is_restored_under_a_limit_of_its_own() -> None:
-    node, ports = open_node(LatePolicy(0), starts=tuple(LaneStart(position=Position(0, 0, 0, 0)) for _ in range(LANES)))
-    assert ports.busies == ["open environment", "restore an episode", "restore an episode"]
+@pytest.mark.parametrize(("announced_s", "times"), [(-1.0, 3 * LANES + 1), (60.0, 1)])
+def test_a_long_restore_is_announced_again_while_it_goes_on(
+    monkeypatch: pytest.MonkeyPatch, announced_s: float, times: int
+) -> None:
+    monkeypatch.setattr("penstock.nodes.env.node.ANNOUNCED_S", announced_s)
+    start = LaneStart(position=Position(0, 0, 1, 0), actions=np.zeros(1, np.int64))
+    node, ports = open_node(LatePolicy(0), starts=(start,) * LANES)
+    # For each lane its way to the base, one step, and a look at where it stands; then the end is seen.
+    assert ports.busies == ["open environment"] + ["restore episodes"] * times
     node.close()
 
 

@@ -20,7 +20,7 @@ from penstock.envs.rows import ObservationRows, Store, as_number
 from penstock.envs.spaces import spaces_of
 from penstock.envs.stacks import stack_of
 from penstock.errors import BadDataError
-from penstock.types import Array, Arrays, EnvSource, StepResult
+from penstock.types import Array, Arrays, EnvSource, Replayed, StepResult
 
 __all__ = ["ScalarSource"]
 
@@ -168,23 +168,26 @@ class ScalarSource(EnvSource):
             raise
         return self._result
 
-    def replay(self, lane: int, seed: int, action: Array, base: bytes | None = None) -> Iterator[tuple[Arrays, float]]:
-        """Restore one lane's episode by its seed, a snapshot and actions; see ``types.EnvSource``."""
+    def begin(self, lane: int, seed: int) -> Arrays:
+        """Begin an episode in one lane; see ``types.EnvSource``."""
         self._begin(lane, seed)
-        if base is not None:
-            self._lay(lane, base)
-        yield self._obs, 0.0
-        _, step, store = self._lanes[lane]
-        staged = np.zeros((self.num_lanes, *action.shape[1:]), action.dtype)
-        for one in action:
-            staged[lane] = one
-            obs, reward, terminated, truncated, _ = step(list(self._cut(staged))[lane])
-            store(obs)
-            # As ``step`` stores it: in float32, so that the episode's return is restored bit by bit, and from any form
-            # of one number.
-            yield self._obs, float(np.float32(np.reshape(reward, ())))
-            if terminated or truncated:
-                return
+        return self._obs
+
+    def replay(self, actions: Mapping[int, Array]) -> Iterator[Replayed]:
+        """Restore episodes by their actions, one lane after the other; see ``types.EnvSource``."""
+        for lane, taken in actions.items():
+            _, step, store = self._lanes[lane]
+            replayed = Replayed((lane,), self._obs, self._reward)
+            for one in taken:
+                given = self._cut(np.broadcast_to(one, (self.num_lanes, *one.shape)))
+                obs, reward, terminated, truncated, _ = step(list(given)[lane])
+                store(obs)
+                # As ``step`` stores it: in float32, so that the episode's return is restored bit by bit, and from any
+                # form of one number.
+                self._reward[lane] = np.reshape(reward, ())
+                yield replayed
+                if terminated or truncated:
+                    break
 
     def snapshot(self, lane: int) -> bytes:
         """The lane's environment with its wrappers, and its latest observation; see ``types.EnvSource``."""
@@ -193,19 +196,21 @@ class ScalarSource(EnvSource):
         obs = {name: values[lane].copy() for name, values in self._obs.items()}
         return capture({"env": self._envs[lane], "obs": obs})
 
+    def lay(self, lane: int, base: bytes) -> Arrays:
+        """Lay a snapshot on the lane's environment; see ``types.EnvSource``."""
+        from penstock.envs.snapshots import lay  # noqa: PLC0415  # only long episodes need it
+
+        found = lay(base, {"env": self._envs[lane], "obs": {}})["obs"]
+        for name, values in self._obs.items():
+            values[lane] = found[name]
+        return self._obs
+
     def close(self) -> None:
         """Close the environments."""
         envs, self._envs = self._envs, []
         with contextlib.ExitStack() as stack:  # closes all others even if closing one fails
             for env in envs:
                 stack.callback(env.close)
-
-    def _lay(self, lane: int, base: bytes) -> None:
-        from penstock.envs.snapshots import lay  # noqa: PLC0415  # only long episodes need it
-
-        found = lay(base, {"env": self._envs[lane], "obs": {}})["obs"]
-        for name, values in self._obs.items():
-            values[lane] = found[name]
 
     def _stepped(self, lane: int) -> tuple[int, Callable[[Any], Any], Store]:
         """A lane, the function that steps its environment, and the function that stores its observation."""

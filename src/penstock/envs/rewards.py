@@ -11,7 +11,7 @@ Leaves the environment's own rewards unchanged.
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +24,7 @@ from penstock.envs.rows import as_number
 from penstock.envs.vector import VectorSource
 from penstock.envs.wrapped import WrappedSource
 from penstock.errors import BadDataError, EnvError, SnapshotError, place_in
-from penstock.types import Array, Arrays, Discrete, EnvSource, StepResult
+from penstock.types import Array, Arrays, Discrete, EnvSource, Replayed, StepResult
 
 __all__ = ["KNOWN", "OwnReward", "RewardedSource", "find_reward", "no_infos"]
 
@@ -209,13 +209,24 @@ class RewardedSource(WrappedSource):
                     self._begin(lane, result.obs)
         return result
 
-    def replay(
-        self, lane: int, seed: int, action: Array, base: bytes | None = None
-    ) -> Iterator[tuple[Arrays, float]] | None:
-        """As the source; also restores the lane's own rewards."""
-        of_source, of_reward = (None, None) if base is None else _parts(base)
-        replayed = self._source.replay(lane, seed, action, of_source)
-        return None if replayed is None else self._replayed(lane, action, replayed, of_reward)
+    def begin(self, lane: int, seed: int) -> Arrays | None:
+        """As the source."""
+        obs = self._source.begin(lane, seed)
+        if obs is not None:
+            self._begin(lane, obs)
+        return obs
+
+    def replay(self, actions: Mapping[int, Array]) -> Iterator[Replayed]:
+        """As the source; also restores the own rewards."""
+        left = {lane: iter(taken) for lane, taken in actions.items()}
+        for replayed in self._source.replay(actions):
+            for lane in replayed.lanes:
+                one = next(left[lane])
+                taken = list(self._cut(np.broadcast_to(one, (self.num_lanes, *one.shape))))[lane]
+                led_to = self._of_lane(replayed.obs, lane)
+                # A restored episode continues after these steps, so none of them ended it.
+                self._value(lane, taken, float(replayed.reward[lane]), led_to, (False, False))
+            yield replayed
 
     def snapshot(self, lane: int) -> bytes | None:
         """As the source, with the reward's object of the lane's episode."""
@@ -227,28 +238,19 @@ class RewardedSource(WrappedSource):
         own = {"episode": self._object(lane), "return": self._returns[lane], "seen": self._seen[lane]}
         return joined([of_source, capture(own)])
 
+    def lay(self, lane: int, base: bytes) -> Arrays:
+        """As the source, with the reward's object of the lane's episode."""
+        from penstock.envs.snapshots import lay  # noqa: PLC0415  # only long episodes need it
+
+        of_source, of_reward = _parts(base)
+        obs = self._source.lay(lane, of_source)
+        found = lay(of_reward, {"episode": self._object(lane)})
+        self._returns[lane], self._seen[lane] = found["return"], found["seen"]
+        return obs
+
     def own_return(self, lane: int) -> float:
         """The sum of own rewards over the lane's episode so far."""
         return self._returns[lane]
-
-    def _replayed(
-        self, lane: int, action: Array, steps: Iterator[tuple[Arrays, float]], base: bytes | None
-    ) -> Iterator[tuple[Arrays, float]]:
-        obs, reward = next(steps)
-        self._begin(lane, obs)
-        if base is not None:
-            from penstock.envs.snapshots import lay  # noqa: PLC0415  # only long episodes need it
-
-            found = lay(base, {"episode": self._object(lane)})
-            self._returns[lane], self._seen[lane] = found["return"], found["seen"]
-        yield obs, reward
-        staged = np.zeros((self.num_lanes, *action.shape[1:]), action.dtype)
-        for one, (obs, reward) in zip(action, steps, strict=False):
-            staged[lane] = one
-            taken = list(self._cut(staged))[lane]
-            # A restored episode continues after these steps, so none of them ended it.
-            self._value(lane, taken, reward, self._of_lane(obs, lane), (False, False))
-            yield obs, reward
 
     def _object(self, lane: int) -> Any:
         """The object that a reward's class has made for the lane's episode; ``None`` for a function."""

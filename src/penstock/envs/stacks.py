@@ -10,7 +10,7 @@ import numpy as np
 
 from penstock.envs.wrapped import WrappedSource
 from penstock.errors import BadDataError, EnvError
-from penstock.types import Array, Arrays, EnvSource, Stack, StepResult
+from penstock.types import Array, Arrays, EnvSource, Replayed, Stack, StepResult
 
 __all__ = ["NewestFrames", "newest_frames", "stack_of"]
 
@@ -101,22 +101,34 @@ class NewestFrames(WrappedSource):
             self._result = result._replace(obs=self._newest(result.obs), final_obs=final_obs)
         return self._result
 
-    def replay(
-        self, lane: int, seed: int, action: Array, base: bytes | None = None
-    ) -> Iterator[tuple[Arrays, float]] | None:
-        """As the source; also puts the lane's latest whole observation into the stacks."""
-        replayed = self._source.replay(lane, seed, action, base)
-        return None if replayed is None else self._replayed(lane, replayed)
+    def begin(self, lane: int, seed: int) -> Arrays | None:
+        """As the source."""
+        obs = self._source.begin(lane, seed)
+        return None if obs is None else self._begun(lane, obs)
+
+    def replay(self, actions: Mapping[int, Array]) -> Iterator[Replayed]:
+        """As the source."""
+        for replayed in self._source.replay(actions):
+            for lane in replayed.lanes:
+                self._put(lane, replayed.obs)
+            yield replayed._replace(obs=self._newest(replayed.obs))
 
     def snapshot(self, lane: int) -> bytes | None:
         """As the source, whose observations are whole."""
         return self._source.snapshot(lane)
 
-    def _replayed(self, lane: int, steps: Iterator[tuple[Arrays, float]]) -> Iterator[tuple[Arrays, float]]:
-        for obs, reward in steps:
-            for field, stack in self._stacks.items():
-                stack[lane] = obs[field][lane]
-            yield self._newest(obs), reward
+    def lay(self, lane: int, base: bytes) -> Arrays:
+        """As the source."""
+        return self._begun(lane, self._source.lay(lane, base))
+
+    def _begun(self, lane: int, obs: Arrays) -> Arrays:
+        self._put(lane, obs)
+        return self._newest(obs)
+
+    def _put(self, lane: int, obs: Arrays) -> None:
+        """Put the lane's latest whole observation into the stacks."""
+        for field, stack in self._stacks.items():
+            stack[lane] = obs[field][lane]
 
     def _newest(self, obs: Arrays) -> Arrays:
         return {field: values[:, -1] if field in self._stacks else values for field, values in obs.items()}

@@ -1,25 +1,27 @@
 """The source for any ``gymnasium.vector.VectorEnv``: B lanes that one call steps together.
 
-In the autoreset mode ``Disabled`` penstock resets lanes whose episode has ended. In ``NextStep`` and ``SameStep`` the
-environment resets them, from random streams of its own, so its episodes cannot be restored. The modes:
-https://farama.org/Vector-Autoreset-Mode.
+In the autoreset mode ``Disabled`` penstock resets lanes whose episode has ended. If the environment takes a seed for
+each lane, the episodes of all lanes together are restored by seeds and actions (`joint_replay`). In ``NextStep`` and
+``SameStep`` the environment resets lanes, from random streams of its own, so its episodes cannot be restored. The
+modes: https://farama.org/Vector-Autoreset-Mode.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from penstock.envs.actions import batched
 from penstock.envs.fields import field_paths, one_line
+from penstock.envs.joint_replay import JointReplay
 from penstock.envs.last_infos import LastInfos
 from penstock.envs.masks import KEY, Masks, lane_of, late_mask, with_mask
 from penstock.envs.rows import ObservationRows, cast, pick
 from penstock.envs.spaces import spaces_of
 from penstock.envs.stacks import stack_of
 from penstock.envs.vector_seeds import SeedForm, reset_with_seeds, seed_form_of
-from penstock.errors import BadDataError, EnvError
-from penstock.types import Array, Arrays, Box, Composite, Discrete, EnvSource, StepResult
+from penstock.errors import BadDataError, EnvError, SnapshotError
+from penstock.types import Array, Arrays, Box, Composite, Discrete, EnvSource, Replayed, StepResult
 
 __all__ = ["VectorSource", "is_vector"]
 
@@ -117,6 +119,7 @@ class VectorSource(EnvSource):
         if self._mode == "Disabled":
             self._seed_form = seed_form_of(env, self._observed)
         self.restorable = self._seed_form is not None
+        self._seeds: Sequence[int] = [0] * num_lanes
 
     def watch(self, sign: memoryview) -> None:
         """Does nothing, because one call steps all lanes."""
@@ -147,6 +150,7 @@ class VectorSource(EnvSource):
     def reset(self, seeds: Sequence[int]) -> Arrays:
         """Start an episode in every lane. ``seeds`` holds one seed a lane."""
         self._ended[:] = False
+        self._seeds = list(seeds)
         everyone = self._everyone
         if self._seed_form is not None:
             obs, info = self._env.reset(seed=self._seed_form(seeds, everyone))
@@ -165,13 +169,8 @@ class VectorSource(EnvSource):
         Raises:
             BadDataError: a value has a wrong type or shape. The text names environment and field.
         """
-        space = self.spaces.action
-        # A copy, because an environment may keep its action.
-        given = batched(space, action) if isinstance(space, Composite) else np.array(action, self._action_dtype)
-        obs, reward, terminated, truncated, infos = self._env.step(given)
-        if type(reward) is not np.ndarray or reward.dtype is not _FLOAT32 or reward.shape != self._shape:
-            self._reward[...] = self._per_lane(reward, _FLOAT64, "reward")
-            reward = self._reward
+        obs, reward, terminated, truncated, infos = self._env.step(self._given(action))
+        reward = self._rewards(reward)
         terminated = self._per_lane(terminated, _BOOL, "terminated")
         truncated = self._per_lane(truncated, _BOOL, "truncated")
         self._film(obs, ended=self._mode != "SameStep" and bool(terminated[0] or truncated[0]))
@@ -199,13 +198,35 @@ class VectorSource(EnvSource):
                 obs = self._begin_next(self._observed(obs), seeds)
         return StepResult(self._observed(obs), reward, terminated, truncated, self._reset, self._final.arrays)
 
-    def replay(self, lane: int, seed: int, action: Array, base: bytes | None = None) -> None:  # noqa: ARG002 - of the contract
-        """None: a vector environment cannot step a single lane."""
-        return
+    def begin(self, lane: int, seed: int) -> Arrays | None:
+        """Begin an episode in one lane; see ``types.EnvSource``. Only in mode ``Disabled``."""
+        if self._mode != "Disabled":
+            return None
+        return self._observed(self._reset_lanes({lane: seed}))
+
+    def replay(self, actions: Mapping[int, Array]) -> Iterator[Replayed]:
+        """Restore episodes by their actions, all lanes together; see ``types.EnvSource`` and `joint_replay`."""
+        joint = JointReplay(self.spaces, self.num_lanes, actions)
+        for t in range(joint.steps):
+            self._reset_for(joint, t)
+            mask = None if self._masks is None else self._masks.rows
+            obs, reward, terminated, truncated, infos = self._env.step(self._given(joint.action(t, mask)))
+            # A new array, because the next reset may write into the arrays that `step` returned.
+            ended = self._per_lane(terminated, _BOOL, "terminated") | self._per_lane(truncated, _BOOL, "truncated")
+            self._take_masks(obs, infos, self._everyone, ~ended)
+            yield Replayed(joint.playing(t), self._observed(obs), self._rewards(reward))
+            joint.note_ends(t, ended)
+        obs = self._reset_for(joint, joint.steps)
+        if obs is not None:
+            yield Replayed((), self._observed(obs), self._reward)
 
     def snapshot(self, lane: int) -> None:  # noqa: ARG002 - of the contract
         """None: the lanes of a vector environment have one state together."""
         return
+
+    def lay(self, lane: int, base: bytes) -> Arrays:  # noqa: ARG002 - of the contract
+        """Raises SnapshotError: there are no snapshots."""
+        raise SnapshotError(f"{self._name} is a vector environment, which has no snapshots")
 
     def close(self) -> None:
         """Close the environment."""
@@ -237,19 +258,47 @@ class VectorSource(EnvSource):
             return values
         return cast(values, Box(self._shape, dtype.name, (), ()), f"{field} of {self._name}")
 
+    def _given(self, action: Array) -> Any:
+        """Actions ``[B, ...]`` in the form that the environment takes: a copy, because it may keep them."""
+        space = self.spaces.action
+        return batched(space, action) if isinstance(space, Composite) else np.array(action, self._action_dtype)
+
+    def _rewards(self, reward: Any) -> Array:
+        """Rewards ``[B]`` float32: the environment's own array if it fits."""
+        if type(reward) is not np.ndarray or reward.dtype is not _FLOAT32 or reward.shape != self._shape:
+            self._reward[...] = self._per_lane(reward, _FLOAT64, "reward")
+            return self._reward
+        return reward
+
     def _begin_next(self, obs: Arrays, seeds: dict[int, int]) -> Any:
         """Keep the last observations of ended lanes, and begin their next episodes."""
         for field, values in obs.items():
             self._final.arrays[field][self._ended] = values[self._ended]
-        options = {"reset_mask": self._ended.copy()}
+        first = self._reset_lanes(seeds)
+        self._film(first, ended=False)
+        return first
+
+    def _reset_lanes(self, seeds: Mapping[int, int]) -> Any:
+        """Reset some lanes, each with its seed. Returns the latest observations of all lanes, as the environment does.
+
+        Only in mode ``Disabled``. An environment that takes no seeds is reset without.
+        """
+        chosen = np.zeros(self.num_lanes, np.bool_)
+        chosen[list(seeds)] = True
+        # A copy, because the environment may keep it.
+        options = {"reset_mask": chosen.copy()}
         if self._seed_form is None:
             first, infos = self._env.reset(options=options)
         else:
             lane_seeds = [seeds.get(lane, 0) for lane in range(self.num_lanes)]
-            first, infos = self._env.reset(seed=self._seed_form(lane_seeds, self._ended), options=options)
-        self._take_masks(first, infos, self._ended, self._ended)
-        self._film(first, ended=False)
+            first, infos = self._env.reset(seed=self._seed_form(lane_seeds, chosen), options=options)
+        self._take_masks(first, infos, chosen, chosen)
         return first
+
+    def _reset_for(self, joint: JointReplay, t: int) -> Any:
+        """Make the resets of a joint replay before step t. Returns as `_reset_lanes`; ``None`` if there are none."""
+        lanes = np.flatnonzero(joint.resets(t)).tolist()
+        return self._reset_lanes({lane: self._seeds[lane] for lane in lanes}) if lanes else None
 
     def _film(self, obs: Any, *, ended: bool) -> None:
         if self._take is not None:

@@ -11,8 +11,8 @@ __all__ = ["WrappedSource"]
 class WrappedSource(EnvSource):
     """Hands on the calls that are the same for a source and for what is around it.
 
-    A class of this kind gives `reset`, `step`, `replay` and `snapshot` of its own: each of them takes or gives
-    observations.
+    A class of this kind gives `reset`, `step`, `begin`, `replay`, `snapshot` and `lay` of its own: each of them takes
+    or gives observations.
 
     Args:
         source: steps the lanes.

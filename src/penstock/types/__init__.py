@@ -5,7 +5,7 @@ Shapes are written ``[T, B, ...]``: time first, then lanes.
 
 from penstock.types.arrays import Array, Arrays, ArraySpec, NoiseSpec
 from penstock.types.causes import Cause
-from penstock.types.environments import EnvFactory, EnvRecipe, EnvReference, EnvSource, StepResult, Wrapper
+from penstock.types.environments import EnvFactory, EnvRecipe, EnvReference, EnvSource, Replayed, StepResult, Wrapper
 from penstock.types.policies import BackendSpec, PolicyBackend, Question, Wanted
 from penstock.types.spaces import (
     ActionSpace,
@@ -40,6 +40,7 @@ __all__ = [
     "NoiseSpec",
     "PolicyBackend",
     "Question",
+    "Replayed",
     "Space",
     "Spaces",
     "Stack",

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from penstock.types.arrays import Array, Arrays
 from penstock.types.spaces import Spaces
 
-__all__ = ["EnvFactory", "EnvRecipe", "EnvReference", "EnvSource", "StepResult", "Wrapper"]
+__all__ = ["EnvFactory", "EnvRecipe", "EnvReference", "EnvSource", "Replayed", "StepResult", "Wrapper"]
 
 EnvFactory: TypeAlias = Callable[..., Any]
 """Makes an environment. It is called without arguments, or with ``num_envs=`` if it declares that parameter."""
@@ -63,6 +63,17 @@ class StepResult(NamedTuple):
     """field -> ``[B, ...]``: for same-step sources, the last observations of episodes that ended in this step."""
 
 
+class Replayed(NamedTuple):
+    """One step of a replay. The source owns all arrays; they are valid until its next call."""
+
+    lanes: Sequence[int]
+    """Those that have taken the next one of their actions."""
+    obs: Arrays
+    """field -> ``[B, ...]``: the latest observations of all lanes."""
+    reward: Array
+    """``[B]`` float32. Only those of ``lanes`` count."""
+
+
 class EnvSource(Protocol):
     """Steps B lanes of one environment together. ``envs/`` has an adapter for each kind of environment."""
 
@@ -72,8 +83,8 @@ class EnvSource(Protocol):
     """True: after an episode's end, ``obs`` holds the next episode's first observation and ``final_obs`` the last one.
     False: the next step of that lane is its reset, which ``StepResult.reset`` marks."""
     restorable: bool
-    """True: penstock resets each episode itself, with a seed. So seed and actions can restore the episode, and a long
-    one a `snapshot` and actions."""
+    """True: penstock resets each episode itself, with a seed. So a seed and a `replay` of its actions can restore the
+    episode, and a long one a `snapshot` and actions."""
 
     def watch(self, sign: memoryview) -> None:
         """Store the lane that is being stepped or reset in ``sign[0]``, an int64, if lanes are stepped one by one.
@@ -122,23 +133,27 @@ class EnvSource(Protocol):
         """
         ...
 
-    def replay(
-        self, lane: int, seed: int, action: Array, base: bytes | None = None
-    ) -> Iterator[tuple[Arrays, float]] | None:
-        """Restore one lane's episode: reset the lane with ``seed``, then take each ``action`` of ``[n, ...]`` in order.
-
-        Args:
-            lane: to restore.
-            seed: of its episode.
-            action: the actions, in the environment's own units.
-            base: a `snapshot` of the lane, which is laid on it after the reset. The actions go on from there.
+    def begin(self, lane: int, seed: int) -> Arrays | None:
+        """Begin an episode in one lane. The other lanes stay where they are.
 
         Returns:
-            Before the first action, and after each: the observations (field -> ``[B, ...]``; only element ``lane``
-            counts) and the reward. Stops early if the episode ends. ``None``: this source cannot reset a single lane.
+            The latest observations of all lanes. ``None``: this source cannot reset a single lane.
+        """
+        ...
 
-        Raises:
-            SnapshotError: at the first element: ``base`` does not fit.
+    def replay(self, actions: Mapping[int, Array]) -> Iterator[Replayed]:
+        """Restore episodes: take lanes to where their actions lead. Only for a source that is `restorable`.
+
+        Call it right after `reset`, and after `lay` of the lanes that have a snapshot. A lane whose episode ends takes
+        no more of its actions, and has to `begin` anew. Once the iterator has ended, lanes without actions stand where
+        they stood before.
+
+        Args:
+            actions: lane -> ``[n, ...]``: its actions in the environment's own units, in order.
+
+        Returns:
+            One element for each step of one lane or of several. Its lanes may be none. The order of the lanes depends
+            on the source: one after the other, or together.
         """
         ...
 
@@ -147,6 +162,14 @@ class EnvSource(Protocol):
 
         Raises:
             SnapshotError: the environment holds something that cannot be copied.
+        """
+        ...
+
+    def lay(self, lane: int, base: bytes) -> Arrays:
+        """Bring a lane, which was reset, into the state of a `snapshot`. Returns the latest observations of all lanes.
+
+        Raises:
+            SnapshotError: it does not fit. Then `begin` the lane.
         """
         ...
 

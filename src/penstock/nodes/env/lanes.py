@@ -1,14 +1,17 @@
 """Lanes: the state of each lane of an EnvNode: its episode, the return so far, the rows it has given."""
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 
 from penstock.errors import SnapshotError
 from penstock.kernels.actions import environment_array, to_environment
+from penstock.memory.action_log import Position
 from penstock.nodes.contract import LaneStart
 from penstock.nodes.env.settings import EnvSettings
 from penstock.nodes.ports import ActionLogPort
 from penstock.seeding import episode_seed
-from penstock.types import Arrays, EnvSource
+from penstock.types import Array, Arrays, EnvSource
 
 __all__ = ["Lanes"]
 
@@ -29,6 +32,7 @@ class Lanes:
         continues: ``[lanes]`` bool: the next rollout goes on where the previous one ended.
         collected: ``[lanes]`` int64: rows that each lane has given in the whole run.
         spoilt: ``[lanes]`` int64: how many of them were dropped.
+        obs: the latest observations after a `reset` or `restore`, in the source's own arrays.
     """
 
     def __init__(
@@ -43,45 +47,36 @@ class Lanes:
         self.episodes = [start.episode for start in starts]
         self.collected = np.array([start.collected for start in starts])
         self.spoilt = np.array([start.spoilt for start in starts])
+        self.obs: Arrays = {}
 
-    def reset(self) -> Arrays:
-        """Begin an episode in every lane. Returns the first observations, in the source's own arrays."""
-        obs = self._source.reset([self.seed(lane) for lane in range(self._settings.lanes)])
+    def reset(self) -> None:
+        """Begin an episode in every lane."""
+        self.obs = self._source.reset([self.seed(lane) for lane in range(self._settings.lanes)])
         for lane in range(self._settings.lanes):
-            self.begin_episode(lane, obs)
-        return obs
+            self.begin_episode(lane, self.obs)
 
-    def restore(self, lane: int, start: LaneStart) -> bool:
-        """Bring a lane back to its position in an earlier life. If it observes something else there, it begins anew."""
-        actions = np.empty(0) if start.actions is None else start.actions
-        space = self._settings.spaces.action
-        base = start.base
-        given = to_environment(actions, space, environment_array(space, len(actions)))
-        try:
-            content = None if base is None else base.content.tobytes()
-            replay = self._source.replay(lane, self.seed(lane), given, content)
-            if replay is None:
-                return False
-            obs, _ = next(replay)
-        except SnapshotError:
-            self._begin_anew(lane, start)
-            return False
-        self.begin_episode(lane, obs)
-        if base is not None:
-            self._log.begin_at(lane, base)
-            self.returns[lane] = base.episode_return
-            self.lengths[lane] = base.position.steps
-        elif start.position is not None:
-            self._log.forget_snapshots(lane, start.position)
-        for action, (obs, reward) in zip(actions, replay, strict=False):
-            self._log.append_lane(lane, action, obs)
-            self.returns[lane] += reward
-            self.lengths[lane] += 1
-        here, there = self._log.position(lane), start.position
-        self.continues[lane] = there is not None and (here.steps, here.hash) == (there.steps, there.hash)
-        if not self.continues[lane]:
-            self._begin_anew(lane, start)
-        return bool(self.continues[lane])
+    def restore(self, starts: Sequence[LaneStart]) -> Iterator[None]:
+        """Bring the lanes back to their positions in an earlier life, right after `reset`.
+
+        Yields after each piece of work: a reset, or a step of the source. Afterwards ``continues`` is true for the
+        lanes that observe there what they observed before. Others with a position begin their episode anew.
+        """
+        if not self._source.restorable:
+            return
+        actions: dict[int, Array] = {}
+        for lane, start in enumerate(starts):
+            if start.position is not None and self._go_to_base(lane, start):
+                actions[lane] = np.empty(0) if start.actions is None else start.actions
+            yield
+        yield from self._replay(actions)
+        for lane, start in enumerate(starts):
+            here, there = self._log.position(lane), start.position
+            if there is None:
+                continue
+            self.continues[lane] = lane in actions and (here.steps, here.hash) == (there.steps, there.hash)
+            if not self.continues[lane]:
+                self._begin_anew(lane, there)
+            yield
 
     def begin_episode(self, lane: int, obs: Arrays) -> None:
         """Note that an episode has begun in ``lane`` with ``obs``. Its number is already in ``episodes``."""
@@ -90,13 +85,44 @@ class Lanes:
         self.continues[lane] = False
         self._log.begin_episode(lane, self.episodes[lane], obs)
 
-    def _begin_anew(self, lane: int, start: LaneStart) -> None:
+    def _go_to_base(self, lane: int, start: LaneStart) -> bool:
+        """Bring a lane, which was reset, to the snapshot from which its actions go on. False if that does not fit."""
+        base = start.base
+        if base is None:
+            if start.position is not None:
+                self._log.forget_snapshots(lane, start.position)
+            return True
+        try:
+            self.obs = self._source.lay(lane, base.content.tobytes())
+        except SnapshotError:
+            return False
+        self._log.begin_at(lane, base)
+        self.returns[lane] = base.episode_return
+        self.lengths[lane] = base.position.steps
+        return True
+
+    def _replay(self, actions: dict[int, Array]) -> Iterator[None]:
+        """Take lanes to where their actions, in the policy's units, lead."""
+        space = self._settings.spaces.action
+        given = {
+            lane: to_environment(stored, space, environment_array(space, len(stored)))
+            for lane, stored in actions.items()
+        }
+        left = {lane: iter(stored) for lane, stored in actions.items()}
+        for replayed in self._source.replay(given):
+            self.obs = replayed.obs
+            for lane in replayed.lanes:
+                self._log.append_lane(lane, next(left[lane]), replayed.obs)
+                self.returns[lane] += replayed.reward[lane]
+                self.lengths[lane] += 1
+            yield
+
+    def _begin_anew(self, lane: int, there: Position) -> None:
         """Begin the episode from its reset, because it cannot be restored."""
-        if start.position is not None:
-            self._log.forget_snapshots(lane, start.position._replace(steps=0))
-        for obs, _ in (
-            self._source.replay(lane, self.seed(lane), environment_array(self._settings.spaces.action, 0)) or ()
-        ):
+        self._log.forget_snapshots(lane, there._replace(steps=0))
+        obs = self._source.begin(lane, self.seed(lane))
+        if obs is not None:
+            self.obs = obs
             self.begin_episode(lane, obs)
 
     def seed(self, lane: int) -> int:

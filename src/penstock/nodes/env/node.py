@@ -11,10 +11,9 @@ from typing import NamedTuple
 from penstock.envs.bad_numbers import BadNumber, earliest, spoilt_lanes
 from penstock.envs.sources import display_name
 from penstock.errors import BadDataError
-from penstock.kernels.actions import environment_array
 from penstock.kernels.rollout import rollout_writer
 from penstock.memory.action_log import RolloutLog
-from penstock.nodes.contract import STEP_LIMIT_S, Ports
+from penstock.nodes.contract import STEP_LIMIT_S, LaneStart, Ports
 from penstock.nodes.env.lanes import Lanes
 from penstock.nodes.env.memory import LaneMemory
 from penstock.nodes.env.metrics import EpisodeMetrics
@@ -27,6 +26,9 @@ from penstock.nodes.ports import PolicyPort, StreamWriter
 from penstock.types import Arrays, EnvSource, StepResult
 
 __all__ = ["EnvNode"]
+
+ANNOUNCED_S = 1.0
+"""Seconds of restoring after which the rest of it is announced as work with a limit of its own."""
 
 BOUND_SLOTS = 1024
 """So many slots of a table stay bound. Binding a slot takes as long as some steps; a bound slot takes some KB."""
@@ -85,19 +87,9 @@ class EnvNode:
         self._snapshots = LaneSnapshots(settings, ports, self._log, opened, self._lanes, stacks=self._policy.stacks)
         self._memory = LaneMemory(self._policy.carry, settings.lanes)
         self._source.take_version(self._rollout)
-        obs = self._lanes.reset()
-        for lane, start in enumerate(starts):
-            if start.position is None:
-                continue
-            # A limit for each lane by itself: the time of restoring all lanes grows with their number.
-            with ports.busy("restore an episode", settings.open_limit_s):
-                if not self._lanes.restore(lane, start):
-                    ports.count("not_restored")
-                elif start.position.steps:
-                    self._memory.set(lane, start.carry)
-                    if start.base is not None:
-                        self._snapshots.went_on_from(lane, start.base)
-        self._obs = {name: values.copy() for name, values in obs.items()}
+        self._lanes.reset()
+        self._restore(starts)
+        self._obs = {name: values.copy() for name, values in self._lanes.obs.items()}
 
     def ready(self) -> bool:
         """True if the rollout under way can go on, or a new one may begin: a slot is free, the policy new enough."""
@@ -122,6 +114,27 @@ class EnvNode:
             # The node's work is saved by now. A simulator that cannot close is no failure of the run.
             with contextlib.suppress(Exception):
                 self._source.close()
+
+    def _restore(self, starts: Sequence[LaneStart]) -> None:
+        """Bring the lanes back to where they were in an earlier life."""
+        settings, ports = self._settings, self._ports
+        if all(start.position is None for start in starts):
+            return
+        work, over = self._lanes.restore(starts), False
+        while not over:
+            # Announced anew while it goes on: how long all of it takes grows with the lanes and their episodes.
+            with ports.busy("restore episodes", settings.open_limit_s):
+                until = time.monotonic() + ANNOUNCED_S
+                over = all(time.monotonic() < until for _ in work)
+        for lane, start in enumerate(starts):
+            if start.position is None:
+                continue
+            if not self._lanes.continues[lane]:
+                ports.count("not_restored")
+            elif start.position.steps:
+                self._memory.set(lane, start.carry)
+                if start.base is not None:
+                    self._snapshots.went_on_from(lane, start.base)
 
     def _bound(self, index: int, same_step: bool) -> "_Slot":
         """A slot with all that is bound to its arrays. At most ``BOUND_SLOTS`` stay bound."""
@@ -263,16 +276,15 @@ class EnvNode:
         Raises:
             BadDataError: the source cannot reset a single lane, or too many rollouts in a row were dropped.
         """
-        num_steps, space = self._settings.num_steps, self._settings.spaces.action
+        num_steps = self._settings.num_steps
         self._skipped += 1
         if self._skipped > SKIP_LIMIT:
             raise BadDataError(f"{self._refuse(bad)}; {SKIP_LIMIT} rollouts in a row were skipped before this one")
         for lane in spoilt_lanes(slot, self._fields, num_steps):
             self._lanes.episodes[lane] += 1
-            begun = source.replay(lane, self._lanes.seed(lane), environment_array(space, 0))
-            if begun is None:
+            obs = source.begin(lane, self._lanes.seed(lane))
+            if obs is None:
                 raise BadDataError(f"{self._refuse(bad)}; it cannot be skipped: this source cannot reset a single lane")
-            obs, _ = next(begun)
             self._lanes.begin_episode(lane, obs)
             self._memory.forget(lane)
             for name in self._fields:

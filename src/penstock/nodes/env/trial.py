@@ -81,8 +81,11 @@ def _goes_the_same_way(trial: Trial) -> bool:
     log = ActionLog(aligned, 1, action, fields, 1, snapshot_bytes=trial.snapshot_bytes)
     opened = open_lanes(settings, {spec.name: np.zeros((1, *spec.shape), spec.dtype) for spec in trial.stacks})
     lanes = Lanes(settings, opened.source, log, settings.starts)
+    lanes.reset()
+    for _ in lanes.restore(settings.starts):
+        pass
     found = (
-        lanes.restore(0, trial.start),
+        bool(lanes.continues[0]),
         float(lanes.returns[0]) == trial.episode_return,
         opened.own_return(0) == trial.own_return,
     )

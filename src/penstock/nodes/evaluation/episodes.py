@@ -271,10 +271,9 @@ class _Playing:
 
     def _begin_alone(self, lane: int, obs: Arrays) -> bool:
         """Reset a single lane and write its observation into ``obs``. False if the source cannot do that."""
-        begun = self._source.replay(lane, self.seed(lane), np.empty(0))
-        if begun is None:
+        first = self._source.begin(lane, self.seed(lane))
+        if first is None:
             return False
-        first, _ = next(begun)
         for field, values in obs.items():
             values[lane] = first[field][lane]
         self.first[lane] = True

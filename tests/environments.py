@@ -377,3 +377,8 @@ class RecallEnv(gymnasium.Env):
         reward = -((float(action[0]) - self._number) ** 2) if self._steps else 0.0
         self._steps += 1
         return np.array([0.0, self._steps / 4], np.float32), reward, self._steps == 4, False, {}
+
+
+def make_carts(num_envs):
+    """CartPole that is stepped together. Its episodes end at different times, and penstock resets them."""
+    return SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")] * num_envs, autoreset_mode=AutoresetMode.DISABLED)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 SLOW_S = 0.02
 
@@ -22,3 +23,8 @@ class GatedCartPole(gymnasium.Wrapper):
         if not self._open:
             time.sleep(SLOW_S)
         return super().step(action)
+
+
+def make_gated_carts(num_envs: int, gate: str) -> SyncVectorEnv:
+    """The same, stepped together. Each lane is reset by penstock."""
+    return SyncVectorEnv([lambda: GatedCartPole(gate)] * num_envs, autoreset_mode=AutoresetMode.DISABLED)

@@ -213,8 +213,9 @@ def as_flag(value: object) -> str:
 # Forty seconds. Shorter: all hosts of ``test_learners.py`` are lost, and ``test_places.py`` places a host that joins.
 @pytest.mark.nightly
 @pytest.mark.timeout(600)
-def test_a_host_that_joins_and_is_lost_changes_no_bit(cluster, tmp_path: Path) -> None:
-    launcher = Launcher(tmp_path, cluster.address, updates=100, **PPO)
+@pytest.mark.parametrize("env", ["GatedCartPole", "make_gated_carts"])
+def test_a_host_that_joins_and_is_lost_changes_no_bit(cluster, tmp_path: Path, env: str) -> None:
+    launcher = Launcher(tmp_path, cluster.address, updates=100, **PPO, env=f"tests.gated:{env}")
     try:
         assert launcher.next_checkpoint()
         # It has 8 of 14 cores: two of four workers move there.

@@ -95,6 +95,59 @@ def test_its_stacks_can_be_parted_into_frames(episodic_life: bool) -> None:
     np.testing.assert_array_equal(stacks["obs"], whole[-1])
 
 
+@pytest.mark.parametrize(
+    ("game", "steps", "settings"),
+    [
+        # An episode begins with FIRE, and ends with each life.
+        ("breakout", 60, {"episodic_life": True}),
+        # Twenty seconds each. Shorter: the first one.
+        pytest.param("breakout", 400, {}, marks=pytest.mark.nightly),
+        pytest.param("pong", 1000, {}, marks=pytest.mark.nightly),
+    ],
+)
+def test_all_lanes_go_on_in_the_middle_of_their_episodes(game: str, steps: int, settings: dict) -> None:
+    def make(num_envs):
+        return make_lanes(game, num_envs, repeat_action_probability=0.25, **settings)
+
+    lanes = 3
+    numbers, actions = [0] * lanes, [[] for _ in range(lanes)]
+    choices = np.random.default_rng(0).integers(0, 4, (steps + 30, lanes))
+
+    def seeds() -> list[int]:
+        return [episode_seed(3, lane, number) for lane, number in enumerate(numbers)]
+
+    def next_seed(lane: int) -> int:
+        numbers[lane] += 1
+        actions[lane].clear()
+        return seeds()[lane]
+
+    first = open_source(make, vector=False, num_lanes=lanes)
+    first.reset(seeds())
+    for chosen in choices[:steps]:
+        for lane in range(lanes):
+            actions[lane].append(chosen[lane])
+        stood = first.step(chosen, next_seed).obs["obs"].copy()
+    assert len({len(taken) for taken in actions}) > 1, "lanes stand at different steps of their episodes"
+    again = open_source(make, vector=False, num_lanes=lanes)
+    again.reset(seeds())
+    *_, last = again.replay({lane: np.array(taken, np.int64) for lane, taken in enumerate(actions)})
+    np.testing.assert_array_equal(last.obs["obs"], stood)
+    before = numbers.copy()
+    expected = [copied(first.step(chosen, next_seed)) for chosen in choices[steps:]]
+    numbers[:] = before
+    for chosen, (obs, reward, final) in zip(choices[steps:], expected, strict=True):
+        found = copied(again.step(chosen, next_seed))
+        for one, other in zip(found, (obs, reward, final), strict=True):
+            np.testing.assert_array_equal(one, other)
+    first.close()
+    again.close()
+
+
+def copied(result):
+    """The observations, rewards and ends of a step, copied."""
+    return result.obs["obs"].copy(), result.reward.copy(), (result.terminated | result.truncated).copy()
+
+
 def test_a_lane_is_the_same_beside_any_others():
     together, rewards, _ = play(open_source(short_pong, vector=False, num_lanes=2))
     alone, own, _ = play(open_source(short_pong, vector=False, num_lanes=1, first_lane=1), num_lanes=1, first_lane=1)

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import penstock
 from penstock.cli import main
@@ -146,10 +147,15 @@ class AlwaysNan(TargetEnv):
 SKIPPING = {"sync_mode": "non_blocking", "bad_numbers": "skip", "runtime": "inline", "timesteps": 16 * 4 * 12}
 
 
-def test_spoilt_rollouts_are_dropped_and_counted_where_that_is_asked_for(tmp_path):
+def make_seldom_nan(num_envs: int) -> SyncVectorEnv:
+    return SyncVectorEnv([SeldomNan] * num_envs, autoreset_mode=AutoresetMode.DISABLED)
+
+
+@pytest.mark.parametrize("env", [SeldomNan, make_seldom_nan], ids=["one by one", "together"])
+def test_spoilt_rollouts_are_dropped_and_counted_where_that_is_asked_for(tmp_path, env):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("penstock.run.result.judge", lambda *_: None)
-        result = penstock.train({**SMALL, **SKIPPING, "env": SeldomNan, "log_dir": str(tmp_path)}, quiet=True)
+        result = penstock.train({**SMALL, **SKIPPING, "env": env, "log_dir": str(tmp_path)}, quiet=True)
     assert result.steps == 16 * 4 * 12
     (line,) = result.notes
     count = int(line.split()[0])

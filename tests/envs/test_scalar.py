@@ -129,6 +129,15 @@ def test_an_episode_is_restored_whatever_the_form_of_its_rewards(reward):
     assert [float(one.reward[0]) for one in lanes.replay({0: np.array([3, 3])})] == [2.0, 2.0]
 
 
+def test_an_episode_is_restored_beside_others_where_actions_do_not_count_from_0():
+    class FromTen(Scripted):
+        action_space = Discrete(3, start=10)
+
+    lanes = source(*[FromTen((OBS, 1.0, False, False, {})) for _ in range(2)])
+    lanes.reset([5, 6])
+    assert [one.lanes for one in lanes.replay({0: np.array([11]), 1: np.array([12, 10])})] == [(0,), (1,), (1,)]
+
+
 def test_an_array_that_is_handed_out_every_time_is_copied():
     shared = [Reuses(), Reuses()]
     shared[1].array = shared[0].array  # not even one for each environment

@@ -130,12 +130,11 @@ def test_an_episode_is_restored_whatever_the_form_of_its_rewards(reward):
 
 
 def test_an_episode_is_restored_beside_others_where_actions_do_not_count_from_0():
-    class FromTen(Scripted):
-        action_space = Discrete(3, start=10)
-
-    lanes = source(*[FromTen((OBS, 1.0, False, False, {})) for _ in range(2)])
+    envs = [Scripted((OBS, 1.0, False, False, {})) for _ in range(2)]
+    lanes = source(*envs)
     lanes.reset([5, 6])
-    assert [one.lanes for one in lanes.replay({0: np.array([11]), 1: np.array([12, 10])})] == [(0,), (1,), (1,)]
+    assert [one.lanes for one in lanes.replay({0: np.array([3]), 1: np.array([4, 3])})] == [(0,), (1,), (1,)]
+    assert [env.actions for env in envs] == [[3], [4, 3]]
 
 
 def test_an_array_that_is_handed_out_every_time_is_copied():

@@ -5,7 +5,8 @@
 
 A factory with a parameter `num_envs` is called once in each worker, with the worker's number of lanes. penstock reads
 from `metadata["autoreset_mode"]` how episodes are reset. If it is DISABLED, as here, penstock resets the ended lanes,
-each with a seed of its own, so that a run does not depend on the number of workers.
+each with a seed of its own. So a run does not depend on the number of workers, and a resume goes on in the middle of
+all episodes (docs/restoring-episodes.md).
 """
 
 import argparse

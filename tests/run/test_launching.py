@@ -6,7 +6,7 @@ import pytest
 
 import penstock
 from penstock.config.sources import from_mapping
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, UsageError
 from penstock.notes import table_in_memory
 from penstock.planning import prepare
 from penstock.processes.machine import table_memory
@@ -21,7 +21,7 @@ def test_a_resume_counts_the_cores_of_the_cluster_as_a_new_run_does(tmp_path, mo
     folder.make()
     folder.write_config(from_mapping({"env": "CartPole-v1", "num_workers": 2}))
 
-    def prepare(config, processes, given, cluster_cores):
+    def prepare(config, processes, given, cluster_cores, *checks):
         raise ConfigError(f"{config.run.num_workers} of {cluster_cores()} cores")
 
     monkeypatch.setattr(launching, "load", lambda reference: lambda address, modules: contextlib.nullcontext(24))
@@ -58,15 +58,36 @@ APART = {"algo": "dqn", "learners": 2, "exchange": "parameter_server", "sync_mod
         ({**APART, "reset_every": 9}, "--reset_every 9 needs learners that take each step together"),
         ({**APART, "normalize_obs": True}, "--normalize_obs True needs learners that take each step together"),
         ({"algo": "r2d2", "num_steps": 40}, "--num_steps 40 is more than --learned_steps 32"),
+        ({"precision": "float16"}, "--precision float16 is for GPUs: give --device cuda"),
+        ({"reward": "lost_rewards:upright"}, "reward lost_rewards:upright: no module named lost_rewards"),
+        ({"algo": "bc"}, "bc learns from demonstrations alone, and there are none; give --demonstrations"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused_before_a_cluster_is_joined(
     tmp_path, monkeypatch, settings: dict[str, object], says: str
 ) -> None:
     monkeypatch.setattr(launching, "cores_of", join)
-    with pytest.raises(ConfigError, match=f"^{says}"):
+    with pytest.raises(UsageError, match=f"^{says}"):
         penstock.train({"env": "CartPole-v1", "runtime": "ray", "log_dir": str(tmp_path), **settings}, quiet=True)
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"begin_with": "{other}"}, "--begin_with .*: it is of Pendulum-v1"),
+        ({"algo": "dqn", "demonstrations": "{other}"}, "--demonstrations .*: it is of Pendulum-v1"),
+    ],
+)
+def test_another_run_that_does_not_fit_is_refused_before_a_cluster_is_joined(
+    tmp_path, monkeypatch, settings: dict[str, str], says: str
+) -> None:
+    short = {"runtime": "inline", "num_envs": 1, "num_steps": 8, "timesteps": 8, "eval_episodes": 0}
+    other = penstock.train({"env": "Pendulum-v1", **short, "log_dir": str(tmp_path / "other")}, quiet=True).run_folder
+    monkeypatch.setattr(launching, "cores_of", join)
+    told = {name: value.format(other=other) for name, value in settings.items()}
+    with pytest.raises(UsageError, match=f"^{says}"):
+        penstock.train({"env": "CartPole-v1", "runtime": "ray", "log_dir": str(tmp_path), **told}, quiet=True)
 
 
 @pytest.mark.parametrize(("num_workers", "joined"), [("auto", True), (2, False)])

@@ -27,6 +27,7 @@ __all__ = [
     "most_threads",
     "one_machine",
     "resolve",
+    "with_backend",
     "with_sync_mode",
 ]
 
@@ -72,8 +73,17 @@ def with_sync_mode(config: Config, natural: str) -> Config:
     return replace(config, run=replace(config.run, sync_mode=natural))
 
 
+def with_backend(config: Config, demand: Demand) -> Config:
+    """The same config with ``backend`` decided. The number of environment processes does not matter to it."""
+    run = config.run
+    if run.backend != AUTO:
+        return config
+    backend = auto_backend(run.timesteps, demand, compiler=has_compiler(), gpu=run.device != "cpu")
+    return replace(config, run=replace(run, backend=backend))
+
+
 def resolve(config: Config, demand: Demand, cluster_cores: Callable[[], int | None] = one_machine) -> Config:
-    """The same config with ``sync_mode`` decided for its algorithm, and the others for this machine.
+    """The same config with ``sync_mode`` and ``backend`` decided for its algorithm, and the others for this machine.
 
     The user's own number of threads is bounded too: a run may be resumed on a machine with fewer cores.
 
@@ -83,7 +93,7 @@ def resolve(config: Config, demand: Demand, cluster_cores: Callable[[], int | No
         cluster_cores: gives those of all machines of a cluster, or ``None`` if there is one machine. It is called only
             if the number of environment processes depends on it.
     """
-    config = with_sync_mode(config, demand.sync_mode)
+    config = with_backend(with_sync_mode(config, demand.sync_mode), demand)
     run = config.run
     cores, lock_step = available_cores(), run.sync_mode == "blocking"
     workers = run.num_workers
@@ -96,16 +106,13 @@ def resolve(config: Config, demand: Demand, cluster_cores: Callable[[], int | No
             else num_workers_of_cluster(run.num_envs, there, **split, asked=_cpus_asked(run))
         )
     check_sharing(workers, demand.sharing)
-    backend = run.backend
-    if backend == AUTO:
-        backend = auto_backend(run.timesteps, demand, compiler=has_compiler(), gpu=run.device != "cpu")
     threads = run.threads
     if threads == "auto":
         # With a replay table the environments hardly use the cores set aside for them, so the learner may have these.
         claimed = 0 if lock_step or demand.gradient_steps is not None else workers
-        threads = auto_threads(backend, max(1, (cores - claimed) // run.learners), demand)
-    threads = min(threads, most_threads(backend, cores))
-    decided = replace(run, num_workers=workers, backend=backend, threads=threads)
+        threads = auto_threads(run.backend, max(1, (cores - claimed) // run.learners), demand)
+    threads = min(threads, most_threads(run.backend, cores))
+    decided = replace(run, num_workers=workers, threads=threads)
     return replace(config, run=decided)
 
 

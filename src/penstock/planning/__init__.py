@@ -3,7 +3,8 @@
 from penstock.planning.beginning import Beginning, beginning
 from penstock.planning.functions import check_functions
 from penstock.planning.games import check_ports
-from penstock.planning.plans import check_fits, plan
+from penstock.planning.new_run import check_new_run
+from penstock.planning.plans import check_fits, check_plan, plan
 from penstock.planning.prepared import Prepared, prepare
 from penstock.planning.table_size import check_sequences
 
@@ -13,6 +14,8 @@ __all__ = [
     "beginning",
     "check_fits",
     "check_functions",
+    "check_new_run",
+    "check_plan",
     "check_ports",
     "check_sequences",
     "plan",

@@ -1,6 +1,7 @@
 """The first state of a run that begins with the policy of another run (``--begin_with``). Writes nothing."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -12,11 +13,11 @@ from penstock.planning.prepared import Prepared
 from penstock.policies import Network, PolicyGraph
 from penstock.registry import load
 from penstock.saved_runs.best import find_checkpoint
-from penstock.saved_runs.checkpoints import load_to_play
+from penstock.saved_runs.checkpoints import Checkpoint, load_to_play
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.types import Arrays
 
-__all__ = ["Beginning", "beginning"]
+__all__ = ["Beginning", "beginning", "check_beginning"]
 
 
 class Beginning(NamedTuple):
@@ -26,6 +27,25 @@ class Beginning(NamedTuple):
     """All arrays of the state."""
     told: str
     """A line on what was taken from where."""
+
+
+class _Chosen(NamedTuple):
+    """The checkpoint whose policy a run begins with. It fits the run."""
+
+    checkpoint: Checkpoint
+    of: Path
+    """Its run folder."""
+    policy: PolicyGraph
+
+
+def check_beginning(prepared: Prepared) -> None:
+    """Check that a new run can begin with the policy that it names, if it names one.
+
+    Raises:
+        UsageError: as `beginning`.
+    """
+    if prepared.config.run.begin_with is not None:
+        _chosen(prepared, prepared.config.run.begin_with)
 
 
 def beginning(prepared: Prepared) -> Beginning | None:
@@ -39,13 +59,22 @@ def beginning(prepared: Prepared) -> Beginning | None:
         ConfigError: that run's environment has other spaces, or its policy other layers.
         RunFolderError: there is no such run.
     """
-    config, spaces = prepared.config, prepared.profile.spaces
+    config, spec = prepared.config, prepared.spec
     if config.run.begin_with is None:
         return None
-    named = named_run(config.run.begin_with)
+    checkpoint, folder, policy = _chosen(prepared, config.run.begin_with)
+    state = {part.name: np.zeros(part.shape, part.dtype) for part in spec.state}
+    state |= load(prepared.algorithm.initial)(prepared.profile.spaces, config.algorithm, config.run.seed)
+    for name in (taken := _taken(spec.policy, policy)):
+        for own in {name, f"target.{name}"} & state.keys():
+            state[own] = checkpoint.arrays[name].copy()
+    return Beginning(state, f"begins with {', '.join(taken)} of {folder}, {checkpoint.path.name}")
+
+
+def _chosen(prepared: Prepared, begin_with: str) -> _Chosen:
+    named, spaces = named_run(begin_with), prepared.profile.spaces
     folder = RunFolder.open(named.folder)
-    path = find_checkpoint(folder.path, named.checkpoint)
-    saved = load_to_play(path)
+    saved = load_to_play(find_checkpoint(folder.path, named.checkpoint))
     if saved.manifest["spaces"] != repr(spaces):
         why = f"it is of {saved.manifest['env']}, whose observations or actions are not of this run's kind"
         raise ConfigError(f"--begin_with {named}: {why}")
@@ -57,12 +86,7 @@ def beginning(prepared: Prepared) -> Beginning | None:
                 f"--begin_with {named}: its policy has another {what} than this run's; give the settings of networks "
                 f"that it was trained with, and an algorithm with such policies: it is of {theirs.run.algo}"
             )
-    state = {part.name: np.zeros(part.shape, part.dtype) for part in prepared.spec.state}
-    state |= load(prepared.algorithm.initial)(spaces, config.algorithm, config.run.seed)
-    for name in (taken := _taken(prepared.spec.policy, policy)):
-        for own in {name, f"target.{name}"} & state.keys():
-            state[own] = saved.arrays[name].copy()
-    return Beginning(state, f"begins with {', '.join(taken)} of {folder.path}, {path.name}")
+    return _Chosen(saved, folder.path, policy)
 
 
 def _parts(own: PolicyGraph, other: PolicyGraph) -> Iterator[tuple[str, object, object]]:

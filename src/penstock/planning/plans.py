@@ -30,7 +30,7 @@ from penstock.saved_runs.pasts import read_pasts
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.types import Arrays
 
-__all__ = ["check_fits", "plan"]
+__all__ = ["check_fits", "check_plan", "plan"]
 
 
 def check_fits(prepared: Prepared, checkpoint: Checkpoint) -> None:
@@ -50,6 +50,17 @@ def check_fits(prepared: Prepared, checkpoint: Checkpoint) -> None:
                 f"checkpoint {checkpoint.path} does not fit {what}: its {spec.name} is {has}, they need "
                 f"{spec.dtype} {list(spec.shape)}; set them back to what the run began with"
             )
+
+
+def check_plan(prepared: Prepared) -> None:
+    """Refuse what `plan` refuses, before the number of environment processes is settled.
+
+    Raises:
+        UsageError: as `plan`.
+    """
+    _check_precision(prepared.config)
+    _checked_reward(prepared)
+    _demonstrations(prepared)
 
 
 def _what(run: RunConfig, profile: EnvProfile, folder: Path) -> str:

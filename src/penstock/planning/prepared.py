@@ -20,7 +20,7 @@ from penstock.algorithm_lookup import (
 from penstock.config.agreement import agreement, agreement_flags
 from penstock.config.demonstrations import check_whole, settled_folders, shares_text
 from penstock.config.opponents import named_run
-from penstock.config.resolve import one_machine, resolve, with_sync_mode
+from penstock.config.resolve import one_machine, resolve, with_backend, with_sync_mode
 from penstock.config.schema import RunConfig
 from penstock.config.tables import inlined
 from penstock.config.whole import Config
@@ -110,7 +110,7 @@ def prepare(
     processes: Processes,
     given: Given | None = None,
     cluster_cores: Callable[[], int | None] = one_machine,
-    *checks: Callable[[Config, AlgorithmSpec], None],
+    *checks: Callable[[Prepared], None],
 ) -> Prepared:
     """Settle everything that is ``auto``; probe the environment and check the device.
 
@@ -119,7 +119,8 @@ def prepare(
         processes: one of them probes the environment. Of a user's algorithm, another one asks ``supports``.
         given: environment, wrappers and reward that were passed as objects and have no names.
         cluster_cores: as `resolve` takes it. What does not depend on it is refused before it is called.
-        checks: what the caller itself refuses, also before that. The config lacks the number of environment processes.
+        checks: what the caller itself refuses, also before that. Only what depends on the number of environment
+            processes is not settled yet: this number, ``threads``, ``policy_placement`` and ``--table_bytes``.
 
     Raises:
         UsageError: the environment, its spaces, the device or a backend cannot be used.
@@ -159,31 +160,30 @@ def prepare(
         spec = with_checked_table(config, spec)
     check_lanes(config.run.num_envs, wants.sharing, wants.agents)
     check_gradient_steps(config.run, spec)
-    for check in checks:
-        check(config, spec)
     name = inference_of(config, spec)
+    config = with_backend(replace(config, run=replace(config.run, inference=name)), wants)
+    prepared = Prepared(
+        config=config,
+        env=source,
+        reward=run.reward if given.reward is None else sendable(given.reward, "reward"),
+        profile=profile,
+        algorithm=algorithm,
+        spec=spec,
+        inference=backend_of(name, config, profile, algorithm, spec),
+    )
+    for check in checks:
+        check(prepared)
     config = resolve(config, wants, cluster_cores)
     if spec.table is not None:
         spec = within_table_bytes(config, spec, profile)
-    config = replace(config, run=replace(config.run, inference=name, policy_placement=_place(config, name, spec)))
-    backend = backend_of(name, config, profile, algorithm, spec)
+    config = replace(config, run=replace(config.run, policy_placement=_place(config, name, spec)))
     told = (
         *remarks(config, spec, algorithm, profile, threads=wanted),
         *of_games,
         *of_opponents,
         *shares_text(config.run, alone=spec.cloning is not None),
     )
-    reward = run.reward if given.reward is None else sendable(given.reward, "reward")
-    return Prepared(
-        config=config,
-        env=source,
-        reward=reward,
-        profile=profile,
-        algorithm=algorithm,
-        spec=spec,
-        inference=backend,
-        told=told,
-    )
+    return replace(prepared, config=config, spec=spec, told=told)
 
 
 def _probed(env: EnvReference, run: RunConfig, algorithm: AlgorithmPackage, processes: Processes) -> EnvProfile:

@@ -20,7 +20,7 @@ from penstock.notes import (
     unchanged,
     without_effect,
 )
-from penstock.planning import check_fits, check_functions, plan, prepare
+from penstock.planning import check_fits, check_functions, check_plan, plan, prepare
 from penstock.processes.starts import Processes
 from penstock.run.launching import begin_table, counted_cores, import_ahead, joined_cluster, launch, opened_processes
 from penstock.run.program import checked_on_machine, program_of
@@ -89,7 +89,7 @@ def _resume(
     import_ahead(config.run)
     with _offering_this_machine(), contextlib.ExitStack() as cluster:
         with asking_for_objects(folder, config.run, given, "resume"), pointing_to_line(folder):
-            prepared = prepare(config, processes, given, counted_cores(cluster, config, given))
+            prepared = prepare(config, processes, given, counted_cores(cluster, config, given), check_plan)
             check_functions(prepared, processes)
             prepared = with_opponents(prepared, folder.path)
             begin = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())

@@ -7,6 +7,7 @@
 import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from penstock.config.commands import TrainOptions
@@ -17,7 +18,7 @@ from penstock.config.values import from_value
 from penstock.config.whole import Config
 from penstock.envs.given import Given, named
 from penstock.errors import UsageError
-from penstock.planning import beginning, check_functions, check_sequences, plan, prepare
+from penstock.planning import beginning, check_new_run, plan, prepare
 from penstock.processes.interrupts import Interrupts
 from penstock.processes.starts import Processes
 from penstock.run.launching import begin_table, counted_cores, import_ahead, joined_cluster, launch, opened_processes
@@ -86,8 +87,8 @@ def _train(processes: Processes, config: Config, given: Given, run_name: str | N
         import_ahead(config.run)
         with contextlib.ExitStack() as cluster:
             # 1. Everything the config and the environment say, settled and checked.
-            prepared = prepare(config, processes, given, counted_cores(cluster, config, given), check_sequences)
-            check_functions(prepared, processes)
+            check = partial(check_new_run, processes=processes)
+            prepared = prepare(config, processes, given, counted_cores(cluster, config, given), check)
             first = beginning(prepared)
             if first is not None:
                 prepared = replace(prepared, told=(*prepared.told, first.told))

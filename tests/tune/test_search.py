@@ -57,3 +57,8 @@ def test_a_mistake_is_one_line(word: str, says: str):
     with pytest.raises(ConfigError, match=says) as refusal:
         read_search(word.split(","), CONFIG)
     assert "\n" not in str(refusal.value)
+
+
+def test_that_nothing_is_searched_is_refused():
+    with pytest.raises(ConfigError, match="nothing is searched; for example: --search lr=loguniform:1e-5:1e-2"):
+        read_search((), CONFIG)

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
@@ -17,7 +18,7 @@ import pytest
 import ray.tune
 
 from penstock.config.sources import from_mapping
-from penstock.errors import ConfigError, RunFolderError
+from penstock.errors import ConfigError, EnvError, RunFolderError
 from penstock.metrics.jsonl import GrowingLog, final_evaluations
 from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint
 from penstock.saved_runs.run_folder import RunFolder, list_runs
@@ -28,6 +29,8 @@ from penstock.tune.tuning import Trial, tune
 from tests.runtime.nodes import wait_until
 from tests.tune.small import SMALL
 
+LR = (Search("lr", "choice", (1e-3, 1e-2)),)
+
 
 @pytest.mark.nightly  # Ten seconds for Ray. Shorter: ``test_trial.py`` has trials without Ray, and the table is below.
 @pytest.mark.alone  # Ray gives itself half a minute to start.
@@ -36,7 +39,8 @@ def test_trials_are_ranked_and_each_has_its_run(tmp_path: Path):
     config = from_mapping({**SMALL, "log_dir": str(tmp_path)})
     search = (Search("lr", "choice", (1e-3, 1e-2)),)
     trials, _ = tune(config, search, samples=2, scheduler="random", address="local", told=said.append)
-    assert len(trials) == len(said) == 2
+    assert said[0] == "2 trials; Ray starts the first ones, which may take half a minute"
+    assert len(trials) == len(said[1:]) == 2
     evaluations = [trial.evaluation for trial in trials]
     assert evaluations == sorted(evaluations, reverse=True)
     for trial in trials:
@@ -169,19 +173,41 @@ def test_what_ray_keeps_of_trials_is_in_the_log_directory_while_they_go_on(
             assert storage[0].is_dir()
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(ray.tune, "Tuner", Tuner)
-    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 2.0})
-    monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True, "Resources": {"CPU": 2.0}}])
-    monkeypatch.setattr(tuning, "joined", lambda address, modules: contextlib.nullcontext())
+    _without_ray(monkeypatch, Tuner)
     config = from_mapping({**SMALL, "log_dir": str(tmp_path / "logs")})
-    search = (Search("lr", "choice", (1e-3, 1e-2)),)
     with pytest.raises(KeyboardInterrupt):
-        tune(config, search, samples=2, scheduler="pbt", name="mine")
+        tune(config, LR, samples=2, scheduler="pbt", name="mine")
     assert storage[0].parent == tmp_path / "logs" / "mine"
     assert list(storage[0].parent.iterdir()) == []
     (tmp_path / "logs" / "other").touch()
     with pytest.raises(RunFolderError, match=r"other cannot be written: .*; give another --log_dir"):
-        tune(config, search, samples=2, name="other")
+        tune(config, LR, samples=2, name="other")
+
+
+def _without_ray(monkeypatch: pytest.MonkeyPatch, tuner: type) -> None:
+    """Let ``tune`` use this class in place of Ray's, on a cluster of one machine that is not there."""
+    monkeypatch.setattr(ray.tune, "Tuner", tuner)
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 2.0})
+    monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True, "Resources": {"CPU": 2.0}}])
+    monkeypatch.setattr(tuning, "joined", lambda address, modules: contextlib.nullcontext())
+
+
+def test_the_settings_of_a_trial_that_never_began_are_in_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    class Tuner:
+        def __init__(self, trainable: type, *, run_config: ray.tune.RunConfig, **settings: object) -> None:
+            self._callbacks = run_config.callbacks
+
+        def fit(self) -> list[object]:
+            waiting = SimpleNamespace(trial_id="waiting", config={"lr": 0.125})
+            for callback in self._callbacks:
+                callback.on_step_end(1, [waiting])
+            # As Ray gives it for a trial without a report.
+            return [SimpleNamespace(metrics={}, config=None, error=None, path=str(tmp_path / "waiting"))]
+
+    _without_ray(monkeypatch, Tuner)
+    (trial,) = tune(from_mapping({**SMALL, "log_dir": str(tmp_path)}), LR, samples=2).trials
+    assert (trial.name, trial.settings, trial.run_folder) == ("waiting", {"lr": 0.125}, None)
+    assert "0.125" in as_table([trial])
 
 
 @pytest.mark.nightly  # Ten seconds for Ray and three trials. Shorter: the one below needs neither.
@@ -206,9 +232,14 @@ def test_optuna_that_is_missing_or_does_not_fit_is_one_line(tmp_path: Path, monk
         tune(config, search, samples=2, searcher="optuna")
 
 
-def test_what_cannot_be_searched_is_refused_before_ray_starts(tmp_path: Path):
+def test_what_no_trial_can_run_is_refused_before_ray_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tuning, "joined", lambda address, modules: pytest.fail("Ray would have started"))
+    said: list[str] = []
     config = from_mapping({**SMALL, "log_dir": str(tmp_path)})
-    with pytest.raises(ConfigError, match="nothing is searched"):
-        tune(config, (), samples=2)
     with pytest.raises(ConfigError, match="does not divide"):
         tune(from_mapping({**SMALL, "num_workers": 2}), (Search("num_envs", "choice", (8, 9)),), samples=2)
+    with pytest.raises(ConfigError, match="with --scheduler pbt settings change while a run goes on"):
+        tune(config, (Search("num_envs", "choice", (8, 16)),), samples=2, scheduler="pbt", told=said.append)
+    with pytest.raises(EnvError, match="no module named lost_env is installed"):
+        tune(from_mapping({**SMALL, "env": "lost_env:make"}), LR, samples=2, told=said.append)
+    assert not said

@@ -102,18 +102,18 @@ def _resume_run(folder: Any, settings: Any, checkpoint: str | None, processes: A
 
 
 def _tune(argv: Sequence[str]) -> int:
-    options, config = load("penstock.config.flags:tune_from_arguments")(argv)
-    searched = load("penstock.tune.search:read_search")(options.search or (), config)
-    names = ("samples", "scheduler", "searcher", "at_once", "name", "address")
-    settings = {name: getattr(options, name) for name in names}
-    try:
-        tune = load("penstock.tune.tuning:tune")
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"penstock tune needs {error.name}; type: pip install 'penstock[ray]'") from None
-    if note := load("penstock.config.flags:file_note")(argv):
-        say(note)
-    say(f"{options.samples} trials; Ray starts the first ones, which may take half a minute")
-    tuned = tune(config, searched, told=say, **settings)
+    with _ready_processes() as processes:
+        options, config = load("penstock.config.flags:tune_from_arguments")(argv)
+        searched = load("penstock.tune.search:read_search")(options.search or (), config)
+        names = ("samples", "scheduler", "searcher", "at_once", "name", "address")
+        settings = {name: getattr(options, name) for name in names}
+        try:
+            tune = load("penstock.tune.tuning:tune")
+        except ModuleNotFoundError as error:
+            raise ConfigError(f"penstock tune needs {error.name}; type: pip install 'penstock[ray]'") from None
+        if note := load("penstock.config.flags:file_note")(argv):
+            say(note)
+        tuned = tune(config, searched, told=say, processes=processes, **settings)
     code = say(load("penstock.tune.table:as_table")(tuned.trials))
     if tuned.interrupted:
         return INTERRUPTED

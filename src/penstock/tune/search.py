@@ -36,11 +36,14 @@ def read_search(words: Sequence[str], config: Config) -> tuple[Search, ...]:
         config: of the runs. Its algorithm has the settings.
 
     Raises:
-        ConfigError: an unknown setting or kind, a value that the setting does not take, a setting named twice.
+        ConfigError: nothing is searched, an unknown setting or kind, a value that the setting does not take, a setting
+            named twice.
     """
+    if not words:
+        raise ConfigError("nothing is searched; for example: --search lr=loguniform:1e-5:1e-2")
     fields = field_table(RunConfig, type(config.algorithm))
     # A comma before ``name=`` begins the next setting. Other commas part choices.
-    parts = re.split(r",\s*(?=[A-Za-z_][\w-]*=)", ",".join(words)) if words else []
+    parts = re.split(r",\s*(?=[A-Za-z_][\w-]*=)", ",".join(words))
     found = tuple(_one(part, fields) for part in parts)
     names = [search.name for search in found]
     for name in names:

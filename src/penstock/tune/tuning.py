@@ -7,7 +7,7 @@ import os
 import secrets
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,10 +20,13 @@ from penstock.config.commands import TuneOptions
 from penstock.config.sources import shown
 from penstock.config.whole import Config
 from penstock.envs.given import Given
-from penstock.errors import ConfigError, RunFolderError
+from penstock.errors import RunFolderError
 from penstock.planning.own_modules import modules_of
 from penstock.processes.interrupts import Interrupts
+from penstock.processes.starts import Processes
+from penstock.run.launching import opened_processes
 from penstock.saved_runs.run_folder import list_runs
+from penstock.tune.mistakes import check_trials
 from penstock.tune.resources import kept_for_trial, no_machine_fits, trials_that_fit
 from penstock.tune.schedulers import (
     METRIC,
@@ -78,6 +81,7 @@ def tune(
     address: str | None = None,
     name: str = TuneOptions.name,
     told: Callable[[str], None] | None = None,
+    processes: Processes | None = None,
 ) -> Tuned:
     """Train ``samples`` runs with searched settings, as many at once as there are cores.
 
@@ -92,29 +96,34 @@ def tune(
         at_once: most trials that run at once; ``None``: as many as fit.
         address: of the Ray cluster; ``None``: see `ray.init`.
         name: folder of the trials, in the config's ``log_dir``.
-        told: called with a line for each trial that has ended, and before the trials if the scheduler cannot do its
-            work in so few timesteps, or if no machine has room for a trial.
+        told: called with a line before Ray starts and one for each trial that has ended, and before the trials if the
+            scheduler cannot do its work in so few timesteps, or if no machine has room for a trial.
+        processes: started earlier, so that they are ready sooner; this call ends them. ``None``: it starts its own.
 
     Returns:
         The trials, best first: by final evaluation, then by return. The first interrupt stops all of them, and each
         writes its last checkpoint, for which Ray gives it five seconds; the second one raises KeyboardInterrupt.
 
     Raises:
-        ConfigError: nothing is searched, a searched setting cannot change while a run goes on (``pbt``), or the
-            searcher is not installed or does not go with the scheduler.
+        ConfigError: a searched setting cannot change while a run goes on (``pbt``), or the searcher is not installed or
+            does not go with the scheduler.
+        UsageError: no trial can begin: for example, the environment cannot be made. This and the above are raised
+            before Ray starts.
         RunFolderError: the log directory cannot be written.
     """
-    if not search:
-        raise ConfigError("nothing is searched; for example: --search lr=loguniform:1e-5:1e-2")
     for part in search:
         for value in part.values:
             # Fails now if a value does not fit the other settings.
             config_with(config, {part.name: value})
-    proposing = searcher_of(searcher, scheduler, config.run.seed)
+    proposing, scheduling = searcher_of(searcher, scheduler, config.run.seed), scheduler_of(scheduler, config, search)
     if scheduler == "pbt":
         config = saved_often(config, search)
-    if told is not None and (line := too_few_updates(scheduler, config, search)):
-        told(line)
+    with opened_processes(processes, config.run) as opened:
+        check_trials(config, search, opened, here=address == "local")
+    if told is not None:
+        if line := too_few_updates(scheduler, config, search):
+            told(line)
+        told(f"{samples} trials; Ray starts the first ones, which may take half a minute")
     folder = (Path(config.run.log_dir) / name).resolve()
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
     # `Interrupts` counts them in place of Ray's handler, which would not tell that there was one.
@@ -131,6 +140,7 @@ def tune(
         logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
         # Its advice is for those who write trainables.
         warnings.filterwarnings("ignore", message="Consider boosting PBT performance")
+        settings = _Settings()
         with _kept_by_ray(folder) as storage, Interrupts(patience=1) as interrupts:
             tuner = ray.tune.Tuner(
                 ray.tune.with_resources(trainable(_here(config), folder), kept),
@@ -139,7 +149,7 @@ def tune(
                     metric=METRIC,
                     mode="max",
                     num_samples=samples,
-                    scheduler=scheduler_of(scheduler, config, search),
+                    scheduler=scheduling,
                     search_alg=proposing,
                     max_concurrent_trials=at_once or trials_that_fit(config, search, there),
                     trial_dirname_creator=lambda trial: str(trial.trial_id),
@@ -148,11 +158,11 @@ def tune(
                     name="trials",
                     storage_path=str(storage),
                     verbose=0,
-                    callbacks=[_Teller(told)] if told else None,
+                    callbacks=[settings, *([_Teller(told)] if told else [])],
                     stop=_Interrupted(interrupts),
                 ),
             )
-            return Tuned(_ranked(tuner.fit(), search, folder), interrupts.count > 0)
+            return Tuned(_ranked(tuner.fit(), settings.given, search, folder), interrupts.count > 0)
 
 
 @contextlib.contextmanager
@@ -184,23 +194,34 @@ def _here(config: Config) -> Config:
     return Config(replace(config.run, address=cluster_address()), config.algorithm)
 
 
-def _ranked(results: Any, search: Sequence[Search], folder: Path) -> list[Trial]:  # noqa: ANN401 - Ray's own type
-    trials = [_trial(result, search, folder) for result in results]
+def _ranked(
+    results: Any,  # noqa: ANN401 - Ray's own type
+    given: Mapping[str, Mapping[str, Any]],
+    search: Sequence[Search],
+    folder: Path,
+) -> list[Trial]:
+    trials = [_trial(result, given, search, folder) for result in results]
     low = float("-inf")
     return sorted(
         trials, key=lambda one: (low if one.evaluation is None else one.evaluation, one.mean_return), reverse=True
     )
 
 
-def _trial(result: Any, search: Sequence[Search], folder: Path) -> Trial:  # noqa: ANN401 - Ray's own type
+def _trial(
+    result: Any,  # noqa: ANN401 - Ray's own type
+    given: Mapping[str, Mapping[str, Any]],
+    search: Sequence[Search],
+    folder: Path,
+) -> Trial:
     found = result.metrics or {}
-    config = result.config or {}
     error = None
     if result.error is not None:
         last = next((line for line in reversed(str(result.error).splitlines()) if line.strip()), "it failed")
         # Behind the names of exceptions that Ray and the trial have put before it.
         error = last.rpartition(FAILED)[2].removeprefix("penstock: error: ")
     name = str(found.get("trial_id", Path(result.path).name))
+    # Ray's result of a trial that has reported nothing, or never began, lacks its settings.
+    config = result.config or given.get(name, {})
     # A trial that was stopped before its first report has a run as well, if it ran on this machine.
     run = found.get("run_folder") or next(reversed(list_runs(folder / name)), None)
     return Trial(
@@ -232,6 +253,19 @@ class _Interrupted(ray.tune.Stopper):  # type: ignore[misc]
     def stop_all(self) -> bool:
         """Whether to stop all of them."""
         return self._interrupts.count > 0
+
+
+class _Settings(ray.tune.Callback):  # type: ignore[misc]
+    """Notes the settings of each trial, also of those that never begin."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, dict[str, Any]] = {}
+        """Trial -> its settings."""
+
+    def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:  # noqa: ANN401
+        """Ray has looked after the trials, which are all that there are so far."""
+        del iteration, info
+        self.given = {str(trial.trial_id): trial.config for trial in trials}
 
 
 class _Teller(ray.tune.Callback):  # type: ignore[misc]

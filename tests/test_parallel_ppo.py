@@ -139,7 +139,9 @@ def test_a_buffer_of_another_size_changes_the_steps_of_each_environment(trained:
     DistributedPPO("Pendulum-v1", num_workers=4, buffer_size=1024).train(10_000)
     with pytest.raises(TypeError, match=r"^DistributedPPO\.train\(\) missing 1 required positional argument"):
         DistributedPPO("Pendulum-v1").train()  # type: ignore[call-arg]
-    assert trained[0].algorithm.num_steps == 256
+    # Both may be given, if they fit.
+    DistributedPPO("Pendulum-v1", num_workers=2, steps_per_worker=512, buffer_size=1024).train(10_000)
+    assert [config.algorithm.num_steps for config in trained] == [256, 512]
     with pytest.raises(ConfigError, match="buffer_size 1023 cannot be shared out evenly among 4 environments"):
         DistributedPPO("Pendulum-v1", num_workers=4, buffer_size=1023)
 
@@ -159,12 +161,31 @@ def test_collecting_may_overlap_and_a_cluster_be_named(trained: list[penstock.Co
         ({"num_workers": 0, "num_envs": 4}, "num_workers takes auto or a whole number of at least 1, not 0$"),
         ({"num_envs": 0}, "num_envs takes a whole number of at least 1, not 0$"),
         ({"buffer_size": 0}, "buffer_size takes a whole number of at least 1, not 0$"),
+        (
+            {"buffer_size": 2048, "steps_per_worker": 100},
+            "buffer_size 2048 does not go with steps_per_worker 100: 4 environments give 400 rows to an update; leave",
+        ),
+        ({"steps_per_workers": 100}, "unknown setting steps_per_workers; did you mean steps_per_worker, "),
+        ({"bufer_size": 100}, "unknown setting bufer_size; did you mean buffer_size, "),
         ({"steps_per_worker": 1.5}, "steps_per_worker takes a whole number of at least 1, not 1.5$"),
     ],
 )
 def test_what_does_not_fit_is_said_in_the_words_of_the_call(arguments: dict[str, object], says: str) -> None:
     with pytest.raises(ConfigError, match=f"^{says}"):
         DistributedPPO("Pendulum-v1", **arguments)
+
+
+def test_the_arguments_of_distributed_ppo_are_declared_with_their_defaults() -> None:
+    _, *others, _ = inspect.signature(DistributedPPO).parameters.values()
+    declared = {"num_workers": 4, "steps_per_worker": 512, "sync_mode": "blocking", "buffer_size": None}
+    assert {one.name: one.default for one in others} == declared
+
+
+def test_an_unknown_argument_of_parallel_ppo_names_those_like_it() -> None:
+    with pytest.raises(ConfigError, match=r"^unknown setting num_evns; did you mean num_envs, num_workers, "):
+        ParallelPPO("Pendulum-v1", num_evns=4)
+    with pytest.raises(ConfigError, match=r"^unknown setting env_nam; did you mean env_name, "):
+        ParallelPPO("Pendulum-v1", env_nam="CartPole-v1")
 
 
 def test_what_would_take_the_place_of_an_argument_is_refused(trained: list[penstock.Config]) -> None:

@@ -178,7 +178,7 @@ def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
     Capital and small letters count as the same. A name that differs in nothing else is the only one of the hint.
     """
     spelled: dict[str, list[str]] = {}
-    for one in known:
+    for one in dict.fromkeys(known):
         spelled.setdefault(one.lower(), []).append(one)
     low = name.lower()
     alike = [low] if low in spelled else difflib.get_close_matches(low, spelled, n=count, cutoff=0.5)

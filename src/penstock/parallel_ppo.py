@@ -10,7 +10,7 @@ from typing import Any, ParamSpec
 
 from penstock.algorithms.ppo.spec import PPOConfig
 from penstock.config.schema import RunConfig
-from penstock.config.sources import from_mapping
+from penstock.config.sources import Setting, from_settings
 from penstock.config.values import count_of
 from penstock.envs.given import named
 from penstock.errors import ConfigError, PenstockError
@@ -84,7 +84,8 @@ class ParallelPPO:
         _check(settings)
         self._settings = {"env": env_name, "algo": "ppo", **settings}
         self._policy: Policy | None = None
-        from_mapping(named(self._settings)[0])
+        plain, _ = named(self._settings)
+        from_settings({name: Setting(value, name, text=False) for name, value in plain.items()}, _arguments(type(self)))
 
     @_begun_by(_begin)
     def __init__(  # noqa: PLR0917 - in the order of the published call
@@ -148,6 +149,12 @@ class ParallelPPO:
         return self._policy(obs)
 
 
+def _arguments(ppo: "type[ParallelPPO]") -> dict[str, Any]:
+    """Name -> default of each argument that its call declares."""
+    declared = inspect.signature(ppo).parameters.values()
+    return {one.name: one.default for one in declared if one.kind is not inspect.Parameter.VAR_KEYWORD}
+
+
 def _check(settings: Mapping[str, object]) -> None:
     """Refuse settings that would take the place of ``env_name``, or of PPO.
 
@@ -171,20 +178,40 @@ class DistributedPPO(ParallelPPO):
         steps_per_worker: steps that each environment gives to an update.
         sync_mode: ``blocking``: collecting and learning take turns, in lock step; ``non_blocking``: they overlap, and
             experience older than ``max_policy_lag`` updates is dropped.
-        buffer_size: rows of an update. ``None``: ``num_workers * steps_per_worker``. Another number changes the steps
-            that each environment gives.
+        buffer_size: rows of an update. ``None``: ``num_workers * steps_per_worker``. It may take the place of
+            ``steps_per_worker``: each environment then gives its share of them.
         settings: any other setting of ``penstock train`` by its name, with the same defaults: ``epochs``,
             ``mini_batch_size``, ``lr``, ``device``, ``address`` of the cluster, ... ``num_steps`` is none of them: it
             follows from ``steps_per_worker`` or ``buffer_size``.
 
     Raises:
-        ConfigError: an unknown setting, a value out of range, or a buffer that cannot be shared out evenly.
+        ConfigError: an unknown setting, a value out of range, a buffer that cannot be shared out evenly, or one that is
+            not what the workers give.
 
     Example:
         ppo = penstock.DistributedPPO("Pendulum-v1", num_workers=16, steps_per_worker=512, address="auto")
         result = ppo.train(total_timesteps=1_000_000)
     """
 
+    def _begin_on_cluster(self, env_name: str | EnvFactory, settings: Mapping[str, Any]) -> None:
+        if "num_steps" in settings:
+            raise ConfigError(
+                "num_steps follows from steps_per_worker or buffer_size; give one of these, and leave num_steps out"
+            )
+        given = {**_arguments(DistributedPPO), **settings, "env_name": env_name}
+        name = "num_envs" if "num_envs" in given else "num_workers"
+        lanes = given["num_envs"] = count_of(given[name], name)
+        steps = count_of(given.pop("steps_per_worker"), "steps_per_worker")
+        if (rows := given.pop("buffer_size")) is not None:
+            wanted, steps = steps, _share(count_of(rows, "buffer_size"), lanes)
+            if "steps_per_worker" in settings and steps != wanted:
+                raise ConfigError(
+                    f"buffer_size {rows} does not go with steps_per_worker {wanted}: {lanes} environments give "
+                    f"{lanes * wanted} rows to an update; leave out one of the two"
+                )
+        super().__init__(**{"runtime": "ray", "num_steps": steps, **given})
+
+    @_begun_by(_begin_on_cluster)
     def __init__(
         self,
         env_name: str | EnvFactory,
@@ -194,23 +221,21 @@ class DistributedPPO(ParallelPPO):
         sync_mode: str = "blocking",
         buffer_size: int | None = None,
         **settings: Any,  # noqa: ANN401 - a setting has its own type
-    ) -> None:
-        if "num_steps" in settings:
-            raise ConfigError(
-                "num_steps follows from steps_per_worker or buffer_size; give one of these, and leave num_steps out"
-            )
-        name = "num_envs" if "num_envs" in settings else "num_workers"
-        lanes = count_of(settings.pop("num_envs", num_workers), name)
-        steps = count_of(steps_per_worker, "steps_per_worker")
-        rows = lanes * steps if buffer_size is None else count_of(buffer_size, "buffer_size")
-        if rows % lanes:
-            raise ConfigError(
-                f"buffer_size {rows} cannot be shared out evenly among {lanes} environments; give a multiple of {lanes}"
-            )
-        own = {"num_workers": num_workers, "num_envs": lanes, "num_steps": rows // lanes, "sync_mode": sync_mode}
-        given: dict[str, Any] = {"runtime": "ray", **own, **settings}
-        super().__init__(env_name, **given)
+    ) -> None: ...
 
     def train(self, total_timesteps: int, **settings: Any) -> Result:  # noqa: ANN401 - as above
         """As `ParallelPPO.train`. Errors of a wrong call name this class."""
         return super().train(total_timesteps, **settings)
+
+
+def _share(rows: int, lanes: int) -> int:
+    """The steps of each of so many environments in a buffer of so many rows.
+
+    Raises:
+        ConfigError: they cannot be shared out evenly.
+    """
+    if rows % lanes:
+        raise ConfigError(
+            f"buffer_size {rows} cannot be shared out evenly among {lanes} environments; give a multiple of {lanes}"
+        )
+    return rows // lanes

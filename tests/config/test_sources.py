@@ -79,6 +79,7 @@ def test_without_an_environment_it_is_the_pendulum():
     ("values", "says"),
     [
         ({"env": "X", "lrr": 1.0}, r"unknown setting lrr; did you mean lr"),
+        ({"env": "X", "num_env_runner": 2}, r"unknown setting num_env_runner; did you mean num_envs, num_workers, "),
         ({"env": "X", "gamma": 1.5}, "gamma takes a number from 0 to 1, not 1.5"),
         ({"env": "X", "num_envs": 8, "num_workers": 3}, "the nearest number that does is 2"),
         ({"env": "X", "early_stop": 3}, "--eval_interval"),

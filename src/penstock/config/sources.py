@@ -291,8 +291,8 @@ def _refuse_unknown(settings: Mapping[str, Setting], known: Collection[str]) -> 
                 )
             kind, dashes = ("flag", "--") if setting.text else ("setting", "")
             others = algorithms_with(name)
-            # Files understand some names of another library, too.
-            suggested = known if dashes else (*known, *NAMES)
+            # Files understand some names of another library, too. In Python the label is the name alone.
+            suggested = known if dashes or setting.label == name else (*known, *NAMES)
             hint = (
                 f" for this algorithm: it is a setting of {others}"
                 if others

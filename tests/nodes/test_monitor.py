@@ -11,6 +11,7 @@ import pytest
 
 from penstock.config.episode_metrics import episode_metrics
 from penstock.errors import RunFolderError
+from penstock.metrics.first_update import FirstUpdate
 from penstock.metrics.histograms import Histograms
 from penstock.metrics.jsonl import METRICS
 from penstock.metrics.report import STEPS_PER_SECOND, Report, report_specs, write_report
@@ -23,6 +24,7 @@ COUNTS = dict.fromkeys(("skipped", "evaluations_dropped", "reports_dropped", "bu
 DEATHS = {**COUNTS, "restarts": 0, "ended_by": 0, "cause": 0, "detail_kept": 0, "uptime_ms": 0, "told_at_start": 0}
 
 NEW = Report(0, 0, 0.0, {})
+WAITS = FirstUpdate({}, (), None, "", "it waits")
 
 
 class Nothing:
@@ -63,7 +65,7 @@ class Ports:
 
 def opened(folder: Path, ports: Ports, *, resumed_update: int = 0) -> MonitorNode:
     resumed = Report(resumed_update, resumed_update * 10, resumed_update * 0.5, {})
-    node = MonitorNode(MonitorSettings(folder, "title", 100, 1, True, "steps", resumed, "it waits", ""))
+    node = MonitorNode(MonitorSettings(folder, "title", 100, 1, True, "steps", resumed, WAITS, ""))
     node.open(ports)
     return node
 
@@ -197,7 +199,7 @@ class Board:
 
 def test_tensorboard_gets_the_settings_once_and_the_histograms_of_each_checkpoint(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("penstock.nodes.monitor.TensorBoard", Board)
-    settings = MonitorSettings(tmp_path, "title", 100, 10, True, "steps", NEW, "it waits", "lr = 1", histograms=True)
+    settings = MonitorSettings(tmp_path, "title", 100, 10, True, "steps", NEW, WAITS, "lr = 1", histograms=True)
     ports, met = Ports(), deque([Histograms(NEW, {})])
     ports.meeting = lambda role, _: {"histograms": met}[role]
     first = MonitorNode(settings)
@@ -218,7 +220,7 @@ def logged(folder: Path) -> list[str]:
 
 
 def test_the_log_has_the_first_lines_and_notes_of_a_quiet_run_and_each_life_adds_to_it(tmp_path) -> None:
-    settings = MonitorSettings(tmp_path, "title", 100, 10, True, "steps", NEW, "it waits", "", told=("a large table",))
+    settings = MonitorSettings(tmp_path, "title", 100, 10, True, "steps", NEW, WAITS, "", told=("a large table",))
     ports = Ports()
     first = MonitorNode(settings)
     first.open(ports)
@@ -246,7 +248,7 @@ def test_what_was_left_out_or_lost_is_a_metric_from_the_first_time_on(tmp_path) 
 def test_a_display_that_stays_silent_says_once_what_the_run_waits_for(tmp_path, capsys, monkeypatch) -> None:
     clock = [100.0]
     monkeypatch.setattr("penstock.nodes.monitor.time", SimpleNamespace(monotonic=lambda: clock[0]))
-    node = MonitorNode(MonitorSettings(tmp_path, "title", 100, 1, False, "steps", NEW, "it waits", ""))
+    node = MonitorNode(MonitorSettings(tmp_path, "title", 100, 1, False, "steps", NEW, WAITS, ""))
     node.open(Ports())
     assert not node.ready()
     clock[0] += 30.0
@@ -254,8 +256,9 @@ def test_a_display_that_stays_silent_says_once_what_the_run_waits_for(tmp_path, 
     node.step()
     assert not node.ready()
     node.close()
-    assert capsys.readouterr().out == "no update yet after 30 s: it waits\n"
-    assert logged(tmp_path) == ["no update yet after 30 s: it waits"]
+    said = "no update yet after 30 s: its rows are there, and it waits"
+    assert capsys.readouterr().out == f"{said}\n"
+    assert logged(tmp_path) == [said]
     assert "it waits" not in (tmp_path / METRICS).read_text()
 
 
@@ -324,7 +327,7 @@ def test_metrics_that_the_first_episodes_do_not_have_are_told_of_once(tmp_path, 
     resumed = Report(resumed_update, resumed_update * 10, 0.0, {})
     names = episode_metrics(("won:max", "lapz", "wno:p95", "lapz:sum"))
     title, axis = "title", "steps"
-    settings = MonitorSettings(tmp_path, title, 100, 100, True, axis, resumed, "it waits", "", episode_metrics=names)
+    settings = MonitorSettings(tmp_path, title, 100, 100, True, axis, resumed, WAITS, "", episode_metrics=names)
     node = MonitorNode(settings)
     node.open(ports)
     # A resumed run cannot know of how many episodes its checkpoint tells, before the first report.
@@ -350,7 +353,7 @@ def test_returns_outside_the_range_that_is_learned_are_told_of_once(tmp_path, mo
     reports, ports = Reports(), Ports()
     monkeypatch.setattr(ports, "stream_reader", lambda edge: reports)
     known = ReturnRange(0.0, 100.0, 1.0)
-    settings = MonitorSettings(tmp_path, "title", 100, 100, True, "steps", NEW, "it waits", "", return_range=known)
+    settings = MonitorSettings(tmp_path, "title", 100, 100, True, "steps", NEW, WAITS, "", return_range=known)
     node = MonitorNode(settings)
     node.open(ports)
     # Two episodes are too few; 50 is inside; of the user's own rewards 60 is what is learned.

@@ -176,3 +176,14 @@ def test_policy_nodes_get_the_rule_of_their_batches() -> None:
 def test_settings_that_fit_no_policy_nodes_are_refused(settings: dict[str, object], line: str) -> None:
     with pytest.raises(ConfigError, match=line):
         program(on_policy, **settings)
+
+
+def test_the_monitor_knows_which_nodes_and_rows_the_first_update_needs() -> None:
+    found = plan(prepared(num_workers=2, num_envs=4, learners=2), Path("run"), quiet=True)
+    starts = tuple(replace(start, collected=10, spoilt=lane) for lane, start in enumerate(found.starts))
+    first = on_policy.build(replace(found, starts=starts)).node("monitor").settings.first_update
+    assert first.given == {"env.0": 19, "env.1": 15}
+    assert (first.learners, first.least) == (("learner", "learner.1"), None)
+    assert first.learned == "2 learners learn from them, each of which waits for all others"
+    alone = on_policy.build(plan(prepared(), Path("run"), quiet=True)).node("monitor").settings.first_update
+    assert (alone.learners, alone.learned) == (("learner",), "the learner learns from them")

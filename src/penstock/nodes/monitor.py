@@ -13,6 +13,7 @@ from pathlib import Path
 from penstock.config.episode_metrics import EpisodeMetric
 from penstock.errors import RunFolderError
 from penstock.metrics.episode_metrics import EPISODE, missing_metrics, wanting
+from penstock.metrics.first_update import FirstUpdate
 from penstock.metrics.histograms import Histograms
 from penstock.metrics.idle_shares import IdleShares
 from penstock.metrics.jsonl import JsonLines, each_report
@@ -68,8 +69,8 @@ class MonitorSettings:
     """One of `penstock.metrics.tensorboard.AXES`."""
     resumed: Report
     """The update, steps and seconds that the run was resumed at; all 0 for a new run. Later metrics are dropped."""
-    awaited: str
-    """What happens before the first update, for a line in case it takes long."""
+    first_update: FirstUpdate
+    """What it needs, for a line in case it takes long."""
     settings: str
     """Every setting of the run, as TOML, for TensorBoard."""
     told: tuple[str, ...] = ()
@@ -212,7 +213,8 @@ class MonitorNode:
         """Say once what the first update waits for."""
         if self._is_silent():
             self._silent_since = None
-            note = f"no update yet after {SILENT_S:g} s: {self._settings.awaited}"
+            awaited = self._settings.first_update.awaited(self._ports.counters())
+            note = f"no update yet after {SILENT_S:g} s: {awaited}"
             self._tell(self._last._replace(values={}, note=note))
 
     def _tell_missing(self, report: Report) -> None:

@@ -43,6 +43,7 @@ def launch(program: Program, _processes: Processes) -> Outcome:
                 node = node_class(spec.kind)(spec.settings)
                 ports = NodePorts(wiring, spec.name, GROUP, number, trace=trace.node(spec.name), edges=spec.edges)
                 placed.append(Placed(node, ports))
+                ports.count("begun")
                 with ports.span(OPEN):
                     node.open(ports)
                 opened.append(ports)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from penstock.algorithm import AlgorithmSpec, ReplaySchedule
 from penstock.config.episode_metrics import episode_metrics
 from penstock.config.schema import RunConfig
+from penstock.metrics.first_update import FirstUpdate
 from penstock.metrics.histograms import Part
 from penstock.metrics.model_graph import model_graph
 from penstock.metrics.report import Report
@@ -16,6 +17,7 @@ from penstock.nodes.monitor import MonitorSettings
 from penstock.policies.heads import EpsilonGreedy
 from penstock.program.graph import Edge, NodeSpec, Table
 from penstock.program.plan import Plan
+from penstock.topologies.env_nodes import env_names
 
 __all__ = ["checkpointer_node", "monitor_node"]
 
@@ -53,8 +55,13 @@ def _parts(spec: AlgorithmSpec) -> Iterator[Part]:
             yield Part(f"{array.name}/all", array.name, 0, size)
 
 
-def monitor_node(plan: Plan) -> NodeSpec:
-    """The monitor: metrics, lines of the display, TensorBoard."""
+def monitor_node(plan: Plan, learners: tuple[str, ...]) -> NodeSpec:
+    """The monitor: metrics, lines of the display, TensorBoard.
+
+    Args:
+        plan: of the run.
+        learners: the nodes that learn.
+    """
     settings = MonitorSettings(
         folder=plan.folder,
         title=plan.folder.name,
@@ -64,7 +71,7 @@ def monitor_node(plan: Plan) -> NodeSpec:
         quiet=plan.quiet,
         tensorboard_axis=plan.run.tensorboard_axis,
         resumed=Report(plan.resumed_update, plan.resumed_steps, plan.resumed_s, {}),
-        awaited=_awaited(plan),
+        first_update=_first_update(plan, learners),
         settings=plan.settings,
         told=plan.told,
         episode_metrics=episode_metrics(plan.run.episode_metrics),
@@ -86,9 +93,19 @@ def _return_range(spec: AlgorithmSpec) -> ReturnRange | None:
     return ReturnRange(head.low, head.high, table.gamma)
 
 
-def _awaited(plan: Plan) -> str:
-    """What happens before the first update."""
-    schedule = plan.learning.spec.schedule
+def _first_update(plan: Plan, learners: tuple[str, ...]) -> FirstUpdate:
+    """What the first update needs."""
+    schedule, run = plan.learning.spec.schedule, plan.run
+    lanes = run.num_envs // plan.num_workers
+    rows = [start.collected - start.spoilt for start in plan.starts]
+    given = {name: sum(rows[number * lanes : (number + 1) * lanes]) for number, name in enumerate(env_names(plan))}
+    least, played = None, f"each lane plays {plan.num_steps:,} steps before it (--num_steps; lanes: {run.num_envs:,})"
     if isinstance(schedule, ReplaySchedule) and plan.learning.spec.cloning is None:
-        return f"the lanes together play {schedule.min_rows:,} steps before it (--min_rows)"
-    return f"each lane plays {plan.num_steps:,} steps before it (--num_steps; lanes: {plan.run.num_envs:,})"
+        least = schedule.min_rows
+        played = f"the lanes together play {least:,} steps before it (--min_rows)"
+    learned = "the learner learns from them"
+    if run.learners > 1:
+        learned = f"{run.learners} learners learn from them"
+        if run.pace == "sync":
+            learned += ", each of which waits for all others"
+    return FirstUpdate(given, learners, least, played, learned)

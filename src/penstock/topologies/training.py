@@ -134,7 +134,7 @@ def wire(plan: Plan, topology: TopologyParts) -> Program:
         *topology.learners,
         *(evaluator_node(plan) for _ in evaluators),
         checkpointer_node(plan, topology.rollouts),
-        monitor_node(plan),
+        monitor_node(plan, tuple(learner.name for learner in topology.learners)),
     ]
     return Program(
         tuple(nodes),

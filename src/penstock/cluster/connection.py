@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import ray
 from ray._private import services
 
+from penstock.cluster import REMOTE_OUTPUT
 from penstock.cluster.listing import cores
 from penstock.cluster.own_code import runtime_env
 from penstock.cluster.ray_errors import line_of, other_versions
@@ -21,8 +22,6 @@ from penstock.errors import ConfigError, NoClusterError, PenstockError
 __all__ = ["counted", "joined"]
 
 CONNECT_S = 10.0
-REMOTE_OUTPUT = "PENSTOCK_REMOTE_OUTPUT"
-"""Environment variable: the launcher shows what processes on other machines print, unless it is empty or 0."""
 RAY_ADDRESS = "RAY_ADDRESS"
 """Environment variable: Ray takes its address in place of one that is left out, and in place of ``auto``."""
 HEADLESS_S = 180.0

@@ -2,6 +2,8 @@
 
 import platform
 import socket
+import subprocess
+import sys
 
 import pytest
 import ray
@@ -9,7 +11,13 @@ from ray._private.utils import check_version_info
 
 import penstock
 from penstock.cluster.connection import joined
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, NoClusterError
+
+
+@pytest.fixture(autouse=True)
+def nothing_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No cluster was started on this machine."""
+    monkeypatch.setattr("penstock.cluster.connection.utils.read_ray_address", lambda: None)
 
 
 @pytest.mark.parametrize(
@@ -45,6 +53,24 @@ def test_a_head_that_only_its_loopback_device_reaches(monkeypatch: pytest.Monkey
         says = rf"^--address 127\.0\.0\.1:{port}: the head listens on the loopback .* at 127\.0\.0\.2:{port};"
         with pytest.raises(ConfigError, match=says), joined(f"127.0.0.1:{port}"):
             pass
+
+
+def test_a_cluster_of_which_nothing_is_left_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A cluster that crashed is still noted. Something else may answer at its address.
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        noted = f"127.0.0.1:{other.getsockname()[1]}"
+        monkeypatch.setattr("penstock.cluster.connection.utils.read_ray_address", lambda: noted)
+        says = f"Ray cluster was started on this machine and does not answer: Ray has noted {noted}, and no process of"
+        with pytest.raises(NoClusterError, match=says), joined(None):
+            pass
+        asked: list[str | None] = []
+        monkeypatch.setattr(ray, "init", lambda address, **_: asked.append(address))
+        monkeypatch.setattr(ray, "shutdown", lambda: None)
+        here = [sys.executable, "-c", "import sys; sys.stdin.read()", f"--gcs-address={noted}"]
+        with subprocess.Popen(here, stdin=subprocess.PIPE) as raylet, joined(None):
+            assert raylet.poll() is None
+            raylet.kill()
+        assert asked == [None]
 
 
 def test_an_address_that_is_given_goes_before_the_variable_of_ray(monkeypatch: pytest.MonkeyPatch) -> None:

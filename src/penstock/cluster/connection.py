@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+import psutil
 import ray
-from ray._private import services
+from ray._private import services, utils
 
 from penstock.cluster import REMOTE_OUTPUT
 from penstock.cluster.listing import cores
@@ -164,9 +165,15 @@ def _check_address(asked: _Asked) -> None:
 
     Raises:
         ConfigError: nothing does, or this is no address.
+        NoClusterError: Ray would take the cluster that was started here last, and nothing is left of it.
     """
     address = asked.address
-    if address is None or address in {"auto", "local"}:
+    if address is None:
+        last = utils.read_ray_address()
+        if last is not None and not _runs_here(last):
+            raise _no_cluster(asked, f"Ray has noted {last}, and no process of that cluster runs here")
+        return
+    if address in {"auto", "local"}:
         return
     host, _, port = address.rpartition(":")
     if "://" in address:
@@ -192,6 +199,12 @@ def _check_address(asked: _Asked) -> None:
             f"{asked.source}: the head listens on the loopback device alone, and Ray looks for it at {own}:{port}; "
             "start it without --node-ip-address"
         ) from None
+
+
+def _runs_here(address: str) -> bool:
+    """Whether this machine belongs to the cluster whose head listens at this address: it has a raylet then."""
+    word = f"--gcs-address={address}"
+    return any(word in (process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"]))
 
 
 def _no_cluster(asked: _Asked, why: str, token: str = "") -> NoClusterError:

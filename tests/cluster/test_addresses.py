@@ -154,6 +154,16 @@ def test_what_is_left_of_a_cluster_is_told_apart_from_an_address(monkeypatch) ->
         joined(None).__enter__()
 
 
+def test_of_what_ray_says_only_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_: object) -> None:
+        raise ConnectionError("Could not find any running Ray instance. Please set the `--address` flag.")
+
+    monkeypatch.setattr(ray, "init", refuse)
+    says = "^no Ray cluster answers at --address auto: Could not find any running Ray instance; `ray start --head`"
+    with pytest.raises(ConfigError, match=says):
+        joined("auto").__enter__()
+
+
 def test_a_resume_without_its_cluster_is_offered_this_machine(tmp_path) -> None:
     small = {"env": "CartPole-v1", "num_envs": 2, "num_steps": 32, "mini_batch_size": 32, "eval_episodes": 0}
     run = penstock.train({**small, "runtime": "inline", "timesteps": 64, "log_dir": str(tmp_path)}, quiet=True)

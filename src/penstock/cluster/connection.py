@@ -128,7 +128,8 @@ def _init(asked: _Asked, **settings: Any) -> None:  # noqa: ANN401 - as `ray.ini
         return
     if (versions := other_versions(error)) is not None:
         raise ConfigError(f"the Ray cluster {asked.at} {versions}; install the same versions on all machines")
-    raise _no_cluster(asked, line_of(error), _with_token(asked))
+    # Ray's advice stands in its further sentences. It does not fit this command.
+    raise _no_cluster(asked, line_of(error).partition(". ")[0].removesuffix("."), _with_token(asked))
 
 
 def _failed(address: str | None, settings: dict[str, Any]) -> Exception | None:

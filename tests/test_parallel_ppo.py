@@ -27,6 +27,8 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[penstock.Config]:
     return configs
 
 
+NOT_ON_CLUSTER = "does not go with DistributedPPO, which trains on a Ray cluster; "
+ONE_MACHINE = "or use ParallelPPO for one machine"
 PUBLISHED = {
     "num_envs": 8,
     "num_steps": 2048,
@@ -152,21 +154,36 @@ def test_collecting_may_overlap_and_a_cluster_be_named(trained: list[penstock.Co
     assert (run.sync_mode, run.address, run.num_workers, run.num_envs) == ("non_blocking", "auto", 4, 8)
 
 
+def test_the_environments_of_a_worker_share_its_steps(trained: list[penstock.Config]) -> None:
+    DistributedPPO("Pendulum-v1", num_workers=4, num_envs=8, steps_per_worker=512).train(10_000)
+    # So an update has num_workers * steps_per_worker rows, and the two arguments agree.
+    DistributedPPO("Pendulum-v1", num_workers=4, num_envs=8, steps_per_worker=512, buffer_size=2048).train(10_000)
+    DistributedPPO("Pendulum-v1", num_workers=4, num_envs=8, buffer_size=1024).train(10_000)
+    assert [config.run.num_envs * config.algorithm.num_steps for config in trained] == [2048, 2048, 1024]
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"num_steps": 3}, "num_steps follows from steps_per_worker or buffer_size; give one of these"),
+        ({"num_steps": 3}, "num_steps follows from steps_per_worker or buffer_size; give DistributedPPO.* leave num"),
         ({"num_workers": 0}, "num_workers takes a whole number of at least 1, not 0$"),
         ({"num_workers": "4"}, "num_workers takes a whole number of at least 1, not '4'$"),
-        ({"num_workers": 0, "num_envs": 4}, "num_workers takes auto or a whole number of at least 1, not 0$"),
+        ({"num_workers": 0, "num_envs": 4}, "num_workers takes a whole number of at least 1, not 0$"),
+        ({"num_workers": 3, "num_envs": 8}, "--num_workers 3 does not divide --num_envs 8"),
         ({"num_envs": 0}, "num_envs takes a whole number of at least 1, not 0$"),
         ({"buffer_size": 0}, "buffer_size takes a whole number of at least 1, not 0$"),
         (
             {"buffer_size": 2048, "steps_per_worker": 100},
-            "buffer_size 2048 does not go with steps_per_worker 100: 4 environments give 400 rows to an update; leave",
+            "buffer_size 2048 does not go with steps_per_worker 100: 4 workers give 400 rows to an update; leave",
         ),
         ({"steps_per_workers": 100}, "unknown setting steps_per_workers; did you mean steps_per_worker, "),
         ({"bufer_size": 100}, "unknown setting bufer_size; did you mean buffer_size, "),
+        (
+            {"num_envs": 8, "steps_per_worker": 511},
+            "steps_per_worker 511 cannot be shared out evenly among 2 environments; give a multiple of 2$",
+        ),
+        ({"distributed": False}, f"distributed False {NOT_ON_CLUSTER}leave distributed out, {ONE_MACHINE}$"),
+        ({"runtime": "local"}, f"runtime local {NOT_ON_CLUSTER}leave runtime out, {ONE_MACHINE}$"),
         ({"steps_per_worker": 1.5}, "steps_per_worker takes a whole number of at least 1, not 1.5$"),
     ],
 )
@@ -201,4 +218,42 @@ def test_what_would_take_the_place_of_an_argument_is_refused(trained: list[penst
     ):
         with pytest.raises(ConfigError, match=says):
             ppo.train(1000, **settings)
+    assert trained == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"steps_per_worker": 32}, "steps_per_worker is an argument of the constructor, not of train; give it to Dist"),
+        ({"buffer_size": 1024}, r"buffer_size is an .*; give it to DistributedPPO\(\.\.\.\)$"),
+        ({"num_workers": 2}, "num_workers is an argument of the constructor"),
+        ({"num_envs": 8}, "num_envs is an argument of the constructor"),
+        ({"env_name": "CartPole-v1"}, "env_name is an argument of the constructor"),
+        ({"num_steps": 32}, "num_steps follows from steps_per_worker or buffer_size; give DistributedPPO"),
+        ({"distributed": False}, f"distributed False {NOT_ON_CLUSTER}leave distributed out, {ONE_MACHINE}$"),
+        ({"runtime": "inline"}, f"runtime inline {NOT_ON_CLUSTER}leave runtime out, {ONE_MACHINE}$"),
+        ({"timesteps": 32}, "train takes timesteps as total_timesteps"),
+    ],
+)
+def test_train_refuses_what_only_the_constructor_takes(
+    settings: dict[str, object], says: str, trained: list[penstock.Config]
+) -> None:
+    ppo = DistributedPPO("Pendulum-v1")
+    with pytest.raises(ConfigError, match=f"^{says}"):
+        ppo.train(total_timesteps=1000, **settings)
+    assert trained == []
+    ppo.train(total_timesteps=1000, distributed=True, runtime="ray", sync_mode="non_blocking")
+    assert [config.run.sync_mode for config in trained] == ["non_blocking"]
+
+
+def test_train_names_its_arguments_as_they_were_written(trained: list[penstock.Config]) -> None:
+    for ppo in (ParallelPPO("Pendulum-v1"), DistributedPPO("Pendulum-v1")):
+        with pytest.raises(ConfigError, match=r'^total_timesteps takes .*, not the text "1e6"$'):
+            ppo.train(total_timesteps="1e6")
+        with pytest.raises(ConfigError, match=r"^unknown setting log_intervall; did you mean log_interval"):
+            ppo.train(log_intervall=1)
+        with pytest.raises(ConfigError, match=r"^unknown setting total_timestep; did you mean total_timesteps"):
+            ppo.train(total_timestep=1000)
+        with pytest.raises(TypeError, match="missing 1 required positional argument: 'total_timesteps'"):
+            ppo.train(log_interval=1)
     assert trained == []

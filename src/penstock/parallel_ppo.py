@@ -5,13 +5,15 @@ Each makes a config from its arguments, calls ``run.train`` and keeps the traine
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, ParamSpec
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 from penstock.algorithms.ppo.spec import PPOConfig
+from penstock.config.fields import field_table
+from penstock.config.runtimes import CLUSTER
 from penstock.config.schema import RunConfig
 from penstock.config.sources import Setting, from_settings
-from penstock.config.values import count_of
+from penstock.config.values import count_of, from_value
 from penstock.envs.given import named
 from penstock.errors import ConfigError, PenstockError
 from penstock.run import Result, train
@@ -22,6 +24,7 @@ __all__ = ["DistributedPPO", "ParallelPPO"]
 
 
 P = ParamSpec("P")
+PPO = TypeVar("PPO", bound="ParallelPPO")
 
 
 def _begun_by(
@@ -45,6 +48,20 @@ def _begun_by(
         return begun
 
     return declared
+
+
+def _checked(train: Callable[Concatenate[PPO, P], Result]) -> Callable[Concatenate[PPO, P], Result]:
+    """Let the settings of a ``train`` be checked before Python says that an argument is missing."""
+
+    @functools.wraps(train)
+    def checked(ppo: PPO, *args: P.args, **settings: P.kwargs) -> Result:
+        ppo._check_of_train(settings)
+        if not args and "total_timesteps" not in settings:
+            # One of them may be a misspelt total_timesteps.
+            _known({**ppo._settings, **settings}, ("total_timesteps",))
+        return train(ppo, *args, **settings)
+
+    return checked
 
 
 class ParallelPPO:
@@ -80,12 +97,14 @@ class ParallelPPO:
         action = ppo.policy([1.0, 0.0, 0.0])
     """
 
+    _OF_CONSTRUCTOR: ClassVar[tuple[str, ...]] = ("env_name",)
+    """Arguments of the constructor that `train` cannot change."""
+
     def _begin(self, env_name: str | EnvFactory, settings: Mapping[str, Any]) -> None:
         _check(settings)
         self._settings = {"env": env_name, "algo": "ppo", **settings}
         self._policy: Policy | None = None
-        plain, _ = named(self._settings)
-        from_settings({name: Setting(value, name, text=False) for name, value in plain.items()}, _arguments(type(self)))
+        _known(self._settings, _arguments(type(self)))
 
     @_begun_by(_begin)
     def __init__(  # noqa: PLR0917 - in the order of the published call
@@ -108,6 +127,7 @@ class ParallelPPO:
         **settings: Any,  # noqa: ANN401 - a setting has its own type
     ) -> None: ...
 
+    @_checked
     def train(self, total_timesteps: int, **settings: Any) -> Result:  # noqa: ANN401 - as above
         """Train from the beginning, evaluate, and return the result.
 
@@ -120,13 +140,11 @@ class ParallelPPO:
 
         Raises:
             UsageError: the environment, its spaces or the device cannot be used; or ``settings`` name another
-                environment, another algorithm, or ``timesteps``.
+                environment, another algorithm, ``timesteps``, or an argument that only the constructor takes.
             NodeError: a node of the run failed.
         """
-        _check(settings)
-        if "timesteps" in settings:
-            raise ConfigError("train takes timesteps as total_timesteps; leave timesteps out")
-        result = train({**self._settings, "timesteps": total_timesteps, **settings})
+        timesteps = from_value(field_table(RunConfig)["timesteps"], total_timesteps, "total_timesteps")
+        result = train({**self._settings, "timesteps": timesteps, **settings})
         self._policy = result.policy
         return result
 
@@ -147,6 +165,33 @@ class ParallelPPO:
         if self._policy is None:
             raise PenstockError("there is no policy yet; call train first")
         return self._policy(obs)
+
+    def _check_of_train(self, settings: Mapping[str, object]) -> None:
+        """Refuse settings that `train` does not take.
+
+        Raises:
+            ConfigError: there is one.
+        """
+        _check(settings)
+        if "timesteps" in settings:
+            raise ConfigError("train takes timesteps as total_timesteps; leave timesteps out")
+        for name in settings.keys() & set(self._OF_CONSTRUCTOR):
+            own = type(self).__name__
+            raise ConfigError(f"{name} is an argument of the constructor, not of train; give it to {own}(...)")
+
+
+def _known(settings: Mapping[str, Any], arguments: Iterable[str]) -> None:
+    """Refuse unknown settings, and values out of range.
+
+    Args:
+        settings: of the run.
+        arguments: further names to suggest for an unknown one.
+
+    Raises:
+        ConfigError: see `penstock.from_mapping`.
+    """
+    plain, _ = named(settings)
+    from_settings({name: Setting(value, name, text=False) for name, value in plain.items()}, arguments)
 
 
 def _arguments(ppo: "type[ParallelPPO]") -> dict[str, Any]:
@@ -175,41 +220,53 @@ class DistributedPPO(ParallelPPO):
     Args:
         env_name: as in `ParallelPPO`.
         num_workers: environment processes. Each has one environment, unless ``num_envs`` says otherwise.
-        steps_per_worker: steps that each environment gives to an update.
+        steps_per_worker: steps that each process gives to an update. With ``num_envs``, the environments of a process
+            share them.
         sync_mode: ``blocking``: collecting and learning take turns, in lock step; ``non_blocking``: they overlap, and
             experience older than ``max_policy_lag`` updates is dropped.
         buffer_size: rows of an update. ``None``: ``num_workers * steps_per_worker``. It may take the place of
             ``steps_per_worker``: each environment then gives its share of them.
         settings: any other setting of ``penstock train`` by its name, with the same defaults: ``epochs``,
             ``mini_batch_size``, ``lr``, ``device``, ``address`` of the cluster, ... ``num_steps`` is none of them: it
-            follows from ``steps_per_worker`` or ``buffer_size``.
+            follows from ``steps_per_worker`` or ``buffer_size``. ``distributed=False`` and another ``runtime`` are
+            refused: `ParallelPPO` is for one machine.
 
     Raises:
-        ConfigError: an unknown setting, a value out of range, a buffer that cannot be shared out evenly, or one that is
-            not what the workers give.
+        ConfigError: an unknown setting, a value out of range, a buffer or steps that cannot be shared out evenly, or a
+            buffer that is not what the workers give.
 
     Example:
         ppo = penstock.DistributedPPO("Pendulum-v1", num_workers=16, steps_per_worker=512, address="auto")
         result = ppo.train(total_timesteps=1_000_000)
     """
 
+    _OF_CONSTRUCTOR: ClassVar[tuple[str, ...]] = (
+        "env_name",
+        "num_workers",
+        "num_envs",
+        "steps_per_worker",
+        "buffer_size",
+    )
+
     def _begin_on_cluster(self, env_name: str | EnvFactory, settings: Mapping[str, Any]) -> None:
-        if "num_steps" in settings:
-            raise ConfigError(
-                "num_steps follows from steps_per_worker or buffer_size; give one of these, and leave num_steps out"
-            )
+        _check_on_cluster(settings)
         given = {**_arguments(DistributedPPO), **settings, "env_name": env_name}
-        name = "num_envs" if "num_envs" in given else "num_workers"
-        lanes = given["num_envs"] = count_of(given[name], name)
+        workers = count_of(given["num_workers"], "num_workers")
+        lanes = given["num_envs"] = count_of(given.get("num_envs", workers), "num_envs")
         steps = count_of(given.pop("steps_per_worker"), "steps_per_worker")
-        if (rows := given.pop("buffer_size")) is not None:
-            wanted, steps = steps, _share(count_of(rows, "buffer_size"), lanes)
-            if "steps_per_worker" in settings and steps != wanted:
+        wanted = workers * steps
+        if (buffer := given.pop("buffer_size")) is not None:
+            rows = count_of(buffer, "buffer_size")
+            if "steps_per_worker" in settings and rows != wanted:
                 raise ConfigError(
-                    f"buffer_size {rows} does not go with steps_per_worker {wanted}: {lanes} environments give "
-                    f"{lanes * wanted} rows to an update; leave out one of the two"
+                    f"buffer_size {rows} does not go with steps_per_worker {steps}: {workers} workers give "
+                    f"{wanted} rows to an update; leave out one of the two"
                 )
-        super().__init__(**{"runtime": "ray", "num_steps": steps, **given})
+            steps = _share(rows, f"buffer_size {rows}", lanes)
+        elif not lanes % workers:
+            # Other numbers of environments are refused below.
+            steps = _share(steps, f"steps_per_worker {steps}", lanes // workers)
+        super().__init__(**{"runtime": CLUSTER, "num_steps": steps, **given})
 
     @_begun_by(_begin_on_cluster)
     def __init__(
@@ -223,19 +280,43 @@ class DistributedPPO(ParallelPPO):
         **settings: Any,  # noqa: ANN401 - a setting has its own type
     ) -> None: ...
 
+    @_checked
     def train(self, total_timesteps: int, **settings: Any) -> Result:  # noqa: ANN401 - as above
         """As `ParallelPPO.train`. Errors of a wrong call name this class."""
         return super().train(total_timesteps, **settings)
 
+    def _check_of_train(self, settings: Mapping[str, object]) -> None:
+        super()._check_of_train(settings)
+        _check_on_cluster(settings)
 
-def _share(rows: int, lanes: int) -> int:
-    """The steps of each of so many environments in a buffer of so many rows.
+
+def _check_on_cluster(settings: Mapping[str, object]) -> None:
+    """Refuse the steps of each environment, which follow from other arguments, and a run on one machine.
+
+    Raises:
+        ConfigError: they are given.
+    """
+    if "num_steps" in settings:
+        raise ConfigError(
+            "num_steps follows from steps_per_worker or buffer_size; give DistributedPPO(...) one of these, and leave "
+            "num_steps out"
+        )
+    for name, wanted in (("distributed", True), ("runtime", CLUSTER)):
+        if settings.get(name, wanted) != wanted:
+            raise ConfigError(
+                f"{name} {settings[name]} does not go with DistributedPPO, which trains on a Ray cluster; leave {name} "
+                "out, or use ParallelPPO for one machine"
+            )
+
+
+def _share(steps: int, label: str, lanes: int) -> int:
+    """The steps of each of so many environments, if all together take so many.
 
     Raises:
         ConfigError: they cannot be shared out evenly.
     """
-    if rows % lanes:
+    if steps % lanes:
         raise ConfigError(
-            f"buffer_size {rows} cannot be shared out evenly among {lanes} environments; give a multiple of {lanes}"
+            f"{label} cannot be shared out evenly among {lanes} environments; give a multiple of {lanes}"
         )
-    return rows // lanes
+    return steps // lanes

@@ -49,6 +49,18 @@ def test_the_penalty_on_the_divergence(tmp_path: Path) -> None:
     assert file_note(argv) == "settings of RLlib: kl_coeff 0.3 became kl_coef 0.3"
 
 
+def test_a_fragment_that_rllib_chooses_itself_changes_nothing(tmp_path: Path) -> None:
+    argv = arguments(tmp_path, 'rollout_fragment_length = "auto"\n')
+    assert config_from_arguments(argv) == config_from_arguments(arguments(tmp_path, ""))
+    said = "rollout_fragment_length auto changes nothing: num_steps follows from a batch, or is as given"
+    assert file_note(arguments(tmp_path, 'rollout_fragment_length = "auto"\n')) == f"settings of RLlib: {said}"
+
+
+def test_a_batch_alone_is_of_one_lane(tmp_path: Path) -> None:
+    config = config_from_arguments(arguments(tmp_path, "train_batch_size = 1001\n"))
+    assert (config.run.num_envs, config.algorithm.num_steps) == (1, 1001)
+
+
 def test_learning_from_a_table(tmp_path: Path) -> None:
     text = 'algo = "dqn"\nnum_env_runners = 0\ntrain_batch_size = 32\nrollout_fragment_length = 4\n'
     config = config_from_arguments(arguments(tmp_path, text))

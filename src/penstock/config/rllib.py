@@ -198,6 +198,8 @@ def _rollouts(theirs: Mapping[str, Any], so_far: _Counts, known: Collection[str]
     a minibatch.
     """
     fragment = theirs.get("rollout_fragment_length", "auto")
+    if "rollout_fragment_length" in theirs and fragment == "auto":
+        said.append("rollout_fragment_length auto changes nothing: num_steps follows from a batch, or is as given")
     given = [name for name in _BATCH if name in theirs]
     if len(given) > 1:
         raise ConfigError(f"{' and '.join(given)} say the same in two ways; leave one of them out")

@@ -1,5 +1,7 @@
 """Resumed equals uninterrupted, bit for bit, in lock step, where episodes can be restored; else the run says so."""
 
+import signal
+import time
 from pathlib import Path
 
 import numpy as np
@@ -76,6 +78,33 @@ def test_an_episode_that_cannot_be_restored_begins_anew_and_is_counted(tmp_path)
     second = penstock.resume(first.run_folder, timesteps=5 * BATCH, quiet=True)
     assert second.not_restored == 4
     assert second.steps == 5 * BATCH
+
+
+class InterruptedEnv(TargetEnv):
+    """Its first step interrupts the run, and is so long that no rollout is full before the run ends."""
+
+    interrupts = True
+
+    def step(self, action):
+        if type(self).interrupts:
+            signal.raise_signal(signal.SIGINT)
+            type(self).interrupts = False
+            time.sleep(0.2)
+        return super().step(action)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_a_run_that_has_learned_nothing_begins_as_if_it_was_never_stopped(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(InterruptedEnv, "interrupts", False)
+    env = f"{__name__}:InterruptedEnv"
+    whole = train(tmp_path / "whole", 2, env=env)
+    monkeypatch.setattr(InterruptedEnv, "interrupts", True)
+    first = train(tmp_path / "parts", 2, env=env)
+    assert (first.interrupted, first.steps) == (True, 0)
+    second = penstock.resume(first.run_folder, quiet=True)
+    # No episode was there that could be restored.
+    assert second.not_restored == 0
+    assert fingerprint(second) == fingerprint(whole)
 
 
 def test_sources_that_reset_themselves_are_not_restored(tmp_path) -> None:

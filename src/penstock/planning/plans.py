@@ -199,6 +199,10 @@ def _starts(arrays: Arrays, num_steps: int, *, restorable: bool) -> tuple[LaneSt
     carried = [name for name in arrays if name.startswith("lane_carry.")]
     starts = []
     for lane, rollout in enumerate(arrays["lane_rollout"]):
+        if not rollout:
+            # Nothing of this lane was learned, so it has no position, and no episode that could be restored.
+            starts.append(LaneStart())
+            continue
         position, past = Position(*map(int, arrays["lane_position"][lane])), pasts[lane]
         start = LaneStart(
             position.episode,

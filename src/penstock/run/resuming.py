@@ -115,7 +115,7 @@ def _resume(
         add_launch(folder, begin.path.name, goes_on.run, int(begin.manifest["steps"]), prepared.own_modules())
         set_aside_after(folder.path, int(begin.manifest["update"]))
         folder.clear_trace()
-        begun_anew = sum(start.position is None for start in the_plan.starts)
+        begun_anew = sum(start.position is None and start.rollout > 0 for start in the_plan.starts)
         outcome = launch(processes, prepared, folder, program)
     result = finish(
         processes,

@@ -57,6 +57,12 @@ class DeafEnv(ClockEnv):
         time.sleep(600)
 
 
+class SlowEnv(ClockEnv):
+    def reset(self, *, seed=None, options=None):
+        time.sleep(2.5)
+        return super().reset(seed=seed, options=options)
+
+
 class TalkingEnv(ClockEnv):
     def __init__(self) -> None:
         print("loading")
@@ -131,3 +137,11 @@ def test_what_it_prints_is_no_part_of_the_answer(processes, capfd) -> None:
     probe_apart(processes, f"{HERE}:TalkingEnv", False)
     said = capfd.readouterr()
     assert (said.out, said.err) == ("", "loading\n")
+
+
+@pytest.mark.parametrize(("after_s", "times"), [(0.5, 1), (60.0, 0)])
+def test_an_environment_that_takes_long_to_open_is_told_of_once(processes, monkeypatch, caplog, after_s, times) -> None:
+    monkeypatch.setattr("penstock.processes.errand.SLOW_S", after_s)
+    probe_apart(processes, f"{HERE}:SlowEnv", False, reset_limit_s=45.0)
+    said = f"environment {HERE}:SlowEnv is not open yet: it is being made and reset; --env_timeout allows a reset 45 s"
+    assert [record.getMessage() for record in caplog.records] == [f"after {after_s:g} s {said}"] * times

@@ -4,6 +4,7 @@ So a function may make an environment of the user's. Nothing of it is left behin
 goes on. The launcher keeps only the answer.
 """
 
+import logging
 import os
 import pickle
 import sys
@@ -17,6 +18,11 @@ from penstock.processes.starts import Processes
 from penstock.types import Cause
 
 __all__ = ["Errand", "call_apart"]
+
+SLOW_S = 10.0
+"""After so long the user is told that an errand takes long."""
+
+log = logging.getLogger("penstock.run")
 
 
 class Errand(NamedTuple):
@@ -36,6 +42,8 @@ class Errand(NamedTuple):
     """Raised if its process ends by a signal or without a traceback, or takes too long."""
     imports: tuple[str, ...] = ()
     """Modules of its process that take long to import, as for `Processes.start_function`."""
+    slow: str = ""
+    """What is logged once if it takes more than ``SLOW_S``, behind that number of seconds; empty: nothing."""
 
     def ended(self, how: str) -> UsageError:
         """The error for a process that has ended itself."""
@@ -78,9 +86,12 @@ def call_apart(processes: Processes, errand: Errand, limit_s: float, *given: obj
 
 def _await_end(processes: Processes, errand: Errand, limit_s: float) -> None:
     """Return once the process has left its answer."""
-    begun = time.monotonic()
+    begun, slow = time.monotonic(), errand.slow
     while not (ended := processes.exits()):
         processes.wait(1.0)
+        if slow and time.monotonic() - begun > SLOW_S:
+            log.warning("after %g s %s", SLOW_S, slow)
+            slow = ""
         if time.monotonic() - begun > limit_s:
             raise errand.error(f"{errand.takes} {errand.subject} takes more than {limit_s:g} s")
     if ended[0].cause is Cause.REFUSED:

@@ -43,7 +43,8 @@ def probe_apart(
         NodeError: something else failed; it holds the process's own traceback.
     """
     subject = f"environment {display_name(env)}"
-    errand = Errand("probe", PROBE, subject, "made and reset", "making, resetting and closing", EnvError)
+    slow = f"{subject} is not open yet: it is being made and reset; --env_timeout allows a reset {reset_limit_s:g} s"
+    errand = Errand("probe", PROBE, subject, "made and reset", "making, resetting and closing", EnvError, slow=slow)
     found: EnvProfile = call_apart(
         processes,
         errand,

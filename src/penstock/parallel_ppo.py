@@ -50,18 +50,23 @@ def _begun_by(
     return declared
 
 
-def _checked(train: Callable[Concatenate[PPO, P], Result]) -> Callable[Concatenate[PPO, P], Result]:
-    """Let the settings of a ``train`` be checked before Python says that an argument is missing."""
+def _checked_by(
+    check: Callable[[Any, Mapping[str, Any], bool], None],
+) -> Callable[[Callable[Concatenate[PPO, P], Result]], Callable[Concatenate[PPO, P], Result]]:
+    """Let a ``train`` call ``check`` with its settings before Python says that an argument is missing.
 
-    @functools.wraps(train)
-    def checked(ppo: PPO, *args: P.args, **settings: P.kwargs) -> Result:
-        ppo._check_of_train(settings)
-        if not args and "total_timesteps" not in settings:
-            # One of them may be a misspelt total_timesteps.
-            _known({**ppo._settings, **settings}, ("total_timesteps",))
-        return train(ppo, *args, **settings)
+    The last argument of ``check`` is whether there are total_timesteps.
+    """
 
-    return checked
+    def declared(train: Callable[Concatenate[PPO, P], Result]) -> Callable[Concatenate[PPO, P], Result]:
+        @functools.wraps(train)
+        def checked(ppo: PPO, *args: P.args, **settings: P.kwargs) -> Result:
+            check(ppo, settings, bool(args) or "total_timesteps" in settings)
+            return train(ppo, *args, **settings)
+
+        return checked
+
+    return declared
 
 
 class ParallelPPO:
@@ -127,7 +132,23 @@ class ParallelPPO:
         **settings: Any,  # noqa: ANN401 - a setting has its own type
     ) -> None: ...
 
-    @_checked
+    def _check_of_train(self, settings: Mapping[str, Any], has_timesteps: bool) -> None:
+        """Refuse settings that `train` does not take.
+
+        Raises:
+            ConfigError: there is one.
+        """
+        _check(settings)
+        if "timesteps" in settings:
+            raise ConfigError("train takes timesteps as total_timesteps; leave timesteps out")
+        for name in settings.keys() & set(self._OF_CONSTRUCTOR):
+            own = type(self).__name__
+            raise ConfigError(f"{name} is an argument of the constructor, not of train; give it to {own}(...)")
+        if not has_timesteps:
+            # One of them may be a misspelt total_timesteps.
+            _known({**self._settings, **settings}, ("total_timesteps",))
+
+    @_checked_by(_check_of_train)
     def train(self, total_timesteps: int, **settings: Any) -> Result:  # noqa: ANN401 - as above
         """Train from the beginning, evaluate, and return the result.
 
@@ -165,19 +186,6 @@ class ParallelPPO:
         if self._policy is None:
             raise PenstockError("there is no policy yet; call train first")
         return self._policy(obs)
-
-    def _check_of_train(self, settings: Mapping[str, object]) -> None:
-        """Refuse settings that `train` does not take.
-
-        Raises:
-            ConfigError: there is one.
-        """
-        _check(settings)
-        if "timesteps" in settings:
-            raise ConfigError("train takes timesteps as total_timesteps; leave timesteps out")
-        for name in settings.keys() & set(self._OF_CONSTRUCTOR):
-            own = type(self).__name__
-            raise ConfigError(f"{name} is an argument of the constructor, not of train; give it to {own}(...)")
 
 
 def _known(settings: Mapping[str, Any], arguments: Iterable[str]) -> None:
@@ -280,14 +288,14 @@ class DistributedPPO(ParallelPPO):
         **settings: Any,  # noqa: ANN401 - a setting has its own type
     ) -> None: ...
 
-    @_checked
+    def _check_of_train_on_cluster(self, settings: Mapping[str, Any], has_timesteps: bool) -> None:
+        _check_on_cluster(settings)
+        self._check_of_train(settings, has_timesteps)
+
+    @_checked_by(_check_of_train_on_cluster)
     def train(self, total_timesteps: int, **settings: Any) -> Result:  # noqa: ANN401 - as above
         """As `ParallelPPO.train`. Errors of a wrong call name this class."""
         return super().train(total_timesteps, **settings)
-
-    def _check_of_train(self, settings: Mapping[str, object]) -> None:
-        super()._check_of_train(settings)
-        _check_on_cluster(settings)
 
 
 def _check_on_cluster(settings: Mapping[str, object]) -> None:
@@ -316,7 +324,5 @@ def _share(steps: int, label: str, lanes: int) -> int:
         ConfigError: they cannot be shared out evenly.
     """
     if steps % lanes:
-        raise ConfigError(
-            f"{label} cannot be shared out evenly among {lanes} environments; give a multiple of {lanes}"
-        )
+        raise ConfigError(f"{label} cannot be shared out evenly among {lanes} environments; give a multiple of {lanes}")
     return steps // lanes

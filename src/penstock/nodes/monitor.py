@@ -213,7 +213,7 @@ class MonitorNode:
         """Say once what the first update waits for."""
         if self._is_silent():
             self._silent_since = None
-            awaited = self._settings.first_update.awaited(self._ports.counters())
+            awaited = self._settings.first_update.awaited(self._ports.counters(), time.monotonic_ns())
             note = f"no update yet after {SILENT_S:g} s: {awaited}"
             self._tell(self._last._replace(values={}, note=note))
 

@@ -34,6 +34,7 @@ __all__ = [
     "evaluation_interrupted",
     "failure",
     "goes_on_from",
+    "interrupted",
     "never_seen",
     "nothing_learned",
     "nothing_to_do",
@@ -43,6 +44,7 @@ __all__ = [
     "table_in_file",
     "table_in_memory",
     "unchanged",
+    "updates_lost",
     "without_effect",
 ]
 
@@ -85,6 +87,16 @@ def evaluation_interrupted(folder: Path) -> str:
     """One line on an interrupted final evaluation: the run itself is whole."""
     run = shlex.quote(str(folder))
     return f"the evaluation was interrupted; the run in {folder} is complete: penstock eval {run} evaluates it"
+
+
+def interrupted(folder: Path) -> str:
+    """One line on a command that was interrupted, and whose run has a checkpoint."""
+    return f"interrupted; continue with: penstock resume {shlex.quote(str(folder))}"
+
+
+def updates_lost(saved: int, updates: int) -> str:
+    """One line on a run that ended at once, so that its last checkpoint has fewer updates than were learned."""
+    return f"the last checkpoint has {saved:,} updates; what the run learned after them, up to {updates:,}, is lost"
 
 
 def failure(error: Exception) -> str:

@@ -41,6 +41,7 @@ def result(path, interrupted=False):
         interrupted=interrupted,
         not_restored=0,
         notes=(),
+        resumable=True,
     )
 
 
@@ -141,6 +142,15 @@ def test_an_interrupted_run_exits_with_130_and_says_how_to_continue(monkeypatch,
     monkeypatch.setattr("penstock.run.train", lambda *_, **__: result(tmp_path, interrupted=True))
     assert main(["train", "--env", "X"]) == 130
     assert f"penstock resume {tmp_path}" in capsys.readouterr().out
+
+
+def test_a_run_that_was_interrupted_before_its_first_checkpoint_is_not_said_to_go_on(monkeypatch, tmp_path, capsys):
+    found = result(tmp_path, interrupted=True)
+    found.resumable = False
+    monkeypatch.setattr("penstock.run.train", lambda *_, **__: found)
+    assert main(["train", "--env", "X"]) == 130
+    said = f"stopped after 50,000 steps, before the first checkpoint; its policy is in {tmp_path}\n"
+    assert capsys.readouterr().out == said
 
 
 def test_a_run_that_is_refused_when_it_is_launched_leaves_no_folder(monkeypatch, tmp_path, capsys):

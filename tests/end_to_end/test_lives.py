@@ -157,6 +157,59 @@ def test_a_second_interrupt_ends_the_run_at_once(tmp_path) -> None:
     interrupt_twice(run)
     assert run.wait(60) == 130
     assert not any(worker.is_running() for worker in workers)
+    said, _ = run.communicate()
+    (folder,) = tmp_path.iterdir()
+    # It has learned something, and no checkpoint holds it.
+    assert not list_checkpoints(folder)
+    assert f"steps, before the first checkpoint; its policy is in {folder}\n" in said
+    assert "penstock resume" not in said
+
+
+def test_an_interrupt_is_told_of_and_a_second_one_says_how_to_go_on(tmp_path) -> None:
+    run = endless(tmp_path, save_interval=2)
+    wait_for_update(run, 5)
+    run.send_signal(signal.SIGINT)
+    while not list(tmp_path.glob("*/policy.onnx")):
+        assert run.poll() is None
+    # What comes after the last update is interrupted, too.
+    run.send_signal(signal.SIGINT)
+    said, complaint = run.communicate(timeout=120)
+    assert (run.returncode, complaint) == (130, "")
+    (folder,) = tmp_path.iterdir()
+    assert said.endswith(f"continue with: penstock resume {folder}\n")
+
+
+def test_a_second_interrupt_says_how_many_updates_no_checkpoint_holds(tmp_path) -> None:
+    run = endless(tmp_path, save_interval=4)
+    wait_for_update(run, 6)
+    for worker in descendants(run):
+        worker.suspend()
+    interrupt_twice(run)
+    said, _ = run.communicate(timeout=60)
+    (folder,) = tmp_path.iterdir()
+    saved = int(list_checkpoints(folder)[-1].name.rpartition("-")[2])
+    assert f"penstock resume {folder}\n" in said
+    lost = re.search(r"the last checkpoint has (\d+) updates; what the run learned after them, up to \d+, is", said)
+    # It may have been interrupted right behind a checkpoint.
+    assert lost is None or int(lost[1]) == saved
+
+
+@pytest.mark.parametrize("command", ["train", "resume"])
+def test_an_interrupt_without_a_word_gets_the_command_that_continues_the_run(tmp_path, monkeypatch, command) -> None:
+    settings = {**SMALL, "env": "CartPole-v1", "timesteps": 512, "runtime": "inline", "log_dir": str(tmp_path)}
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    if command == "resume":
+        folder = penstock.train(settings, quiet=True).run_folder
+        monkeypatch.setattr("penstock.run.resuming.prepare", interrupted)
+        with pytest.raises(KeyboardInterrupt, match=f"^interrupted; continue with: penstock resume {folder}$"):
+            penstock.resume(folder, quiet=True)
+        return
+    monkeypatch.setattr("penstock.run.result.export", interrupted)
+    with pytest.raises(KeyboardInterrupt, match=f"^interrupted; continue with: penstock resume {tmp_path}/CartPole-v1"):
+        penstock.train(settings, quiet=True)
 
 
 def updates_of(folder: Path) -> list[dict]:

@@ -44,6 +44,7 @@ class Ports:
 
     def __init__(self) -> None:
         self.former: tuple[int, ...] = ()
+        self.is_interrupted = False
         self.table = {"env.0": dict(DEATHS), "learner": dict(DEATHS), "monitor": dict(DEATHS)}
 
     def stream_reader(self, edge: str) -> Nothing:
@@ -51,6 +52,9 @@ class Ports:
 
     def counters(self) -> dict[str, dict[str, int]]:
         return {node: dict(counts) for node, counts in self.table.items()}
+
+    def interrupted(self) -> bool:
+        return self.is_interrupted
 
     def balance(self) -> None:
         return None
@@ -99,6 +103,17 @@ def test_each_restart_is_told_of_once_over_all_lives(tmp_path) -> None:
     tell(second)
     assert notes(tmp_path) == ["0: env.0 1", "0: env.0 2", "0: monitor 1"]
     assert not second.ready()
+
+
+def test_an_interrupt_is_answered_once_with_what_happens_now(tmp_path) -> None:
+    ports = Ports()
+    node = opened(tmp_path, ports)
+    assert not node.ready()
+    ports.is_interrupted = True
+    tell(node)
+    assert not node.ready()
+    (line,) = (tmp_path / "run.log").read_text().splitlines()
+    assert line.endswith(" stopping: the last checkpoint is being written; Ctrl-C again ends at once")
 
 
 def test_the_line_of_a_restart_stands_in_the_metrics_with_the_name_of_the_file_of_deaths(tmp_path) -> None:
@@ -247,7 +262,9 @@ def test_what_was_left_out_or_lost_is_a_metric_from_the_first_time_on(tmp_path) 
 
 def test_a_display_that_stays_silent_says_once_what_the_run_waits_for(tmp_path, capsys, monkeypatch) -> None:
     clock = [100.0]
-    monkeypatch.setattr("penstock.nodes.monitor.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(
+        "penstock.nodes.monitor.time", SimpleNamespace(monotonic=lambda: clock[0], monotonic_ns=lambda: 0)
+    )
     node = MonitorNode(MonitorSettings(tmp_path, "title", 100, 1, False, "steps", NEW, WAITS, ""))
     node.open(Ports())
     assert not node.ready()

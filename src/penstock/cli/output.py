@@ -29,6 +29,9 @@ def conclude(result: Any, env: str) -> int:  # noqa: ANN401
             f"repeat theirs, or it was longer than {most:,} steps and has no snapshot (docs/restoring-episodes.md); "
             "all else continued exactly"
         )
+    if result.interrupted and not result.resumable:
+        say(f"stopped after {result.steps:,} steps, before the first checkpoint; its policy is in {run}")
+        return INTERRUPTED
     if result.interrupted:
         say(f"stopped after {result.steps:,} steps; continue with: {program()} resume {run}")
         return INTERRUPTED

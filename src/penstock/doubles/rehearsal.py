@@ -230,6 +230,10 @@ class _Ports:
     def stopping(self) -> bool:
         return self._stage.ended.is_set()
 
+    def interrupted(self) -> bool:
+        """Nobody interrupts it."""
+        return False
+
 
 @dataclass
 class _Stage:

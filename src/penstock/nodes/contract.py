@@ -181,6 +181,10 @@ class Ports(Protocol):
         """True once the run is to end. The node finishes its work and begins nothing new."""
         ...
 
+    def interrupted(self) -> bool:
+        """True once Ctrl-C or a signal is the reason why the run is to end."""
+        ...
+
     def checkpoints_wanted(self) -> int:
         """Number of requests for a checkpoint so far. Those that settings make due do not count."""
         ...

@@ -51,6 +51,8 @@ _COUNTED = {
 """Metric -> the counter that it is the sum of, over all nodes. Reported once it is not 0."""
 TYPICAL_EPISODES = 10
 """So many episodes must have ended before their mean return is compared with a range."""
+STOPPING = "stopping: the last checkpoint is being written; Ctrl-C again ends at once"
+"""What the log and the display say after an interrupt."""
 SILENT_S = 30.0
 """If there is no report for so long, the log and the display say what the run waits for, once."""
 
@@ -99,6 +101,8 @@ class MonitorNode:
         """The log, and the display if there is one."""
         self._silent_since: float | None = None
         """When these were opened; ``None`` once they have a report, or have said what the run waits for."""
+        self._told_interrupt = False
+        """Whether the log and the display say that the run was interrupted."""
         self._episodes_before: float | None = None
         """Training episodes that had ended before a resume; ``None``: not known yet."""
         self._looks_for_missing = bool(settings.episode_metrics)
@@ -152,12 +156,14 @@ class MonitorNode:
             self._tell(settings.resumed._replace(note=line))
 
     def ready(self) -> bool:
-        """True if a report or histograms are waiting, a node was restarted, or there has been no report for long."""
-        return self._reports.ready() > 0 or bool(self._histograms) or bool(self._untold_restarts()) or self._is_silent()
+        """True if there is something to write: a report or histograms, or a line on a restart, a stop or silence."""
+        given = self._reports.ready() > 0 or bool(self._histograms)
+        return given or bool(self._untold_restarts()) or self._is_interrupted() or self._is_silent()
 
     def step(self) -> None:
         """Add the counters to one report, and write it."""
         self._tell_restarts()
+        self._tell_interrupt()
         self._write_histograms()
         index = self._reports.take()
         if index is None:
@@ -205,6 +211,16 @@ class MonitorNode:
         with self._writing():
             for sink in self._sinks:
                 sink.write(report)
+
+    def _is_interrupted(self) -> bool:
+        return not self._told_interrupt and self._ports.interrupted()
+
+    def _tell_interrupt(self) -> None:
+        """Say once that an interrupt has come, and what the run does now."""
+        if self._is_interrupted():
+            self._told_interrupt = True
+            self._silent_since = None
+            self._tell(self._last._replace(values={}, note=STOPPING))
 
     def _is_silent(self) -> bool:
         return self._silent_since is not None and time.monotonic() >= self._silent_since + SILENT_S

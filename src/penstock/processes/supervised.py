@@ -22,7 +22,7 @@ from penstock.supervision.lives import Exit, Restart, describe
 from penstock.supervision.outcome import Outcome, SharedSigns, final_record
 from penstock.supervision.recovery import recover
 from penstock.supervision.supervisor import State, Supervisor
-from penstock.wiring.edges import Wiring, placement
+from penstock.wiring.edges import SUPERVISOR, Wiring, placement
 
 __all__ = ["START_LIMIT_S", "Starting", "supervised", "supervised_here"]
 
@@ -140,6 +140,7 @@ def _supervise(supervisor: Supervisor, interrupts: Interrupts, wiring: Wiring, h
             # A second interrupt, or nothing is committed that a checkpoint could hold.
             supervisor.kill()
         elif interrupts.count:
+            wiring.counters.set(SUPERVISOR, "interrupted", 1)
             supervisor.stop(now)
         state = supervisor.tick(now)
         hear()

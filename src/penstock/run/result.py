@@ -4,6 +4,7 @@ Learns nothing, and starts no process but the players of the evaluation.
 """
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,15 +18,18 @@ from penstock.notes import (
     evaluation_given_up,
     evaluation_interrupted,
     failure,
+    interrupted,
     never_seen,
     nothing_learned,
     skipped_rollouts,
     stale_rows,
+    updates_lost,
 )
 from penstock.planning import Prepared
 from penstock.policies.critic_fields import deployed
 from penstock.processes.starts import Processes
 from penstock.saved_runs.card import write_card
+from penstock.saved_runs.checkpoints import list_checkpoints
 from penstock.saved_runs.leftovers import is_unbegun
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.serving.export import export
@@ -34,7 +38,7 @@ from penstock.supervision.outcome import Outcome
 from penstock.trained import policy_of, published_of
 from penstock.types import Arrays
 
-__all__ = ["Result", "finish", "logged"]
+__all__ = ["Result", "finish", "logged", "telling_how_to_go_on"]
 
 
 @dataclass(frozen=True)
@@ -48,8 +52,9 @@ class Result:
         policy: the last policy, ready to act.
         steps: environment steps of the whole run, all lanes together.
         updates: of the whole run.
-        interrupted: Ctrl-C or a signal ended the run, so it can be resumed.
+        interrupted: Ctrl-C or a signal ended the run, so it can be resumed if it has a checkpoint.
         not_restored: lanes that began a new episode because a resume could not restore theirs.
+        resumable: it has a checkpoint. A run that was interrupted twice before its first one has none.
         notes: lines on why the run ended before its timesteps, or on what a resume could not keep; mostly none.
     """
 
@@ -61,6 +66,22 @@ class Result:
     interrupted: bool
     not_restored: int = 0
     notes: tuple[str, ...] = ()
+    resumable: bool = True
+
+
+@contextlib.contextmanager
+def telling_how_to_go_on(folder: RunFolder) -> Iterator[None]:
+    """Give an interrupt without a word the command that continues the run, if the run has a checkpoint.
+
+    Raises:
+        KeyboardInterrupt: as the body does.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        if str(interrupt) or not list_checkpoints(folder.path):
+            raise
+        raise KeyboardInterrupt(interrupted(folder.path)) from None
 
 
 def finish(
@@ -125,6 +146,9 @@ def finish(
             *nothing_learned(prepared.spec, record),
             *never_seen(record, episodes_before),
         )
+    saved = [int(path.name.rpartition("-")[2]) for path in list_checkpoints(folder.path)]
+    if saved and saved[-1] < updates:
+        early = (updates_lost(saved[-1], updates),)
     notes = (*no_file, *skipped_rollouts(outcome.counters), *stale_rows(run, record), *given_up, *early)
     return Result(
         run_folder=folder.path,
@@ -135,6 +159,7 @@ def finish(
         interrupted=outcome.interrupted,
         not_restored=not_restored,
         notes=notes,
+        resumable=bool(saved),
     )
 
 

@@ -24,7 +24,7 @@ from penstock.planning import check_fits, check_functions, check_plan, plan, pre
 from penstock.processes.starts import Processes
 from penstock.run.launching import begin_table, counted_cores, import_ahead, joined_cluster, launch, opened_processes
 from penstock.run.program import checked_on_machine, program_of
-from penstock.run.result import Result, finish, logged
+from penstock.run.result import Result, finish, logged, telling_how_to_go_on
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import load_checkpoint, set_aside_after
 from penstock.saved_runs.launches import add_launch
@@ -77,7 +77,7 @@ def resume(
     given = given_of(env, wrap, reward)
     folder = RunFolder.open(Path(run))
     # Claimed before anything is read: another process may go on with the run until then.
-    with folder.claim():
+    with folder.claim(), telling_how_to_go_on(folder):
         config = with_changes(folder.read_config(), {**(settings or {}), **more})
         with opened_processes(processes, config.run) as opened:
             return _resume(opened, folder, config, given, checkpoint, quiet=quiet)

@@ -23,7 +23,7 @@ from penstock.processes.interrupts import Interrupts
 from penstock.processes.starts import Processes
 from penstock.run.launching import begin_table, counted_cores, import_ahead, joined_cluster, launch, opened_processes
 from penstock.run.program import checked_on_machine, program_of
-from penstock.run.result import Result, finish, logged
+from penstock.run.result import Result, finish, logged, telling_how_to_go_on
 from penstock.saved_runs.beginnings import save_beginning
 from penstock.saved_runs.launches import add_launch
 from penstock.saved_runs.leftovers import remove_if_unbegun
@@ -125,7 +125,8 @@ def _train(processes: Processes, config: Config, given: Given, run_name: str | N
         if made:
             remove_if_unbegun(folder)
         if made and folder.path.exists():
-            raise
+            with telling_how_to_go_on(folder):
+                raise
         raise KeyboardInterrupt("stopped before the first update; no run folder is kept") from None
 
 

@@ -9,7 +9,7 @@ from penstock.program.check import check
 from penstock.program.graph import Program
 from penstock.scheduler.loop import Loop, Placed
 from penstock.supervision.outcome import Outcome, SharedSigns, final_record
-from penstock.wiring.edges import Wiring, node_class
+from penstock.wiring.edges import SUPERVISOR, Wiring, node_class
 from penstock.wiring.ports import NodePorts
 from penstock.wiring.trace import OPEN, traces
 
@@ -53,6 +53,7 @@ def launch(program: Program, _processes: Processes) -> Outcome:
 
             def ended() -> bool:
                 if interrupts.count:
+                    wiring.counters.set(SUPERVISOR, "interrupted", 1)
                     signs.stop()
                 return signs.finished() and signs.drained(program.groups)
 

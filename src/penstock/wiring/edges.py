@@ -42,7 +42,7 @@ __all__ = ["COUNTERS", "SUPERVISOR", "Placement", "Wiring", "node_class", "place
 
 SUPERVISOR = "supervisor"
 """The line of counters that the supervisor writes. Bell 0 wakes the supervisor."""
-VITALS = ("heartbeat_ns", "sign", "busy_until_ns", "busy_ns", "idle_ns", "finished", "stopping", "ended")
+VITALS = ("heartbeat_ns", "sign", "busy_until_ns", "busy_ns", "idle_ns", "finished", "stopping", "interrupted", "ended")
 DEATHS = ("restarts", "ended_by", "cause", "detail_kept", "uptime_ms", "redone")
 """Written by the supervisor. How often a node was restarted; how its last life ended (``Exit.status``, ``Exit.cause``);
 1 if the run folder keeps its traceback or stacks (``Exit.detail``); how long that life lasted; how many rows its lives

@@ -248,6 +248,10 @@ class NodePorts:
         """True once the run has been asked to end."""
         return self._counters.get(SUPERVISOR, "stopping") != 0
 
+    def interrupted(self) -> bool:
+        """True once an interrupt has asked the run to end."""
+        return self._counters.get(SUPERVISOR, "interrupted") != 0
+
     def checkpoints_wanted(self) -> int:
         """Number of requests for a checkpoint so far. Those that settings make due do not count."""
         return self._counters.get(SUPERVISOR, "checkpoints_wanted")

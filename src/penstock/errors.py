@@ -175,15 +175,28 @@ def either(names: Sequence[str]) -> str:
 def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
     """A hint ``"; did you mean a, b?"`` with the names closest to ``name``, or an empty string.
 
-    Capital and small letters count as the same. A name that differs in nothing else is the only one of the hint.
+    Capital and small letters count as the same. A name that differs in nothing else is the only one of the hint. Names
+    come first that begin with ``name``, or that ``name`` begins with.
     """
     spelled: dict[str, list[str]] = {}
     for one in dict.fromkeys(known):
         spelled.setdefault(one.lower(), []).append(one)
     low = name.lower()
-    alike = [low] if low in spelled else difflib.get_close_matches(low, spelled, n=count, cutoff=0.5)
+    alike = [low] if low in spelled else _alike(low, spelled, count)
     close = [one for folded in alike for one in spelled[folded]][:count]
     return f"; did you mean {', '.join(close)}?" if close else ""
+
+
+def _alike(name: str, known: Iterable[str], count: int) -> list[str]:
+    known = list(known)
+    begun = [one for one in known if _begins(one, name) or _begins(name, one)]
+    prefixes = difflib.get_close_matches(name, begun, n=count, cutoff=0.0)
+    return list(dict.fromkeys([*prefixes, *difflib.get_close_matches(name, known, n=count, cutoff=0.5)]))
+
+
+def _begins(name: str, start: str) -> bool:
+    """Whether ``name`` begins with ``start``. One letter says too little."""
+    return len(start.lstrip("-")) > 1 and name.startswith(start)
 
 
 def signal_name(number: int) -> str:

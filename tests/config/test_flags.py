@@ -106,6 +106,33 @@ def test_what_cannot_be_understood_is_one_line(argv, says):
     assert "\n" not in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["--sample", "2"], "unknown flag --sample; did you mean --samples, "),
+        (["--schedulr", "pbt"], "unknown flag --schedulr; did you mean --scheduler, "),
+        (["--serch", "lr=choice:1,2"], "unknown flag --serch; did you mean --search, "),
+    ],
+)
+def test_a_misspelt_flag_of_tune_is_answered_with_its_own_flags(argv, says):
+    with pytest.raises(ConfigError, match=says):
+        tune_from_arguments(["--env", "X", *argv])
+
+
+@pytest.mark.parametrize(
+    ("flag", "says"),
+    [
+        ("--keep", "did you mean --keep_every, --keep_episodes, --keep_checkpoints[?]$"),
+        ("--run_nam", "did you mean --run_name, "),
+        ("--env_timeout_s", "did you mean --env_timeout, --env, "),
+        ("--e", "did you mean --env, "),
+    ],
+)
+def test_a_misspelt_flag_of_train_is_answered_with_those_that_begin_alike(flag, says):
+    with pytest.raises(ConfigError, match=says):
+        train_from_arguments(["--env", "X", flag, "1"])
+
+
 @pytest.mark.parametrize("name", ["loss/policy", "episode/best lap", "a"])
 def test_a_metric_is_asked_for_by_a_name_that_may_hold_spaces(name):
     assert options_from_arguments(MetricsOptions, ["RUN", name]).metric == name

@@ -41,6 +41,7 @@ def test_a_name_with_dashes_begins_the_next_setting():
         ("lr=choice:", "--search lr=choice: cannot be read; write NAME=choice"),
         ("lr=normal:0:1", "write NAME=choice"),
         ("lrr=uniform:0:1", "unknown setting lrr; did you mean lr"),
+        ("learning_rate=uniform:0:1", "unknown setting learning_rate; it is lr here$"),
         ("lr=uniform:0.1", "takes a lowest and a highest value"),
         ("lr=uniform:0.1:0.01", "the lowest value comes first"),
         ("lr=loguniform:0:0.1", "loguniform needs a lowest value above 0"),

@@ -58,7 +58,7 @@ def config_from_arguments(argv: Sequence[str]) -> Config:
         ConfigError: see ``from_settings``; also an unknown preset, a file that cannot be read, a stray argument.
     """
     _, line = _apart_from(TrainOptions, argv)
-    return _config(line)
+    return _config(line, TrainOptions)
 
 
 def train_from_arguments(argv: Sequence[str]) -> tuple[TrainOptions, Config, dict[str, Setting]]:
@@ -72,7 +72,7 @@ def train_from_arguments(argv: Sequence[str]) -> tuple[TrainOptions, Config, dic
     options, line = _apart_from(TrainOptions, argv)
     if options.resume_if_exists and options.run_name is None:
         raise ConfigError("--resume_if_exists is for a run with a name; give --run_name NAME")
-    config, run = _config(line), field_table(RunConfig)
+    config, run = _config(line, TrainOptions), field_table(RunConfig)
     decided = {name for name, field in run.items() if field.fixed and AUTO in field.choices}
     given = {
         name: setting
@@ -89,7 +89,7 @@ def tune_from_arguments(argv: Sequence[str]) -> tuple[TuneOptions, Config]:
         ConfigError: as `config_from_arguments`; also an option's value that is out of range.
     """
     options, line = _apart_from(TuneOptions, argv)
-    config = _config(line)
+    config = _config(line, TuneOptions)
     for word in ",".join(options.search or ()).split(","):
         name, equals, _ = word.partition("=")
         if equals and (given := line.flags.get(name.strip().replace("-", "_"))):
@@ -108,7 +108,7 @@ def _apart_from(options: type[Options], argv: Sequence[str]) -> tuple[Options, _
     return _options(options, own), rest
 
 
-def _config(line: _Line) -> Config:
+def _config(line: _Line, options: type) -> Config:
     if line.positionals:
         stray = line.positionals[0]
         if stray in line.behind:
@@ -117,7 +117,7 @@ def _config(line: _Line) -> Config:
     preset, settings = _of_preset(line), _settings(line)
     if preset:
         _check_preset(str(line.flags["preset"].value), preset, settings)
-    return from_settings(settings, flags=_SOURCES)
+    return from_settings(settings, flags=(*_SOURCES, *_flags_of(options)))
 
 
 def _settings(line: _Line) -> dict[str, Setting]:

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 from penstock.errors import ConfigError, either
 
-__all__ = ["NAMES", "TOLD_APART", "Renamed", "renamed"]
+__all__ = ["NAMES", "SAME", "TOLD_APART", "Renamed", "renamed"]
 
-_SAME = {
+SAME = {
     "num_env_runners": "num_workers",
     "num_rollout_workers": "num_workers",
     "num_learners": "learners",
@@ -23,6 +23,7 @@ _SAME = {
     "grad_clip": "max_grad_norm",
     "evaluation_interval": "eval_interval",
 }
+"""Name of RLlib -> our name of the same setting."""
 _AT_LEAST_ONE = frozenset({"num_workers", "learners"})
 """RLlib writes 0 for "in the process of the driver". Here that is one process."""
 TOLD_APART = ("num_workers", "num_envs", "learners", "device")
@@ -33,7 +34,7 @@ _MINIBATCH_OF_A_LEARNER = "minibatch_size"
 _BATCH_OF_A_LEARNER = "train_batch_size_per_learner"
 _BATCH = ("train_batch_size", _BATCH_OF_A_LEARNER)
 _LEAST = {
-    **dict.fromkeys((their for their, own in _SAME.items() if own in _AT_LEAST_ONE), 0),
+    **dict.fromkeys((their for their, own in SAME.items() if own in _AT_LEAST_ONE), 0),
     **dict.fromkeys((*_LANES, *_BATCH, _MINIBATCH_OF_A_LEARNER), 1),
 }
 """Name -> the smallest whole number that it takes, for settings from which others are computed."""
@@ -58,7 +59,7 @@ _NO_COUNTERPART = {
 }
 """Name -> why a run cannot be what this setting asks for."""
 NAMES = frozenset(
-    {*_SAME, *_LANES, *_BATCH, _MINIBATCH_OF_A_LEARNER, *_NOT_USED, *_NO_COUNTERPART}
+    {*SAME, *_LANES, *_BATCH, _MINIBATCH_OF_A_LEARNER, *_NOT_USED, *_NO_COUNTERPART}
     | {"rollout_fragment_length", "batch_mode"}
 )
 """All names of RLlib that are understood."""
@@ -113,8 +114,8 @@ def renamed(
         values[own], origins[own] = value, their
         said.append(f"{their} {theirs[their]} became {own} {value}")
 
-    for their in theirs.keys() & _SAME.keys():
-        own = _SAME[their]
+    for their in theirs.keys() & SAME.keys():
+        own = SAME[their]
         value = theirs[their]
         put(their, own, max(1, value) if own in _AT_LEAST_ONE else value)
     if _MINIBATCH_OF_A_LEARNER in theirs:

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 
 import tomli_w
 
-from penstock.algorithm_lookup import AlgorithmPackage, algorithms_with, find_algorithm
+from penstock.algorithm_lookup import AlgorithmPackage, find_algorithm
 from penstock.config.commands import ResumeOptions
 from penstock.config.fields import AUTO, DependentDefaults, Field, Value, field_table, fields_of
 from penstock.config.hyper_parameters import algorithm_config, algorithm_fields
 from penstock.config.opponents import SCORE
+from penstock.config.other_names import unknown
 from penstock.config.rllib import NAMES
 from penstock.config.runtimes import CLUSTER, runtime_of
 from penstock.config.schema import RunConfig
@@ -290,15 +291,9 @@ def _refuse_unknown(settings: Mapping[str, Setting], known: Collection[str]) -> 
                     f"before all tables, without [{name}]"
                 )
             kind, dashes = ("flag", "--") if setting.text else ("setting", "")
-            others = algorithms_with(name)
             # Files understand some names of another library, too. In Python the label is the name alone.
-            suggested = known if dashes or setting.label == name else (*known, *NAMES)
-            hint = (
-                f" for this algorithm: it is a setting of {others}"
-                if others
-                else nearest(dashes + name, [dashes + other for other in suggested])
-            )
-            raise ConfigError(f"unknown {kind} {setting.label}{hint}")
+            suggested = () if dashes or setting.label == name else NAMES
+            raise ConfigError(f"unknown {kind} {setting.label}{unknown(name, known, suggested, dashes)}")
 
 
 def _read(field: Field, setting: Setting | None) -> Value | object:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from penstock.config.fields import Field, Value, field_table
+from penstock.config.other_names import unknown
 from penstock.config.schema import RunConfig
 from penstock.config.values import from_text
 from penstock.config.whole import Config
-from penstock.errors import ConfigError, nearest
+from penstock.errors import ConfigError
 
 __all__ = ["Search", "read_search"]
 
@@ -59,7 +60,7 @@ def _one(text: str, fields: Mapping[str, Field]) -> Search:
     if not equals or not colon or kind not in _KINDS or not values.strip():
         raise ConfigError(f"--search {text} cannot be read; write NAME={_FORM}")
     if name not in fields:
-        raise ConfigError(f"--search {text}: unknown setting {name}{nearest(name, fields)}")
+        raise ConfigError(f"--search {text}: unknown setting {name}{unknown(name, fields)}")
     # Each trial gets one value of it.
     field = fields[name]._replace(many=fields[name].many and not fields[name].alone)
     given = values.split("," if kind == "choice" else ":")

@@ -97,6 +97,14 @@ def test_a_game_at_the_defaults_points_to_the_preset_for_games(trains, capsys, a
     assert preset is None or f"penstock train --preset {preset} --env {argv[1]}\n" in said
 
 
+def test_of_a_game_that_is_unknown_nothing_is_said_but_that(trains, capsys):
+    assert main(["train", "--env", "ALE/Pongg-v5"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("penstock: error: unknown environment 'ALE/Pongg-v5'; did you mean ALE/Pong-v5")
+    assert not trains
+
+
 @pytest.mark.parametrize("algo", ["a2c", "a3c", "r2d2"])
 def test_a_game_whose_algorithm_has_no_preset_for_games_says_what_to_set(trains, capsys, algo):
     words = ["train", "--env", "ALE/Pong-v5", "--algo", algo]

@@ -240,6 +240,8 @@ def test_what_no_trial_can_run_is_refused_before_ray_starts(tmp_path: Path, monk
         tune(from_mapping({**SMALL, "num_workers": 2}), (Search("num_envs", "choice", (8, 9)),), samples=2)
     with pytest.raises(ConfigError, match="with --scheduler pbt settings change while a run goes on"):
         tune(config, (Search("num_envs", "choice", (8, 16)),), samples=2, scheduler="pbt", told=said.append)
+    with pytest.raises(ConfigError, match=r"^no Ray cluster answers at --address 127\.0\.0\.1:1: "):
+        tune(config, LR, samples=2, address="127.0.0.1:1", told=said.append)
     with pytest.raises(EnvError, match="no module named lost_env is installed"):
         tune(from_mapping({**SMALL, "env": "lost_env:make"}), LR, samples=2, told=said.append)
     assert not said

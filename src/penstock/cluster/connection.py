@@ -20,7 +20,7 @@ from penstock.cluster.own_code import runtime_env
 from penstock.cluster.ray_errors import line_of, other_versions
 from penstock.errors import ConfigError, NoClusterError, PenstockError
 
-__all__ = ["counted", "joined"]
+__all__ = ["check_address", "counted", "joined"]
 
 CONNECT_S = 10.0
 RAY_ADDRESS = "RAY_ADDRESS"
@@ -99,6 +99,17 @@ def counted(address: str | None, modules: Sequence[str]) -> Iterator[int | None]
     """As `joined`. Gives the cores of all machines of the cluster; ``None`` if this one is the only one."""
     with joined(address, modules):
         yield cores()
+
+
+def check_address(address: str | None) -> None:
+    """Check, without joining, that something listens where `joined` would look for a cluster.
+
+    Raises:
+        NoClusterError: nothing does.
+        ConfigError: this is no address.
+    """
+    if not ray.is_initialized():
+        _check_address(_asked(address))
 
 
 def _asked(address: str | None) -> _Asked:

@@ -69,8 +69,15 @@ def display_name(env: EnvReference | EnvFactory) -> str:
 
 
 def note(env: EnvReference | EnvFactory) -> str:
-    """One line on penstock's preprocessing of an environment; empty if there is none."""
-    return atari.NOTE if isinstance(env, str) and atari.is_name(env) else ""
+    """One line on penstock's preprocessing of an environment; empty if there is none.
+
+    Raises:
+        EnvError: there is no such game, or its emulator is not installed: nothing is said of it then.
+    """
+    if not isinstance(env, str) or not atari.is_name(env):
+        return ""
+    find(env)
+    return atari.NOTE
 
 
 def _named(name: str, vector: bool) -> EnvFactory:

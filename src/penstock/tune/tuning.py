@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import ray.tune
 
-from penstock.cluster.connection import joined
+from penstock.cluster.connection import check_address, joined
 from penstock.cluster.listing import cluster_address
 from penstock.config.commands import TuneOptions
 from penstock.config.sources import shown
@@ -106,7 +106,7 @@ def tune(
 
     Raises:
         ConfigError: a searched setting cannot change while a run goes on (``pbt``), or the searcher is not installed or
-            does not go with the scheduler.
+            does not go with the scheduler, or no cluster is at the address.
         UsageError: no trial can begin: for example, the environment cannot be made. This and the above are raised
             before Ray starts.
         RunFolderError: the log directory cannot be written.
@@ -118,6 +118,7 @@ def tune(
     proposing, scheduling = searcher_of(searcher, scheduler, config.run.seed), scheduler_of(scheduler, config, search)
     if scheduler == "pbt":
         config = saved_often(config, search)
+    check_address(address)
     with opened_processes(processes, config.run) as opened:
         check_trials(config, search, opened, here=address == "local")
     if told is not None:

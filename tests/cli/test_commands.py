@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -565,6 +566,18 @@ def test_a_run_in_a_folder_with_spaces_and_signs_that_are_not_ascii(tmp_path, lo
     assert b"evaluate:" in done.stdout
     argv = [sys.executable, "-m", "penstock", "eval", str(run), "--episodes", "1"]
     assert subprocess.run(argv, capture_output=True, check=False, env=os.environ | locale).returncode == 0
+
+
+def test_a_search_in_which_no_trial_has_learned_fails(tmp_path: Path, monkeypatch, capsys) -> None:
+    tune = pytest.importorskip("penstock.tune.tuning")
+    trial = tune.Trial("a", {"lr": 0.1}, 0, float("-inf"), None, None, tmp_path)
+    trials = [trial, replace(trial, error="node env.0 failed: ValueError: boom")]
+    monkeypatch.setattr(tune, "tune", lambda config, searched, **settings: tune.Tuned(trials, interrupted=False))
+    argv = ["tune", "--env", "CartPole-v1", "--search", "lr=uniform:0.1:0.2"]
+    assert main(argv) == 1
+    assert "best:" not in capsys.readouterr().out
+    trials[0] = replace(trial, evaluation=20.0)
+    assert main(argv) == 0
 
 
 def test_tune_says_once_what_became_of_rllibs_settings(tmp_path: Path, monkeypatch, capsys) -> None:

@@ -126,13 +126,8 @@ def test_a_trial_ends_in_order_if_the_process_that_follows_it_is_killed(tmp_path
 def test_a_run_that_fails_says_why(tmp_path: Path):
     trial = TrialRun(tmp_path / "a", Path.cwd())
     trial.train(from_mapping({**SMALL, "env": "Nothing-v0"}))
-    with pytest.raises(PenstockError, match=r"the run of this trial failed: penstock: error: .*Nothing"):
+    with pytest.raises(PenstockError, match=r"the run of this trial failed: .*Nothing"):
         trial.wait()
-
-
-def test_the_reason_is_the_error_not_what_is_said_of_the_run_behind_it(tmp_path: Path):
-    (tmp_path / "output.txt").write_text("at step 3\npenstock: error: no reward\npenstock: it had learned nothing\n")
-    assert TrialRun(tmp_path, Path.cwd())._reason() == "penstock: error: no reward"
 
 
 def test_a_checkpoint_that_is_pruned_while_it_is_copied_leaves_no_half_copy(tmp_path: Path, monkeypatch):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,11 +21,12 @@ import ray.tune
 from penstock.config.sources import from_mapping
 from penstock.errors import ConfigError, EnvError, RunFolderError
 from penstock.metrics.jsonl import GrowingLog, final_evaluations
-from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint
+from penstock.saved_runs.checkpoints import checkpoint_path, list_checkpoints, load_checkpoint
 from penstock.saved_runs.run_folder import RunFolder, list_runs
 from penstock.tune import tuning
 from penstock.tune.search import Search
-from penstock.tune.table import as_table
+from penstock.tune.table import as_table, some_has_learned
+from penstock.tune.trial import FAILED
 from penstock.tune.tuning import Trial, tune
 from tests.runtime.nodes import wait_until
 from tests.tune.small import SMALL
@@ -94,6 +96,42 @@ def test_asha_which_is_the_default_stops_weak_trials_of_the_command(tmp_path: Pa
     assert sorted(evaluated) == [False, False, True]
 
 
+class FailsLater(gymnasium.Env):
+    """Raises in its fiftieth step."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    _steps = 0
+
+    def reset(self, *, seed: int | None = None, options: object = None):
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: object):
+        self._steps += 1
+        if self._steps == 50:
+            raise ValueError("boom at 50")
+        return np.zeros(1, np.float32), 1.0, self._steps % 10 == 0, False, {}
+
+
+@pytest.mark.nightly  # Half a minute for Ray. Shorter: what is said of such trials is tested below, without Ray.
+@pytest.mark.alone  # Ray gives itself half a minute to start.
+def test_a_search_whose_trials_all_fail_says_why_and_recommends_none(tmp_path: Path):
+    argv = [sys.executable, "-m", "penstock", "tune", "--env", f"{__name__}:FailsLater", "--address", "local"]
+    argv += ["--log_dir", str(tmp_path), "--max_restarts", "0", "--samples", "2", "--search", "lr=choice:1e-3,1e-4"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stdout + done.stderr
+    assert "best:" not in done.stdout
+    outputs = sorted((tmp_path / "tune").glob("*/output.txt"))
+    assert len(outputs) == 2
+    for output in outputs:
+        name, why = output.parent.name, "node env.0 failed: ValueError: boom at 50"
+        assert sum(line.startswith(f"trial {name} failed: {why} (") for line in done.stdout.splitlines()) == 1
+        (row,) = (line for line in done.stdout.splitlines() if line.endswith(f"{why} ({output})"))
+        assert row.split()[0] == "failed"
+
+
 @pytest.mark.nightly  # Half a minute for Ray. Shorter: ``test_connection.py`` starts one process as Ray does.
 @pytest.mark.alone  # Ray gives itself half a minute to start.
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -122,6 +160,22 @@ def test_the_table_says_why_a_trial_failed_and_recommends_only_what_has_learned(
     assert why[:150] in table
     assert "-inf" not in table
     assert "best:" not in table
+    assert not some_has_learned([stopped])
+
+
+def test_a_run_whose_only_checkpoint_is_that_before_the_first_update_is_not_recommended(tmp_path: Path):
+    trial = Trial("a", {"lr": 0.1}, 0, float("-inf"), None, None, tmp_path)
+    checkpoint_path(tmp_path, 0).mkdir(parents=True)
+    assert "best:" not in as_table([trial])
+    assert not some_has_learned([trial])
+    checkpoint_path(tmp_path, 1).mkdir()
+    assert as_table([trial]).splitlines()[-1] == f"best: {tmp_path}"
+    assert some_has_learned([trial])
+    assert not some_has_learned([replace(trial, error="why")])
+
+
+def test_a_trial_whose_run_ended_on_another_machine_has_learned(tmp_path: Path):
+    assert some_has_learned([Trial("a", {"lr": 0.1}, 512, 20.0, 30.0, None, tmp_path / "there")])
 
 
 @pytest.mark.nightly  # A minute for Ray and for runs that go on. Shorter: the two tests below.
@@ -207,7 +261,52 @@ def test_the_settings_of_a_trial_that_never_began_are_in_the_table(tmp_path: Pat
     _without_ray(monkeypatch, Tuner)
     (trial,) = tune(from_mapping({**SMALL, "log_dir": str(tmp_path)}), LR, samples=2).trials
     assert (trial.name, trial.settings, trial.run_folder) == ("waiting", {"lr": 0.125}, None)
-    assert "0.125" in as_table([trial])
+    assert not trial.begun
+    _, row = as_table([trial]).splitlines()
+    assert row.split() == ["not", "begun", "0.125"]
+
+
+FAILED_OUTPUT = """Traceback (most recent call last):
+  File "boom.py", line 12, in step
+ValueError: boom at 50
+penstock: node env.0 failed; its traceback is above
+penstock: it had learned nothing; its folder: x
+"""
+
+
+@pytest.mark.parametrize("noticed", [True, False])
+def test_a_trial_that_fails_is_told_with_its_cause_and_its_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noticed: bool
+):
+    """Ray does not notice one that fails while all trials are stopped."""
+    output = tmp_path / "tune" / "bad" / "output.txt"
+
+    class Tuner:
+        def __init__(self, trainable: type, *, run_config: ray.tune.RunConfig, **settings: object) -> None:
+            self._callbacks = run_config.callbacks
+
+        def fit(self) -> list[object]:
+            output.parent.mkdir()
+            output.write_text(FAILED_OUTPUT)
+            bad = SimpleNamespace(trial_id="bad", config={"lr": 0.125}, error_file=None)
+            for callback in self._callbacks:
+                callback.on_step_end(1, [bad])
+                if noticed:
+                    callback.on_trial_error(1, [bad], bad)
+            error = f"ray::Run.train()\nPenstockError: {FAILED}node env.0 failed: ValueError: boom at 50\n"
+            return [SimpleNamespace(metrics={}, config=None, error=error if noticed else None, path=output.parent)]
+
+    _without_ray(monkeypatch, Tuner)
+    said: list[str] = []
+    config = from_mapping({**SMALL, "log_dir": str(tmp_path)})
+    (trial,) = tune(config, LR, samples=1, told=said.append).trials
+    why = "node env.0 failed: ValueError: boom at 50"
+    told = [line for line in said if line.startswith("trial bad")]
+    assert told == [f"trial bad failed: {why} (lr 0.125); its output: {output}"] * noticed
+    assert (trial.error, trial.output, trial.begun) == (why, output, True)
+    _, row = as_table([trial]).splitlines()
+    assert row.split()[0] == "failed"
+    assert row.endswith(f"{why} ({output})")
 
 
 @pytest.mark.nightly  # Ten seconds for Ray and three trials. Shorter: the one below needs neither.

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.config.sources import shown
-from penstock.saved_runs.checkpoints import list_checkpoints
+from penstock.saved_runs.checkpoints import checkpoint_path, list_checkpoints
 
 if TYPE_CHECKING:  # it imports Ray
     from penstock.tune.tuning import Trial
 
-__all__ = ["as_table"]
+__all__ = ["as_table", "some_has_learned"]
 
 _ERROR = 200
 """Most characters of why a trial failed."""
@@ -24,21 +24,30 @@ def as_table(trials: "Sequence[Trial]") -> str:
     rows = [[*_numbers(trial), *(_short(trial.settings[name]) for name in names), _run(trial)] for trial in trials]
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     lines = ["  ".join(word.rjust(width) for word, width in zip(row, widths, strict=True)) for row in (head, *rows)]
-    best = next((trial.run_folder for trial in trials if trial.error is None and _has_learned(trial.run_folder)), None)
+    best = next((trial.run_folder for trial in trials if trial.error is None and _has_updates(trial.run_folder)), None)
     return "\n".join(lines) + ("" if best is None else f"\nbest: {best}")
+
+
+def some_has_learned(trials: "Sequence[Trial]") -> bool:
+    """Whether a trial that did not fail has learned. One that ended on another machine may have its run there."""
+    return any(
+        trial.error is None and (trial.evaluation is not None or _has_updates(trial.run_folder)) for trial in trials
+    )
 
 
 def _numbers(trial: "Trial") -> tuple[str, str, str]:
     if trial.error is not None:
         return "failed", "", f"{trial.steps:,}"
+    if not trial.begun:
+        return "not begun", "", ""
     evaluation = "stopped" if trial.evaluation is None else f"{trial.evaluation:,.1f}"
     mean_return = f"{trial.mean_return:,.1f}" if math.isfinite(trial.mean_return) else "none"
     return evaluation, mean_return, f"{trial.steps:,}"
 
 
-def _has_learned(run: Path | None) -> bool:
-    """Whether there is something to evaluate and to resume."""
-    return run is not None and bool(list_checkpoints(run))
+def _has_updates(run: Path | None) -> bool:
+    """Whether there is something to evaluate and to resume. Some runs write a checkpoint before the first update."""
+    return run is not None and any(path != checkpoint_path(run, 0) for path in list_checkpoints(run))
 
 
 def _short(value: object) -> str:
@@ -47,4 +56,6 @@ def _short(value: object) -> str:
 
 def _run(trial: "Trial") -> str:
     where = "" if trial.run_folder is None else f"{trial.run_folder.parent.name}/{trial.run_folder.name}"
-    return where if trial.error is None else trial.error[:_ERROR]
+    if trial.error is None:
+        return where
+    return trial.error[:_ERROR] + ("" if trial.output is None else f" ({trial.output})")

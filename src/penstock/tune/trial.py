@@ -20,6 +20,7 @@ from penstock.metrics.jsonl import METRICS, GrowingLog
 from penstock.metrics.report import EVAL_RETURN, FINAL, RETURN
 from penstock.saved_runs.checkpoints import list_checkpoints
 from penstock.saved_runs.run_folder import RunFolder, list_runs
+from penstock.tune.output import OUTPUT, reason_in
 
 __all__ = ["FAILED", "TrialRun"]
 
@@ -82,7 +83,7 @@ class TrialRun:
     def _start(self, *arguments: str) -> None:
         read, self._held = os.pipe()
         try:
-            with (self._folder / "output.txt").open("ab") as output:
+            with (self._folder / OUTPUT).open("ab") as output:
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", "penstock.tune.tied", str(read), *arguments],
                     stdin=subprocess.DEVNULL,
@@ -118,7 +119,7 @@ class TrialRun:
             found = self._latest()
             if ended is not None:
                 if ended != 0:
-                    raise PenstockError(f"{FAILED}{self._reason()}")
+                    raise PenstockError(f"{FAILED}{reason_in(self._folder / OUTPUT)}")
                 return {**found, "done": 1.0}
             if found["update"] > self._seen and found["steps"] < self._timesteps:
                 self._seen = int(found["update"])
@@ -189,9 +190,3 @@ class TrialRun:
             elif EVAL_RETURN in report.values:
                 values["validation"] = report.values[EVAL_RETURN]
         return values
-
-    def _reason(self) -> str:
-        """The last line that says an error; else the last one."""
-        lines = [line for line in (self._folder / "output.txt").read_text("utf-8", "replace").splitlines() if line]
-        said = [line for line in lines if line.startswith("penstock: error: ")]
-        return (said or lines or ["it wrote nothing"])[-1]

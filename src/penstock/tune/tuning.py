@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import math
 import os
 import secrets
 import shutil
@@ -17,7 +16,6 @@ import ray.tune
 from penstock.cluster.connection import check_address, joined
 from penstock.cluster.listing import cluster_address
 from penstock.config.commands import TuneOptions
-from penstock.config.sources import shown
 from penstock.config.whole import Config
 from penstock.envs.given import Given
 from penstock.errors import RunFolderError
@@ -26,7 +24,9 @@ from penstock.processes.interrupts import Interrupts
 from penstock.processes.starts import Processes
 from penstock.run.launching import opened_processes
 from penstock.saved_runs.run_folder import list_runs
+from penstock.tune.callbacks import Interrupted, Settings, Teller, reason_of
 from penstock.tune.mistakes import check_trials
+from penstock.tune.output import OUTPUT, failure_in
 from penstock.tune.resources import kept_for_trial, no_machine_fits, trials_that_fit
 from penstock.tune.schedulers import (
     METRIC,
@@ -40,7 +40,6 @@ from penstock.tune.schedulers import (
 )
 from penstock.tune.search import Search
 from penstock.tune.trainable import config_with, trainable
-from penstock.tune.trial import FAILED
 
 __all__ = ["Trial", "Tuned", "tune"]
 
@@ -60,6 +59,9 @@ class Trial:
     error: str | None
     """Why it failed; ``None`` if it did not."""
     run_folder: Path | None
+    output: Path | None = None
+    """The file of what its run has printed; ``None`` if it is not on this machine."""
+    begun: bool = True
 
 
 class Tuned(NamedTuple):
@@ -131,6 +133,8 @@ def tune(
     os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"
     # TensorBoard would show Ray's curves of each trial beside those of its run.
     os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"
+    # Of a trial that fails while all are stopped, Ray would show its own traceback. The table says why it failed.
+    os.environ["RAY_IGNORE_UNHANDLED_ERRORS"] = "1"
     with joined(address, modules_of(config, Given())):
         there = ray.cluster_resources()
         kept = kept_for_trial(config, search, at_once, there)
@@ -141,7 +145,7 @@ def tune(
         logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
         # Its advice is for those who write trainables.
         warnings.filterwarnings("ignore", message="Consider boosting PBT performance")
-        settings = _Settings()
+        settings = Settings()
         with _kept_by_ray(folder) as storage, Interrupts(patience=1) as interrupts:
             tuner = ray.tune.Tuner(
                 ray.tune.with_resources(trainable(_here(config), folder), kept),
@@ -159,8 +163,8 @@ def tune(
                     name="trials",
                     storage_path=str(storage),
                     verbose=0,
-                    callbacks=[settings, *([_Teller(told)] if told else [])],
-                    stop=_Interrupted(interrupts),
+                    callbacks=[settings, *([Teller(told, folder)] if told else [])],
+                    stop=Interrupted(interrupts),
                 ),
             )
             return Tuned(_ranked(tuner.fit(), settings.given, search, folder), interrupts.count > 0)
@@ -215,12 +219,10 @@ def _trial(
     folder: Path,
 ) -> Trial:
     found = result.metrics or {}
-    error = None
-    if result.error is not None:
-        last = next((line for line in reversed(str(result.error).splitlines()) if line.strip()), "it failed")
-        # Behind the names of exceptions that Ray and the trial have put before it.
-        error = last.rpartition(FAILED)[2].removeprefix("penstock: error: ")
     name = str(found.get("trial_id", Path(result.path).name))
+    output = folder / name / OUTPUT
+    # Ray says no error of a trial whose run fails while all trials are stopped.
+    error = failure_in(output) if result.error is None else reason_of(str(result.error))
     # Ray's result of a trial that has reported nothing, or never began, lacks its settings.
     config = result.config or given.get(name, {})
     # A trial that was stopped before its first report has a run as well, if it ran on this machine.
@@ -233,58 +235,6 @@ def _trial(
         found.get("evaluation"),
         error,
         None if run is None else Path(run),
+        output if output.exists() else None,
+        begun="steps" in found or output.exists(),
     )
-
-
-class _Interrupted(ray.tune.Stopper):  # type: ignore[misc]
-    """Stops all trials in order once the user has asked for it."""
-
-    def __init__(self, interrupts: Interrupts) -> None:
-        self._interrupts = interrupts
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Ray writes it beside the trials, to continue them. Nobody does.
-        return {}
-
-    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Whether to stop this trial."""
-        del trial_id, result
-        return self._interrupts.count > 0
-
-    def stop_all(self) -> bool:
-        """Whether to stop all of them."""
-        return self._interrupts.count > 0
-
-
-class _Settings(ray.tune.Callback):  # type: ignore[misc]
-    """Notes the settings of each trial, also of those that never begin."""
-
-    def __init__(self) -> None:
-        self.given: dict[str, dict[str, Any]] = {}
-        """Trial -> its settings."""
-
-    def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:  # noqa: ANN401
-        """Ray has looked after the trials, which are all that there are so far."""
-        del iteration, info
-        self.given = {str(trial.trial_id): trial.config for trial in trials}
-
-
-class _Teller(ray.tune.Callback):  # type: ignore[misc]
-    """Says a line for each trial that has ended."""
-
-    def __init__(self, told: Callable[[str], None]) -> None:
-        self._told = told
-
-    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ANN401
-        """A trial has ended, or was stopped."""
-        del iteration, trials, info
-        found = trial.last_result or {}
-        settings = ", ".join(f"{name} {shown(value)}" for name, value in trial.config.items())
-        mean = float(found.get(METRIC, float("-inf")))
-        reached = f"return {mean:,.1f}" if math.isfinite(mean) else "no episode has ended"
-        self._told(f"trial {trial.trial_id}: {reached} after {int(found.get('steps', 0)):,} steps ({settings})")
-
-    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ANN401
-        """A trial has failed."""
-        del iteration, trials, info
-        self._told(f"trial {trial.trial_id} failed")

@@ -6,7 +6,7 @@ Each makes a config from its arguments, calls ``run.train`` and keeps the traine
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
+from typing import Any, ClassVar, ParamSpec
 
 from penstock.algorithms.ppo.spec import PPOConfig
 from penstock.config.fields import field_table
@@ -24,7 +24,6 @@ __all__ = ["DistributedPPO", "ParallelPPO"]
 
 
 P = ParamSpec("P")
-PPO = TypeVar("PPO", bound="ParallelPPO")
 
 
 def _begun_by(
@@ -46,25 +45,6 @@ def _begun_by(
             begin(ppo, env_name, {**given, **more})
 
         return begun
-
-    return declared
-
-
-def _checked_by(
-    check: Callable[[Any, Mapping[str, Any], bool], None],
-) -> Callable[[Callable[Concatenate[PPO, P], Result]], Callable[Concatenate[PPO, P], Result]]:
-    """Let a ``train`` call ``check`` with its settings before Python says that an argument is missing.
-
-    The last argument of ``check`` is whether there are total_timesteps.
-    """
-
-    def declared(train: Callable[Concatenate[PPO, P], Result]) -> Callable[Concatenate[PPO, P], Result]:
-        @functools.wraps(train)
-        def checked(ppo: PPO, *args: P.args, **settings: P.kwargs) -> Result:
-            check(ppo, settings, bool(args) or "total_timesteps" in settings)
-            return train(ppo, *args, **settings)
-
-        return checked
 
     return declared
 
@@ -132,7 +112,7 @@ class ParallelPPO:
         **settings: Any,  # noqa: ANN401 - a setting has its own type
     ) -> None: ...
 
-    def _check_of_train(self, settings: Mapping[str, Any], has_timesteps: bool) -> None:
+    def _check_of_train(self, settings: Mapping[str, Any]) -> None:
         """Refuse settings that `train` does not take.
 
         Raises:
@@ -144,11 +124,7 @@ class ParallelPPO:
         for name in settings.keys() & set(self._OF_CONSTRUCTOR):
             own = type(self).__name__
             raise ConfigError(f"{name} is an argument of the constructor, not of train; give it to {own}(...)")
-        if not has_timesteps:
-            # One of them may be a misspelt total_timesteps.
-            _known({**self._settings, **settings}, ("total_timesteps",))
 
-    @_checked_by(_check_of_train)
     def train(self, total_timesteps: int, **settings: Any) -> Result:  # noqa: ANN401 - as above
         """Train from the beginning, evaluate, and return the result.
 
@@ -164,6 +140,7 @@ class ParallelPPO:
                 environment, another algorithm, ``timesteps``, or an argument that only the constructor takes.
             NodeError: a node of the run failed.
         """
+        self._check_of_train(settings)
         timesteps = from_value(field_table(RunConfig)["timesteps"], total_timesteps, "total_timesteps")
         result = train({**self._settings, "timesteps": timesteps, **settings})
         self._policy = result.policy
@@ -288,11 +265,10 @@ class DistributedPPO(ParallelPPO):
         **settings: Any,  # noqa: ANN401 - a setting has its own type
     ) -> None: ...
 
-    def _check_of_train_on_cluster(self, settings: Mapping[str, Any], has_timesteps: bool) -> None:
+    def _check_of_train(self, settings: Mapping[str, Any]) -> None:
         _check_on_cluster(settings)
-        self._check_of_train(settings, has_timesteps)
+        super()._check_of_train(settings)
 
-    @_checked_by(_check_of_train_on_cluster)
     def train(self, total_timesteps: int, **settings: Any) -> Result:  # noqa: ANN401 - as above
         """As `ParallelPPO.train`. Errors of a wrong call name this class."""
         return super().train(total_timesteps, **settings)

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-import psutil
 import ray
 from ray._private import services, utils
 
@@ -215,8 +214,9 @@ def _check_address(asked: _Asked) -> None:
 
 def _runs_here(address: str) -> bool:
     """Whether this machine belongs to the cluster whose head listens at this address: it has a raylet then."""
-    word = f"--gcs-address={address}"
-    return any(word in (process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"]))
+    # What Ray found earlier in this process may have ended.
+    services.find_gcs_addresses.cache_clear()
+    return address in services.find_gcs_addresses()
 
 
 def _no_cluster(asked: _Asked, why: str, token: str = "") -> NoClusterError:

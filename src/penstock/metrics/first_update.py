@@ -37,8 +37,8 @@ class FirstUpdate(NamedTuple):
         absent = [name for name, counts in needed.items() if not counts["begun"]]
         opening = [name for name, counts in needed.items() if counts["begun"] and _opens(counts)]
         if absent or opening:
-            told = {"not started yet": absent, "still starting up, or in a first long step": opening}
-            return "; ".join(f"{what}: {_listed(names)}" for what, names in told.items() if names)
+            missing = {"not started yet": absent, "still starting up, or in a first long step": opening}
+            return "; ".join(f"{what}: {_listed(names)}" for what, names in missing.items() if names)
         rows = {name: counters[name]["collected"] - before for name, before in self.given.items()}
         there, waiting = sum(rows.values()), [name for name, count in rows.items() if count <= 0]
         enough = not waiting if self.least is None else there >= self.least

@@ -134,6 +134,7 @@ def test_a_search_whose_trials_all_fail_says_why_and_recommends_none(tmp_path: P
 
 @pytest.mark.nightly  # Half a minute for Ray. Shorter: ``test_connection.py`` starts one process as Ray does.
 @pytest.mark.alone  # Ray gives itself half a minute to start.
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_to_the_whole_group_stops_the_trials_in_order(tmp_path: Path, number: signal.Signals):
     argv = [sys.executable, "-m", "penstock", "tune", "--env", "CartPole-v1", "--address", "local", "--samples", "2"]

@@ -121,9 +121,10 @@ class ParallelPPO:
         _check(settings)
         if "timesteps" in settings:
             raise ConfigError("train takes timesteps as total_timesteps; leave timesteps out")
-        for name in settings.keys() & set(self._OF_CONSTRUCTOR):
-            own = type(self).__name__
-            raise ConfigError(f"{name} is an argument of the constructor, not of train; give it to {own}(...)")
+        for name in self._OF_CONSTRUCTOR:
+            if name in settings:
+                own = type(self).__name__
+                raise ConfigError(f"{name} is an argument of the constructor, not of train; give it to {own}(...)")
 
     def train(self, total_timesteps: int, **settings: Any) -> Result:  # noqa: ANN401 - as above
         """Train from the beginning, evaluate, and return the result.

@@ -14,6 +14,7 @@ from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import load_checkpoint
 from penstock.topologies import training
 from tests.children import killing
+from tests.end_to_end.film_table import FILM_TABLE
 from tests.environments import PlantEnv
 from tests.fingerprints import fingerprint
 
@@ -145,23 +146,7 @@ def make_endless_film() -> gymnasium.Env:
 
 
 def test_stacks_of_frames_in_a_table_go_on(tmp_path) -> None:
-    settings = {
-        "algo": "dqn",
-        "env": f"{__name__}:make_endless_film",
-        "lr_schedule": "constant",
-        "num_envs": 4,
-        "num_steps": 8,
-        "num_workers": 2,
-        "mini_batch_size": 16,
-        "updates_per_step": 0.125,
-        "min_rows": 60,
-        "capacity": 192,
-        "hidden_sizes": (8, 8),
-        "epsilon_first": 0.4,
-        "epsilon_last": 0.4,
-        "eval_episodes": 0,
-        "runtime": "inline",
-    }
+    settings = {**FILM_TABLE, "env": f"{__name__}:make_endless_film"}
 
     def train_from_table(log_dir: Path, turns: int) -> Result:
         return penstock.train({**settings, "log_dir": str(log_dir), "timesteps": turns * 32}, quiet=True)

@@ -9,6 +9,7 @@ from penstock.envs.atari import make_lanes
 from penstock.run import Result
 from penstock.topologies import training
 from tests.children import killing
+from tests.end_to_end.film_table import FILM_TABLE
 from tests.environments import make_film
 from tests.fingerprints import fingerprint
 
@@ -89,25 +90,8 @@ def make_films(num_envs: int):
 
 
 def test_stacks_of_frames_in_a_table_go_on(tmp_path) -> None:
-    settings = {
-        "algo": "dqn",
-        "lr_schedule": "constant",
-        "num_envs": 4,
-        "num_steps": 8,
-        "num_workers": 2,
-        "mini_batch_size": 16,
-        "updates_per_step": 0.125,
-        "min_rows": 60,
-        "capacity": 192,
-        "hidden_sizes": (8, 8),
-        "epsilon_first": 0.4,
-        "epsilon_last": 0.4,
-        "eval_episodes": 0,
-        "runtime": "inline",
-    }
-
     def play(log_dir: Path, env: str, turns: int) -> Result:
-        return penstock.train({**settings, "env": env, "log_dir": str(log_dir), "timesteps": turns * 32}, quiet=True)
+        return penstock.train({**FILM_TABLE, "env": env, "log_dir": str(log_dir), "timesteps": turns * 32}, quiet=True)
 
     whole = play(tmp_path / "whole", "tests.environments:make_film", 16)
     first = play(tmp_path / "parts", f"{__name__}:make_films", 7)

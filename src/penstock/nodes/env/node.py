@@ -125,6 +125,7 @@ class EnvNode:
             # Announced anew while it goes on: how long all of it takes grows with the lanes and their episodes.
             with ports.busy("restore episodes", settings.open_limit_s):
                 until = time.monotonic() + ANNOUNCED_S
+                # False if the time is over before the work is.
                 over = all(time.monotonic() < until for _ in work)
         for lane, start in enumerate(starts):
             if start.position is None:

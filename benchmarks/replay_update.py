@@ -2,6 +2,7 @@
 
     python -m benchmarks.replay_update                 # two minutes on 2 cores, and the first time two to compile
     python -m benchmarks.replay_update --backends fused
+    python -m benchmarks.replay_update --optimizer muon --backends fused compiled eager
     python -m benchmarks.replay_update --write FILE
 
 Rows are like those of Pendulum-v1 (SAC, TD3) and CartPole-v1 (DQN, double, prioritised). The table holds 100,000.
@@ -12,13 +13,13 @@ Rows are like those of Pendulum-v1 (SAC, TD3) and CartPole-v1 (DQN, double, prio
 - The limit: the operations of the products at the processor's peak (`benchmarks.peak`), on one core and on two.
 
 A time is that of one gradient step. A round of the native update is one call. SAC with two layers of 256 has a bar: its
-products must run at 75 % of the peak of two cores, although the step is more than its products.
+products must run at 75 % of the peak of two cores, although the step is more than its products. Bars are for Adam.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from benchmarks.peers.rounds import peer
 from benchmarks.timing import Contestant, compare
 from penstock.algorithm_lookup import find_algorithm
 from penstock.algorithms.off_policy.critics import critic_network
+from penstock.kernels.optimizer import OptimizerName
 from penstock.kernels.steps import StepKeys
 from penstock.memory.segment import Segment
 from penstock.memory.table import Table
@@ -220,17 +222,27 @@ def _fused(threads: int) -> str:
     return f"fused, {threads} thread{'s' * (threads > 1)}"
 
 
-def measure(backends: list[str], peaks: Mapping[int, float], rounds: int, steps: int) -> list[Measured]:
+def with_optimizer(case: Case, name: str) -> Case:
+    """The case with another optimizer, and then without bars."""
+    if name == "adam":
+        return case
+    return Case(f"{case.name}, {name}", case.algo, case.spaces, {**case.settings, "optimizer": name}, {}, {})
+
+
+def measure(
+    cases: Sequence[Case], backends: list[str], peaks: Mapping[int, float], rounds: int, steps: int
+) -> list[Measured]:
     """Rows of each case: ours, the peers', the limits.
 
     Args:
+        cases: what is learned.
         backends: what is compared, of `BACKENDS`.
         peaks: operations per second, by threads.
         rounds: how often all take turns.
         steps: gradient steps of a round of the native update.
     """
     found: list[Measured] = []
-    for case in CASES:
+    for case in cases:
         limits = {threads: operations(case) / peak * 1e6 for threads, peak in peaks.items()}
         of_peak = {threads: round(limits[threads] / share, 3) for threads, share in case.of_peak.items()}
         bars = {_fused(threads): bar for threads, bar in (case.may_be_us | of_peak).items()}
@@ -246,10 +258,14 @@ def main() -> None:
     """Measure, print, and write the result."""
     arguments = parser("replay_update", __doc__, rounds=7)
     arguments.add_argument("--backends", nargs="+", choices=BACKENDS, default=list(BACKENDS), help="what is compared")
+    arguments.add_argument(
+        "--optimizer", choices=get_args(OptimizerName), default="adam", help=f"of ours; {PEER} has Adam"
+    )
     arguments.add_argument("--steps", type=positive_int, default=200, help="gradient steps of a round")
     args = arguments.parse_args()
     peaks = {threads: operations_per_second(threads) for threads in (1, 2)}
-    rows = measure(args.backends, peaks, args.rounds, args.steps)
+    cases = [with_optimizer(case, args.optimizer) for case in CASES]
+    rows = measure(cases, args.backends, peaks, args.rounds, args.steps)
     gflops = {str(threads): round(peak / 1e9, 1) for threads, peak in peaks.items()}
     report(arguments, args, rows, {"lanes": LANES, "rows": SLOTS * STEPS * LANES, "peak_gflops": gflops})
 

@@ -42,9 +42,9 @@ def test_what_it_does_not_serve_keeps_the_general_path() -> None:
     found = prepared(env=name, timesteps=1000)
     assert found.config.run.backend == "eager"
     assert found.functions() == found.algorithm.learn
-    assert prepared(optimizer="muon", timesteps=1000).config.run.backend == "eager"
-    with pytest.raises(ConfigError, match="--algo ppo with --optimizer muon; try --backend auto"):
-        prepared(optimizer="muon", backend="fused")
+    assert prepared(precision="bfloat16", timesteps=1000).config.run.backend == "eager"
+    with pytest.raises(ConfigError, match="--algo ppo with --precision bfloat16; try --backend auto"):
+        prepared(precision="bfloat16", backend="fused")
     with pytest.raises(ConfigError, match=r"--backend fused does not run .*; try --backend auto"):
         prepared(env=name, backend="fused")
 

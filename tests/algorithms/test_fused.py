@@ -34,7 +34,7 @@ PIXELS = Spaces((("obs", Box((64, 64, 3), "uint8", (0.0,), (255.0,))),), Discret
         (Switch.spaces, {"normalize_obs": True, "normalize_value": True, "target_kl": 0.02}, True),
         (Target.spaces, {"adam_eps": 0.0}, False),
         (Target.spaces, {"optimizer": "adamw"}, True),
-        (Target.spaces, {"optimizer": "muon"}, False),
+        (Target.spaces, {"optimizer": "muon"}, True),
         (PIXELS, {}, False),
         (PIXELS, {"model": "mlp", "hidden_sizes": (8,)}, True),
     ],

@@ -117,7 +117,7 @@ def test_no_process_of_another_algorithm_imports_torch(tmp_path, algo: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("algo", "optimizer"), [("sac", "adam"), ("dsact", "adam"), ("td3", "rmsprop"), ("dqn", "adamw")]
+    ("algo", "optimizer"), [("sac", "adam"), ("dsact", "adam"), ("td3", "rmsprop"), ("dqn", "muon")]
 )
 def test_checkpoints_of_tables_pass_from_eager_to_fused_and_back(tmp_path, algo: str, optimizer: str) -> None:
     name, settings = FROM_TABLES[algo]

@@ -25,7 +25,8 @@ def batch(graph, seed=0):
     state = dict(published)
     for network in graph.networks:
         state[f"adam_m.{network.name}"] = generator.normal(0.0, 1e-3, network.num_parameters).astype(np.float32)
-        state[f"sgd_m.{network.name}"] = state[f"adam_m.{network.name}"].copy()
+        for moment in ("sgd_m", "muon_m"):
+            state[f"{moment}.{network.name}"] = state[f"adam_m.{network.name}"].copy()
         for moment in ("adam_v", "rmsprop_v"):
             values = generator.uniform(0.0, 1e-5, network.num_parameters)
             state[f"{moment}.{network.name}"] = values.astype(np.float32)
@@ -52,7 +53,7 @@ def exact(state):
 def agree(after, expected, graph, tolerance=1e-5):
     """The parameters and moments of a native step are those of float64, but for rounding."""
     for network in graph.networks:
-        for prefix in ("", "adam_m.", "adam_v.", "rmsprop_v.", "sgd_m."):
+        for prefix in ("", "adam_m.", "adam_v.", "rmsprop_v.", "sgd_m.", "muon_m."):
             name = prefix + network.name
             error = np.linalg.norm(after[name] - expected[name]) / np.linalg.norm(expected[name])
             assert error < tolerance, (name, error)

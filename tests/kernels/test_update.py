@@ -15,7 +15,7 @@ from penstock.algorithms.ppo.spec import PPOConfig
 from penstock.kernels.level import levels
 from penstock.kernels.update import ActorCriticLoss, ActorCriticUpdate, Moments
 from penstock.ops.losses import mean_by
-from penstock.policies import Categorical, Encoding
+from penstock.policies import Categorical, Encoding, Gaussian
 from penstock.policies.native import layout_of, supports_update
 from penstock.torch_networks.policy import Policy
 from tests.inference import reference
@@ -128,6 +128,7 @@ def test_the_plain_gradient_and_rmsprop_agree_with_float64_autograd(name, level)
         {"optimizer": "adamw", "weight_decay": 0.1},
         {"optimizer": "sgd", "momentum": 0.8, "lr": 0.01},
         {"optimizer": "rmsprop", "rmsprop_eps": 1e-4},
+        {"optimizer": "muon", "weight_decay": 0.1, "momentum": 0.8},
     ],
     ids=lambda settings: settings["optimizer"],
 )
@@ -142,6 +143,18 @@ def test_every_optimizer_agrees_with_float64_autograd(settings, level):
     two, _ = updated(graph, state, rows, indices, weights, config, threads=2, level=level)
     for name, values in after.items():
         np.testing.assert_array_equal(values, two[name])
+
+
+@pytest.mark.parametrize("level", levels())
+@pytest.mark.parametrize("sizes", [(5, 5), (4, 20, 3), (64, 17, 32), (16,)], ids=str)
+def test_muon_steps_matrices_of_every_shape(sizes, level):
+    """Square, wide and tall ones, layers of so few outputs that they are packed otherwise, and no matrix at all."""
+    graph, config = reference.actor_critic(reference.FLAT, Gaussian(2), sizes), PPOConfig(optimizer="muon", lr=1e-2)
+    state, rows = batch(graph)
+    indices, weights = minibatches(4, 64)
+    after, _ = updated(graph, state, rows, indices, weights, config, level=level)
+    expected, _ = autograd(graph, state, rows, indices, weights, config)
+    agree(after, expected, graph)
 
 
 @pytest.mark.parametrize("config", [PPOConfig(adam_eps=0.0), A2CConfig(rmsprop_eps=0.0)])
@@ -345,7 +358,7 @@ def test_every_row_that_is_named_counts_and_no_other(level):
         assert np.isnan(spoiled(row)[graph.actor.name]).any(), row
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop", "muon"])
 def test_gradients_and_step_in_two_calls_give_the_bits_of_one(optimizer):
     graph, config = GRAPHS["gaussian"], PPOConfig(lr=1e-3, optimizer=optimizer)
     state, rows = batch(graph)

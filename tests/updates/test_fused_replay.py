@@ -68,6 +68,12 @@ CASES = {
     "dqn, normalised": ("dqn", DISCRETE, {"normalize_obs": True, "target_every": 3}),
     "sac, adamw": ("sac", CONTINUOUS, {"optimizer": "adamw", "weight_decay": 0.1}),
     "dsact, rmsprop": ("dsact", CONTINUOUS, {"optimizer": "rmsprop", "activation": "relu"}),
+    "sac, muon, three critics": ("sac", CONTINUOUS, {"optimizer": "muon", "critics": 3}),
+    "dqn, muon, dueling, clipped": (
+        "dqn",
+        DISCRETE,
+        {"optimizer": "muon", "hidden_sizes": (20, 40, 24), "dueling": True, "max_grad_norm": 0.1},
+    ),
     "td3, sgd": ("td3", CONTINUOUS, {"optimizer": "sgd", "momentum": 0.8}),
     "dqn, rmsprop, clipped": ("dqn", DISCRETE, {"optimizer": "rmsprop", "rmsprop_eps": 0.01, "max_grad_norm": 0.1}),
 }
@@ -432,8 +438,7 @@ def test_cuts_do_not_matter(case):
         ("dqn", DISCRETE, {"adam_eps": 0.0}, False),
         ("apex", DISCRETE, {}, True),
         ("sac", CONTINUOUS, {"optimizer": "sgd"}, True),
-        ("sac", CONTINUOUS, {"optimizer": "muon"}, False),
-        ("dqn", DISCRETE, {"optimizer": "muon"}, False),
+        ("sac", CONTINUOUS, {"optimizer": "muon"}, True),
         ("sac", CONTINUOUS, {"optimizer": "rmsprop", "rmsprop_eps": 0.0}, False),
     ],
 )

@@ -113,14 +113,16 @@ void pack_lanes(CorrectedUpdate& self, const std::vector<Readable>& obs, const R
               statistics_of(self, obs_mean, obs_var, value_mean, value_var), first, count);
 }
 
-// Parameters and the optimizer's moments: m before v.
+// Parameters and what the optimizer remembers: m, v and the sum, as far as it keeps them.
 Vectors vectors_of(const std::vector<Line<float>>& arrays, std::int64_t size, const Optimizer& optimizer) {
-    const bool has_m = optimizer.m_name() != nullptr, has_v = optimizer.v_name() != nullptr;
-    require(arrays.size() == 1 + static_cast<std::size_t>(has_m) + static_cast<std::size_t>(has_v),
-            "a network has parameters and its optimizer's moments");
+    std::size_t kept = 1;
+    const auto place = [&](const char* name) { return name == nullptr ? 0 : kept++; };
+    const std::size_t m = place(optimizer.m_name()), v = place(optimizer.v_name()), sum = place(optimizer.sum_name());
+    require(arrays.size() == kept, "a network has parameters and what its optimizer remembers");
     for (const auto& array : arrays)
         require(static_cast<std::int64_t>(array.size()) == size, "a vector does not have its network's length");
-    return {arrays[0].data(), has_m ? arrays[1].data() : nullptr, has_v ? arrays.back().data() : nullptr};
+    const auto at = [&](std::size_t number) { return number == 0 ? nullptr : arrays[number].data(); };
+    return {arrays[0].data(), at(m), at(v), at(sum)};
 }
 
 template <typename Indices, typename Weights>
@@ -161,7 +163,7 @@ double find_gradients(Update& self, const Line<float>& actor, const Line<float>&
     std::optional<AdvantageMoments> moments;
     if (whole) moments = AdvantageMoments{std::get<0>(*whole), std::get<1>(*whole)};
     const nb::gil_scoped_release released;
-    self.load({actor.data(), nullptr, nullptr}, {critic.data(), nullptr, nullptr});
+    self.load({actor.data(), nullptr, nullptr, nullptr}, {critic.data(), nullptr, nullptr, nullptr});
     const double weight = self.find(one, moments, threads);
     self.store_gradients(actor_gradient.data(), critic_gradient.data());
     return weight;

@@ -17,11 +17,25 @@ Learned::Learned(std::string name, std::int32_t numbers, const Level& level)
       member_size_(static_cast<std::size_t>(round_up(numbers, level.width))), size_(member_size_), parameters_(size_),
       m_(size_), v_(size_), target_(0), gradient_(size_), transposed_(0), second_(size_) {}
 
+void Learned::keep_for(const Optimizer& optimizer) {
+    if (optimizer.kind != OptimizerKind::muon) return;
+    sum_ = Floats(size_);
+    if (stack_ == nullptr) return;
+    std::vector<Matrix> matrices;
+    for (int member = 0; member < count_; ++member)
+        for (const Matrix& matrix : stack_->inner_matrices()) {
+            matrices.push_back(matrix);
+            matrices.back().offset += offset(member);
+        }
+    for (auto& muon : muon_) muon = std::make_unique<Muon>(matrices, level_);
+}
+
 Floats* Learned::find(const std::string& array, const Optimizer& optimizer) {
     const auto is = [&](const char* moment) { return moment != nullptr && array == std::string(moment) + "." + name_; };
     if (array == name_) return &parameters_;
     if (is(optimizer.m_name())) return &m_;
     if (is(optimizer.v_name())) return &v_;
+    if (is(optimizer.sum_name())) return &sum_;
     if (has_target_ && array == "target." + name_) return &target_;
     return nullptr;
 }
@@ -70,12 +84,23 @@ double Learned::squares(int side) const {
     return level_.squares(gradient_.data() + first, count);
 }
 
+// Plain numbers, such as a temperature, are no weights.
+Moments Learned::moments() {
+    return {parameters_.data(), m_.data(), v_.data(), sum_.data(), gradient_.data(), size_, stack_ != nullptr};
+}
+
+void Learned::step_matrices(int side, const Optimizer& optimizer, double lr, float scale) {
+    Muon& muon = *muon_[side];
+    for (auto matrix = static_cast<std::size_t>(side); matrix < muon.matrices(); matrix += kSides)
+        muon.step(matrix, optimizer, moments(), lr, scale);
+}
+
 void Learned::descend(int side, const Optimizer& optimizer, double lr, float scale) {
     const auto [first, count] = half(side);
-    // Plain numbers, such as a temperature, are no weights.
-    const Moments at{parameters_.data() + first, m_.data() + first, v_.data() + first, gradient_.data() + first, count,
-                     stack_ != nullptr};
-    penstock::kernels::descend(optimizer, level_, at, steps + 1, lr, scale);
+    if (has_matrices())
+        muon_[side]->step_others(optimizer, moments(), first, count, steps + 1, lr, scale);
+    else
+        penstock::kernels::descend(optimizer, level_, moments().part(first, count), steps + 1, lr, scale);
 }
 
 void Learned::approach(int side, double share) {

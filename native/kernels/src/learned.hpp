@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "layers.hpp"
+#include "muon.hpp"
 #include "optimizer.hpp"
 #include "sides.hpp"
 #include "stack.hpp"
@@ -27,6 +28,8 @@ public:
     int count() const { return count_; }
     std::int64_t flat_size() const { return flat_size_; }
 
+    // Makes room for what the optimizer remembers. Call it once, before anything is loaded.
+    void keep_for(const Optimizer& optimizer);
     // The array of a state with this name, such as "adam_m.critic"; nullptr if it is another vector's or optimizer's.
     Floats* find(const std::string& array, const Optimizer& optimizer);
     void load(Floats& packed, const float* flat);
@@ -57,8 +60,12 @@ public:
     void add_sides(int side);
     // The sum of squares of one half of the gradient. Call it after add_sides.
     double squares(int side) const;
-    // The optimizer's step on that half, with the gradient times `scale`. Call it after add_sides. Count the step
-    // afterwards.
+    // Whether the optimizer steps weight matrices as a whole.
+    bool has_matrices() const { return muon_[0] != nullptr; }
+    // Muon's step of every second weight matrix, with the gradient times `scale`. Call it after both sides called add_sides.
+    void step_matrices(int side, const Optimizer& optimizer, double lr, float scale = 1.0F);
+    // The optimizer's step on that half, with the gradient times `scale`. It leaves out matrices that are stepped as a
+    // whole. Call it after add_sides. Count the step afterwards.
     void descend(int side, const Optimizer& optimizer, double lr, float scale = 1.0F);
     // Moves that half of the parameters by `share` of the way to what stands in place of their gradient.
     void approach(int side, double share);
@@ -78,6 +85,7 @@ private:
     };
     Half half(int side, std::size_t of) const;
     Half half(int side) const { return half(side, size_); }
+    Moments moments();
     std::size_t offset(int member) const { return static_cast<std::size_t>(member) * member_size_; }
 
     std::string name_;
@@ -87,8 +95,9 @@ private:
     bool has_target_;
     std::int64_t flat_size_;
     std::size_t member_size_, size_;
-    Floats parameters_, m_, v_, target_, gradient_, transposed_;
+    Floats parameters_, m_, v_, sum_, target_, gradient_, transposed_;
     Floats second_;  // side 1's gradient of the shared member
+    std::unique_ptr<Muon> muon_[kSides];
 };
 
 }  // namespace penstock::kernels

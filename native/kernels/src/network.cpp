@@ -18,8 +18,8 @@ bool slope_needs_before(Elementwise activation) {
 
 }  // namespace
 
-TrainedMlp::TrainedMlp(const std::vector<LayerShape>& shapes, std::int32_t free, const Level& level)
-    : level_(level), free_(free) {
+TrainedMlp::TrainedMlp(const std::vector<LayerShape>& shapes, std::int32_t free, const Optimizer& optimizer, const Level& level)
+    : optimizer_(optimizer), level_(level), free_(free) {
     std::int32_t widest = 0;
     for (const LayerShape& shape : shapes) {
         if (shape.kind != LayerKind::linear) throw std::invalid_argument("the native update trains linear layers only");
@@ -42,6 +42,12 @@ TrainedMlp::TrainedMlp(const std::vector<LayerShape>& shapes, std::int32_t free,
     packed_size_ += static_cast<std::size_t>(round_up(free, level.width));
     flat_size_ += free;
     for (Floats* vector : {&parameters_, &m_, &v_, &gradients_}) *vector = Floats(packed_size_);
+    if (optimizer.kind == OptimizerKind::muon) {
+        sum_ = Floats(packed_size_);
+        std::vector<Matrix> inner;
+        for (std::size_t l = 1; l + 1 < layers_.size(); ++l) inner.push_back(matrix_of(layers_[l].linear, layers_[l].weight));
+        muon_ = std::make_unique<Muon>(std::move(inner), level);
+    }
     zeros_ = Floats(static_cast<std::size_t>(widest));
     for (Floats& gradient : gradient_) gradient = Floats(floats(kRowsAtOnce, widest));
     for (Layer& layer : layers_) {
@@ -66,19 +72,21 @@ void TrainedMlp::each_weight(Copy&& copy) const {
     copy(free_offset_, flat, static_cast<std::size_t>(free_));
 }
 
-void TrainedMlp::load(const float* parameters, const float* m, const float* v) {
-    each_weight([&](std::size_t packed, std::size_t flat, std::size_t count) {
-        std::memcpy(parameters_.data() + packed, parameters + flat, count * sizeof(float));
-        if (m != nullptr) std::memcpy(m_.data() + packed, m + flat, count * sizeof(float));
-        if (v != nullptr) std::memcpy(v_.data() + packed, v + flat, count * sizeof(float));
+void TrainedMlp::load(const Vectors& flat) {
+    each_weight([&](std::size_t packed, std::size_t at, std::size_t count) {
+        std::memcpy(parameters_.data() + packed, flat.parameters + at, count * sizeof(float));
+        if (flat.m != nullptr) std::memcpy(m_.data() + packed, flat.m + at, count * sizeof(float));
+        if (flat.v != nullptr) std::memcpy(v_.data() + packed, flat.v + at, count * sizeof(float));
+        if (flat.sum != nullptr) std::memcpy(sum_.data() + packed, flat.sum + at, count * sizeof(float));
     });
 }
 
-void TrainedMlp::store(float* parameters, float* m, float* v) const {
-    each_weight([&](std::size_t packed, std::size_t flat, std::size_t count) {
-        std::memcpy(parameters + flat, parameters_.data() + packed, count * sizeof(float));
-        if (m != nullptr) std::memcpy(m + flat, m_.data() + packed, count * sizeof(float));
-        if (v != nullptr) std::memcpy(v + flat, v_.data() + packed, count * sizeof(float));
+void TrainedMlp::store(const Vectors& flat) const {
+    each_weight([&](std::size_t packed, std::size_t at, std::size_t count) {
+        std::memcpy(flat.parameters + at, parameters_.data() + packed, count * sizeof(float));
+        if (flat.m != nullptr) std::memcpy(flat.m + at, m_.data() + packed, count * sizeof(float));
+        if (flat.v != nullptr) std::memcpy(flat.v + at, v_.data() + packed, count * sizeof(float));
+        if (flat.sum != nullptr) std::memcpy(flat.sum + at, sum_.data() + packed, count * sizeof(float));
     });
 }
 
@@ -156,14 +164,16 @@ void TrainedMlp::input_gradient(const Layer& layer, const float* d, std::int32_t
 
 double TrainedMlp::squared_norm() const { return level_.squares(gradients_.data(), packed_size_); }
 
-void TrainedMlp::descend(const Optimizer& optimizer, std::int64_t step, double lr, float scale) {
-    const auto descend_part = [&](std::size_t first, std::size_t end, bool weights) {
-        const Moments at{parameters_.data() + first, m_.data() + first, v_.data() + first, gradients_.data() + first, end - first,
-                         weights};
-        penstock::kernels::descend(optimizer, level_, at, step, lr, scale);
-    };
-    descend_part(0, free_offset_, true);
-    descend_part(free_offset_, packed_size_, false);
+void TrainedMlp::descend(std::int64_t step, double lr, float scale) {
+    Moments at{parameters_.data(), m_.data(), v_.data(), sum_.data(), gradients_.data(), packed_size_, true};
+    if (muon_ == nullptr) {
+        penstock::kernels::descend(optimizer_, level_, at.part(0, free_offset_), step, lr, scale);
+    } else {
+        for (std::size_t matrix = 0; matrix < muon_->matrices(); ++matrix) muon_->step(matrix, optimizer_, at, lr, scale);
+        muon_->step_others(optimizer_, at, 0, free_offset_, step, lr, scale);
+    }
+    at.weights = false;
+    penstock::kernels::descend(optimizer_, level_, at.part(free_offset_, packed_size_ - free_offset_), step, lr, scale);
 }
 
 }  // namespace penstock::kernels

@@ -4,27 +4,37 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "layers.hpp"
+#include "muon.hpp"
 #include "optimizer.hpp"
 #include "penstock/kernels/level.hpp"
 
 namespace penstock::kernels {
 
+// The part of a state that belongs to one network, as flat vectors that are read and written. Those that the optimizer does
+// not keep are null: `m` for RMSprop, `v` for SGD, `sum` for all but Muon. All are where no step is taken.
+struct Vectors {
+    float* parameters;
+    float* m;
+    float* v;
+    float* sum;
+};
+
 class TrainedMlp {
 public:
     // `free` numbers follow the layers in the flat vector (a Gaussian head's log_std).
-    TrainedMlp(const std::vector<LayerShape>& shapes, std::int32_t free, const Level& level);
+    TrainedMlp(const std::vector<LayerShape>& shapes, std::int32_t free, const Optimizer& optimizer, const Level& level);
 
     std::int64_t flat_size() const { return flat_size_; }
     std::int32_t input_stride() const { return layers_.front().linear.depth; }
     std::int32_t output_stride() const { return layers_.back().linear.padded; }
 
-    // Copies between flat vectors [flat_size] and the packed form, where padding is zero. m and v are null if the
-    // optimizer has none.
-    void load(const float* parameters, const float* m, const float* v);
-    void store(float* parameters, float* m, float* v) const;
+    // Copies between flat vectors [flat_size] and the packed form, where padding is zero.
+    void load(const Vectors& flat);
+    void store(const Vectors& flat) const;
 
     // Begins a minibatch: transposes the weights and sets the gradient to zero.
     void begin();
@@ -42,7 +52,7 @@ public:
     void store_gradient(float* flat) const;
     void load_gradient(const float* flat);
     // One step of the optimizer, with the gradient times `scale`. `step` counts from 1.
-    void descend(const Optimizer& optimizer, std::int64_t step, double lr, float scale);
+    void descend(std::int64_t step, double lr, float scale);
 
 private:
     struct Layer {
@@ -58,14 +68,16 @@ private:
     void weight_gradient(Layer& layer, const float* x, std::ptrdiff_t x_stride, const float* d, std::int32_t rows);
     void input_gradient(const Layer& layer, const float* d, std::int32_t rows, float* to) const;
 
+    Optimizer optimizer_;
     const Level& level_;
     std::vector<Layer> layers_;
     std::int64_t flat_size_ = 0;
     std::int32_t free_;
     std::size_t free_offset_ = 0;
     std::size_t packed_size_ = 0;
-    Floats parameters_, m_, v_, gradients_, zeros_;
+    Floats parameters_, m_, v_, sum_, gradients_, zeros_;
     Floats gradient_[2];  // of a layer's outputs
+    std::unique_ptr<Muon> muon_;  // null for other optimizers
 };
 
 }  // namespace penstock::kernels

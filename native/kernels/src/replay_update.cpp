@@ -34,6 +34,8 @@ void ReplayUpdate::noise(std::size_t input, const Part& part, std::int32_t size,
 }
 
 void ReplayUpdate::descend_on(Learned& vector, Sides& sides, double tau, float scale) {
+    // First, because a target follows what both sides' matrices have become.
+    if (vector.has_matrices()) sides.both([&](int side) { vector.step_matrices(side, optimizer_, lr_of(vector), scale); });
     sides.both([&](int side) {
         vector.descend(side, optimizer_, lr_of(vector), scale);
         if (tau > 0.0) vector.follow(side, tau);

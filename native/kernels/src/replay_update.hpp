@@ -98,6 +98,7 @@ protected:
     virtual void look(std::size_t, Sides&, bool /*own*/) {}
 
     void add(Learned& vector) {
+        vector.keep_for(optimizer_);
         learned_.push_back(&vector);
         stepped_ = learned_.size();
     }

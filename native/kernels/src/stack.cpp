@@ -62,6 +62,12 @@ void Stack::unpack(const float* packed, float* flat) const {
     });
 }
 
+std::vector<Matrix> Stack::inner_matrices() const {
+    std::vector<Matrix> found;
+    for (std::size_t l = 1; l + 1 < layers_.size(); ++l) found.push_back(matrix_of(layers_[l].linear, layers_[l].weight));
+    return found;
+}
+
 void Stack::transpose(const float* packed, float* transposed, std::int32_t share, std::int32_t shares,
                       const Level& level) const {
     for (const Layer& layer : layers_) {

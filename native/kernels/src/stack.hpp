@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "layers.hpp"
+#include "muon.hpp"
 #include "penstock/kernels/level.hpp"
 
 namespace penstock::kernels {
@@ -35,6 +36,8 @@ public:
     // Copies between a flat vector and the packed form, where padding is zero.
     void pack(const float* flat, float* packed) const;
     void unpack(const float* packed, float* flat) const;
+    // The weight matrices between hidden layers, in a packed vector: all but the first and the last layer's.
+    std::vector<Matrix> inner_matrices() const;
     // Transposes each layer's weight, or a share of its rows: number `share` of `shares`, counted from 0.
     void transpose(const float* packed, float* transposed, std::int32_t share, std::int32_t shares, const Level& level) const;
 

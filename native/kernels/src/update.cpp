@@ -17,8 +17,8 @@ std::size_t chunk_floats(std::int32_t columns) {
 }  // namespace
 
 Update::Update(const Graph& graph, const Loss& loss, std::int64_t rows, const Level& level)
-    : graph_(graph), loss_(loss), actor_(graph.actor, graph.head.gaussian() ? graph.head.size : 0, level),
-      critic_(graph.critic, 0, level), records_(graph, rows, loss.weighed),
+    : graph_(graph), loss_(loss), actor_(graph.actor, graph.head.gaussian() ? graph.head.size : 0, loss.optimizer, level),
+      critic_(graph.critic, 0, loss.optimizer, level), records_(graph, rows, loss.weighed),
       policy_loss_(graph.head, loss, records_.columns(), actor_.output_stride(), level, metrics_),
       actor_features_(chunk_floats(actor_.input_stride())), critic_features_(chunk_floats(critic_.input_stride())) {}
 
@@ -27,13 +27,13 @@ void Update::pack(const Fields& fields, const Statistics& statistics, std::int64
 }
 
 void Update::load(const Vectors& actor, const Vectors& critic) {
-    actor_.load(actor.parameters, actor.m, actor.v);
-    critic_.load(critic.parameters, critic.m, critic.v);
+    actor_.load(actor);
+    critic_.load(critic);
 }
 
 void Update::store(const Vectors& actor, const Vectors& critic) const {
-    actor_.store(actor.parameters, actor.m, actor.v);
-    critic_.store(critic.parameters, critic.m, critic.v);
+    actor_.store(actor);
+    critic_.store(critic);
 }
 
 Metrics Update::take_metrics() {
@@ -106,8 +106,8 @@ void Update::finish(const Squares& squares, std::int64_t step, double lr, bool a
         const double measured = std::sqrt(loss_.clip_apart ? own : squares.actor + squares.critic);
         return static_cast<float>(std::min(1.0, loss_.max_grad_norm / (measured + 1e-6)));
     };
-    if (actor) actor_.descend(loss_.optimizer, step, lr, scale(squares.actor));
-    if (critic) critic_.descend(loss_.optimizer, step, lr, scale(squares.critic));
+    if (actor) actor_.descend(step, lr, scale(squares.actor));
+    if (critic) critic_.descend(step, lr, scale(squares.critic));
 }
 
 void Update::check(const Minibatches& minibatches) const {

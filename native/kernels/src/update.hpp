@@ -13,14 +13,6 @@
 
 namespace penstock::kernels {
 
-// The part of a state that belongs to one network, as flat vectors that are read and written. `m` is null for RMSprop,
-// `v` for SGD, and both where no step is taken.
-struct Vectors {
-    float* parameters;
-    float* m;
-    float* v;
-};
-
 // The sums of the squares of both gradients.
 struct Squares {
     double actor, critic;

@@ -145,6 +145,7 @@ void replay_update_is_the_same_on_two_threads(const Level& level) {
         trained(name, adam, level, 600, 100, 1, value);
         check(std::abs(value - 1.0) < 0.05, text + ": values learn the reward");
     }
-    for (const std::string name : {"adamw", "sgd", "rmsprop"})
+    same("soft, three critics", Optimizer::of("muon", 1e-8, 0.9, 0.1), std::string(level.name) + " three critics, muon");
+    for (const std::string name : {"adamw", "sgd", "rmsprop", "muon"})
         same("deterministic", Optimizer::of(name, 1e-5, 0.9, 0.1), std::string(level.name) + " " + name);
 }

@@ -28,7 +28,7 @@ std::vector<std::vector<float>> found(Learning& learner, const std::vector<std::
     const std::vector<float> weights(indices.size(), 1.0F);
     std::vector<std::vector<float>> gradients{std::vector<float>(learner.actor[0].size()),
                                               std::vector<float>(learner.critic[0].size())};
-    learner.update.load({learner.actor[0].data(), nullptr, nullptr}, {learner.critic[0].data(), nullptr, nullptr});
+    learner.update.load({learner.actor[0].data(), nullptr, nullptr, nullptr}, {learner.critic[0].data(), nullptr, nullptr, nullptr});
     const double weight = learner.update.find({indices.data(), weights.data(), 1, static_cast<std::int64_t>(indices.size())},
                                               AdvantageMoments{0.1, 0.9}, threads);
     learner.update.store_gradients(gradients[0].data(), gradients[1].data());
@@ -37,10 +37,10 @@ std::vector<std::vector<float>> found(Learning& learner, const std::vector<std::
 }
 
 struct Learner {
-    explicit Learner(const Graph& graph, const Level& level)
-        : update(graph, {0.2, 0.5, 0.01, 0.5, false, Optimizer::of("adam", 1e-5, 0.0, 0.0), true}, kRows, level),
-          actor(3, std::vector<float>(static_cast<std::size_t>(update.actor_size()))),
-          critic(3, std::vector<float>(static_cast<std::size_t>(update.critic_size()))) {
+    Learner(const Graph& graph, const std::string& optimizer, const Level& level)
+        : update(graph, {0.2, 0.5, 0.01, 0.5, false, Optimizer::of(optimizer, 1e-5, 0.9, 0.1), true}, kRows, level),
+          actor(4, std::vector<float>(static_cast<std::size_t>(update.actor_size()))),
+          critic(4, std::vector<float>(static_cast<std::size_t>(update.critic_size()))) {
         Numbers numbers;
         for (float& value : actor[0]) value = 0.3F * numbers.next();
         for (float& value : critic[0]) value = 0.3F * numbers.next();
@@ -71,7 +71,10 @@ struct Learner {
         update.store(vectors(actor), vectors(critic));
     }
 
-    static Vectors vectors(std::vector<std::vector<float>>& of) { return {of[0].data(), of[1].data(), of[2].data()}; }
+    Vectors vectors(std::vector<std::vector<float>>& of) const {
+        const bool sums = update.loss().optimizer.sum_name() != nullptr;
+        return {of[0].data(), of[1].data(), of[2].data(), sums ? of[3].data() : nullptr};
+    }
 
     Update update;
     std::vector<std::vector<float>> actor, critic;
@@ -87,11 +90,12 @@ void update_is_the_same_on_two_threads(const Level& level) {
                 const std::vector<LayerShape> actor{{5, 33, activation}, {33, 18, activation}, {18, 6, Elementwise::none}};
                 const std::vector<LayerShape> critic{{5, 20, activation}, {20, 1, Elementwise::none}};
                 const Graph graph{{{false, 5, 0}}, actor, critic, {gaussian ? HeadKind::gaussian : HeadKind::categorical, 6}, false, false};
-                Learner one(graph, level), two(graph, level);
+                const std::string optimizer = activation == Elementwise::gelu ? "muon" : "adam";
+                Learner one(graph, optimizer, level), two(graph, optimizer, level);
                 one.run(0, 8, size, 1);
                 two.run(0, 3, size, 2);
                 two.run(3, 5, size, 2);
-                const std::string name = std::string(level.name) + " minibatches of " + std::to_string(size);
+                const std::string name = std::string(level.name) + " " + optimizer + ", minibatches of " + std::to_string(size);
                 check(one.step == two.step, "steps of " + name);
                 check(one.actor == two.actor, "actor of " + name);
                 check(one.critic == two.critic, "critic of " + name);
@@ -100,7 +104,7 @@ void update_is_the_same_on_two_threads(const Level& level) {
                 check(found(one, {7, 0, 299}, 1) == found(two, {7, 0, 299}, 2), "gradients of " + name);
             }
     const std::vector<LayerShape> layers{{4, 16, Elementwise::tanh}, {16, 1, Elementwise::none}};
-    Learner learner({{{false, 4, 0}}, layers, layers, {HeadKind::gaussian, 1}, false, false}, level);
+    Learner learner({{{false, 4, 0}}, layers, layers, {HeadKind::gaussian, 1}, false, false}, "adam", level);
     learner.run(0, 300, 32, 2);
     learner.update.take_metrics();
     learner.run(300, 50, 32, 2);
@@ -154,7 +158,7 @@ struct LaneLearner {
             indices.push_back(i * 5 % kSlots * (kSteps + 1) * kStride + i % kStride);
         std::vector<float> weights(indices.size(), 1.0F);
         if (first == 0) weights[static_cast<std::size_t>(size) - 1] = 0.0F;
-        const auto vectors = [](auto& of) { return Vectors{of[0].data(), of[1].data(), of[2].data()}; };
+        const auto vectors = [](auto& of) { return Vectors{of[0].data(), of[1].data(), of[2].data(), nullptr}; };
         update.load(vectors(actor), vectors(critic));
         step = update.run({indices.data(), weights.data(), count, size}, step, 1e-2, threads);
         update.store(vectors(actor), vectors(critic));

@@ -2,20 +2,21 @@
 
 from typing import Literal, NamedTuple
 
-__all__ = ["COUNTING", "MIN_EPSILON", "NATIVE_MOMENTS", "NativeName", "Optimizer"]
+__all__ = ["COUNTING", "MIN_EPSILON", "MOMENTS", "Optimizer", "OptimizerName"]
 
 MIN_EPSILON = 1e-30
 """Smallest epsilon. It is above 0 in float32. So it avoids 0 / 0 where a gradient has always been 0: in elements that
 pad a vector, and in parameters that nothing has used yet."""
 
-NativeName = Literal["adam", "adamw", "sgd", "rmsprop"]
-COUNTING = frozenset({"adam", "adamw"})
+OptimizerName = Literal["adam", "adamw", "sgd", "rmsprop", "muon"]
+COUNTING = frozenset({"adam", "adamw", "muon"})
 """Optimizers whose steps are counted in the state, as ``adam_step``."""
-NATIVE_MOMENTS: dict[NativeName, tuple[str, ...]] = {
+MOMENTS: dict[OptimizerName, tuple[str, ...]] = {
     "adam": ("adam_m", "adam_v"),
     "adamw": ("adam_m", "adam_v"),
     "sgd": ("sgd_m",),
     "rmsprop": ("rmsprop_v",),
+    "muon": ("adam_m", "adam_v", "muon_m"),
 }
 """The arrays that an optimizer keeps for each vector, each as long as the vector: ``<moment>.<vector>``."""
 
@@ -23,18 +24,18 @@ NATIVE_MOMENTS: dict[NativeName, tuple[str, ...]] = {
 class Optimizer(NamedTuple):
     """An optimizer and its numbers. The native update reads only those that it uses."""
 
-    name: NativeName
+    name: OptimizerName
     epsilon: float
-    """Added to the root (adam, adamw), or inside the root (rmsprop). At least `MIN_EPSILON`."""
+    """Added to the root (adam, adamw, muon), or inside the root (rmsprop). At least `MIN_EPSILON`."""
     momentum: float
-    """Of sgd."""
+    """Of sgd and muon."""
     weight_decay: float
-    """Of adamw. It shrinks the weights and biases of layers, and nothing else."""
+    """Of adamw and muon. It shrinks the weights and biases of layers, and nothing else."""
 
     @property
     def moments(self) -> tuple[str, ...]:
-        """Its `NATIVE_MOMENTS`."""
-        return NATIVE_MOMENTS[self.name]
+        """Its `MOMENTS`."""
+        return MOMENTS[self.name]
 
     @property
     def counts(self) -> bool:

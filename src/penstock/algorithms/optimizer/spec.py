@@ -1,14 +1,14 @@
 """How gradients become steps, as plain data: the optimizer that was chosen, its arrays, scales of losses. No torch."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 
 from penstock.config.fields import BY_OPTIMIZER, fields_of, tunable
 from penstock.errors import ConfigError
-from penstock.kernels.optimizer import COUNTING, MIN_EPSILON, NATIVE_MOMENTS
+from penstock.kernels.optimizer import COUNTING, MIN_EPSILON, MOMENTS, OptimizerName
 from penstock.policies import Linear, Network
 from penstock.policies.architecture import PrecisionName
 from penstock.policies.network import ParameterSlice
@@ -28,16 +28,6 @@ __all__ = [
     "scale_arrays",
     "scale_names",
 ]
-
-OptimizerName = Literal["adam", "adamw", "sgd", "rmsprop", "muon"]
-MOMENTS: Mapping[OptimizerName, tuple[str, ...]] = {
-    "adam": NATIVE_MOMENTS["adam"],
-    "adamw": NATIVE_MOMENTS["adamw"],
-    "sgd": NATIVE_MOMENTS["sgd"],
-    "rmsprop": NATIVE_MOMENTS["rmsprop"],
-    "muon": ("adam_m", "adam_v", "muon_m"),
-}
-"""The arrays that an optimizer keeps for each vector, each as long as the vector: ``<moment>.<vector>``."""
 
 STEPS = "adam_step"
 """The count of steps, which Adam keeps besides."""
@@ -140,7 +130,7 @@ def check_optimizer(config: OptimizerConfig, network: Network) -> None:
 
 def counts_steps(config: OptimizerConfig) -> bool:
     """Whether the optimizer keeps a count of its steps."""
-    return config.optimizer == "muon" or config.optimizer in COUNTING
+    return config.optimizer in COUNTING
 
 
 def optimizer_arrays(config: OptimizerConfig, vectors: Sequence[ArraySpec]) -> tuple[ArraySpec, ...]:

@@ -126,7 +126,8 @@ def tune(
     if told is not None:
         if line := too_few_updates(scheduler, config, search):
             told(line)
-        told(f"{samples} trials; Ray starts the first ones, which may take half a minute")
+        begun = "1 trial; Ray starts it" if samples == 1 else f"{samples} trials; Ray starts the first ones"
+        told(f"{begun}, which may take half a minute")
     folder = (Path(config.run.log_dir) / name).resolve()
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
     # `Interrupts` counts them in place of Ray's handler, which would not tell that there was one.

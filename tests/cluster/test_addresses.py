@@ -10,7 +10,7 @@ from ray._private.utils import check_version_info
 
 import penstock
 from penstock.cluster.connection import joined
-from penstock.errors import ConfigError, NoClusterError
+from penstock.errors import ConfigError, NoClusterError, PenstockError
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +42,27 @@ def test_no_cluster(address: str, says: str, monkeypatch: pytest.MonkeyPatch) ->
     for left_out in (None, "auto"):
         with pytest.raises(ConfigError, match=says), joined(left_out):
             pass
+
+
+@pytest.mark.parametrize("address", [":6379", "127.0.0.1", "127.0.0.1:99999", "ray://127.0.0.1:10001"])
+def test_how_an_address_is_written_is_checked_with_the_other_settings(address: str) -> None:
+    # No environment is opened before.
+    with pytest.raises(ConfigError, match=rf"^--address {address}: (write|there is no port 99999)"):
+        penstock.from_mapping({"env": "Pendulum-v1", "runtime": "ray", "address": address})
+    for known in ("auto", "local", "localhost:6379", "[::1]:6379"):
+        assert penstock.from_mapping({"env": "Pendulum-v1", "runtime": "ray", "address": known}).run.address == known
+
+
+def test_ray_that_does_not_start_in_time_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(**_: object) -> None:
+        raise Exception("The current node timed out during startup. Ray says why.")  # noqa: TRY002 - as Ray does
+
+    monkeypatch.setattr(ray, "init", slow)
+    says = (
+        "^Ray does not start on this machine: The current .* Ray says why; the machine may be busy: try again, or type"
+    )
+    with pytest.raises(PenstockError, match=says):
+        joined("local").__enter__()
 
 
 def test_a_head_that_only_its_loopback_device_reaches(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from penstock.cluster import REMOTE_OUTPUT
 from penstock.cluster.listing import cores
 from penstock.cluster.own_code import runtime_env
 from penstock.cluster.ray_errors import line_of, other_versions
+from penstock.config.runtimes import host_and_port
 from penstock.errors import ConfigError, NoClusterError, PenstockError
 
 __all__ = ["check_address", "counted", "joined"]
@@ -27,7 +28,6 @@ RAY_ADDRESS = "RAY_ADDRESS"
 HEADLESS_S = 180.0
 """Ray ends this process, without a word, so long after its head is lost. Its default, a minute, is too short on a busy
 machine: `penstock.cluster.head.HeadWatch` ends the run after 40 s, and what it then saves and says takes its time."""
-LAST_PORT = 65_535
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 """Hosts in whose place Ray puts this machine's own address."""
 
@@ -82,7 +82,10 @@ def joined(address: str | None, modules: Sequence[str] = ()) -> Iterator[None]:
         # Ray raises this very class, and none below it, if it takes longer than half a minute to start.
         if type(error) is not Exception:
             raise
-        raise PenstockError(f"Ray does not start on this machine: {line_of(error)}") from None
+        raise PenstockError(
+            f"Ray does not start on this machine: {line_of(error).removesuffix('.')}; the machine may be busy: try "
+            "again, or type `ray start --head` first and give --address auto"
+        ) from None
     finally:
         # Ray puts its own handlers in place of the launcher's.
         for number, handler in handlers.items():
@@ -175,8 +178,9 @@ def _check_address(asked: _Asked) -> None:
     """Check that something listens at ``host:port``. Ray itself would try for two minutes.
 
     Raises:
-        ConfigError: nothing does, or this is no address.
-        NoClusterError: Ray would take the cluster that was started here last, and nothing is left of it.
+        NoClusterError: nothing does; or Ray would take the cluster that was started here last, and nothing is left of
+            it.
+        ConfigError: this is no address, or no machine has this name, or the head listens on the loopback device alone.
     """
     address = asked.address
     if address is None:
@@ -184,18 +188,12 @@ def _check_address(asked: _Asked) -> None:
         if last is not None and not _runs_here(last):
             raise _no_cluster(asked, f"Ray has noted {last}, and no process of that cluster runs here")
         return
-    if address in {"auto", "local"}:
+    parts = host_and_port(address, asked.source)
+    if parts is None:
         return
-    host, _, port = address.rpartition(":")
-    if "://" in address:
-        raise ConfigError(f"{asked.source}: write host:port, and begin the run on a machine of the cluster")
-    if not host or not port.isdecimal():
-        raise ConfigError(f"{asked.source}: write auto, local, or host:port of the cluster's head")
-    if len(port) > len(str(LAST_PORT)) or not 1 <= int(port) <= LAST_PORT:
-        raise ConfigError(f"{asked.source}: there is no port {port}; ports are 1 to {LAST_PORT:,}")
-    host = host.strip("[]")
+    host, port = parts
     try:
-        socket.create_connection((host, int(port)), CONNECT_S).close()
+        socket.create_connection((host, port), CONNECT_S).close()
     except UnicodeError:
         raise ConfigError(f"{asked.source}: {host} is no name of a machine; write host:port of its head") from None
     except OSError as error:
@@ -204,7 +202,7 @@ def _check_address(asked: _Asked) -> None:
         return
     own = ray.util.get_node_ip_address()
     try:
-        socket.create_connection((own, int(port)), CONNECT_S).close()
+        socket.create_connection((own, port), CONNECT_S).close()
     except OSError:
         raise ConfigError(
             f"{asked.source}: the head listens on the loopback device alone, and Ray looks for it at {own}:{port}; "

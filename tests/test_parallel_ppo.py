@@ -205,6 +205,15 @@ def test_an_unknown_argument_of_parallel_ppo_names_those_like_it() -> None:
         ParallelPPO("Pendulum-v1", env_nam="CartPole-v1")
 
 
+@pytest.mark.parametrize("ppo", [ParallelPPO, DistributedPPO])
+def test_an_environment_by_another_name_is_told_its_name(ppo: type[ParallelPPO]) -> None:
+    says = rf"^the environment is called env_name here, not env; write {ppo.__name__}\(env_name=\.\.\.\)$"
+    with pytest.raises(ConfigError, match=says):
+        ppo(env="Pendulum-v1")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="missing a required argument: 'env_name'"):
+        ppo(num_workers=2)  # type: ignore[call-arg]
+
+
 def test_what_would_take_the_place_of_an_argument_is_refused(trained: list[penstock.Config]) -> None:
     with pytest.raises(ConfigError, match=r"^the environment is given as env_name; leave env out$"):
         ParallelPPO("Pendulum-v1", env="CartPole-v1")

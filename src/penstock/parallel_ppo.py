@@ -33,6 +33,9 @@ def _begun_by(
 
     A default is for the reader. What is left out may follow from other settings, as ``num_envs`` does from
     ``num_workers``, so it must not arrive as if it had been given.
+
+    Raises:
+        ConfigError: the constructor gets ``env`` in place of ``env_name``.
     """
 
     def declared(init: Callable[P, None]) -> Callable[P, None]:
@@ -40,6 +43,10 @@ def _begun_by(
 
         @functools.wraps(init)
         def begun(*args: P.args, **settings: P.kwargs) -> None:
+            own, *others = args
+            if "env" in settings and not others and "env_name" not in settings:
+                name = type(own).__name__
+                raise ConfigError(f"the environment is called env_name here, not env; write {name}(env_name=...)")
             given = signature.bind(*args, **settings).arguments
             ppo, env_name, more = given.pop("self"), given.pop("env_name"), given.pop("settings", {})
             begin(ppo, env_name, {**given, **more})

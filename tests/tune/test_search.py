@@ -39,7 +39,9 @@ def test_a_name_with_dashes_begins_the_next_setting():
     [
         ("lr", "write NAME=choice"),
         ("lr=choice:", "--search lr=choice: cannot be read; write NAME=choice"),
-        ("lr=normal:0:1", "write NAME=choice"),
+        ("lr=normal:0:1", "--search lr=normal:0:1: unknown kind normal; write NAME=choice"),
+        ("lr=logunifrom:1e-5:1e-2", "unknown kind logunifrom; write NAME=choice.*; did you mean loguniform, "),
+        ("lr=:0:1", "cannot be read; write NAME=choice"),
         ("lrr=uniform:0:1", "unknown setting lrr; did you mean lr"),
         ("learning_rate=uniform:0:1", "unknown setting learning_rate; it is lr here$"),
         ("lr=uniform:0.1", "takes a lowest and a highest value"),

@@ -18,6 +18,9 @@ _WORDS = re.compile(r'"[^"]*"|(?<![\w.+-])[A-Za-z_][\w.-]*')
 _LEAST = 0.0001
 """Ray counts resources in parts of this size."""
 _IN_BYTES = ("memory", "object_store_memory")
+_BYTES_EXAMPLE = "env: {memory: 8000000000}"
+_BYTES = re.compile(r'memory"?\s*(?::([^,{}]*)|(?=[,}]|$))')
+"""The amount behind such a name; empty if there is none."""
 
 
 def demands_of(value: object, label: str) -> Demands:
@@ -40,8 +43,17 @@ def _table(text: str, label: str) -> Any:  # noqa: ANN401 - whatever JSON holds
     try:
         return json.loads(quoted if quoted.startswith("{") else f"{{{quoted}}}", object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
-        unit = "; memory is a number of bytes" if any(name in text for name in _IN_BYTES) else ""
-        raise _unreadable(label, f"{shown(text)} ({getattr(error, 'msg', error)}){unit}") from None
+        if not all(_is_json(amount) for amount in _BYTES.findall(text)):
+            raise _unreadable(label, f"{shown(text)}; memory is a number of bytes", _BYTES_EXAMPLE) from None
+        raise _unreadable(label, f"{shown(text)} ({getattr(error, 'msg', error)})") from None
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -60,7 +72,7 @@ def _amounts(kind: object, asked: object, label: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for name, amount in asked.items():
         if isinstance(amount, bool) or not isinstance(amount, int | float) or not _LEAST <= amount < math.inf:
-            wanted = "bytes" if name in _IN_BYTES else f"at least {_LEAST}"
+            wanted = f'bytes, as in "{_BYTES_EXAMPLE}"' if name in _IN_BYTES else f"at least {_LEAST}"
             raise ConfigError(f"{label} asks for {shown(name)}: {shown(amount)} for {kind}; give a number of {wanted}")
         own = str(name).lower() if str(name).lower() in {"cpu", "gpu"} else str(name)
         if not own.strip() or own in found:
@@ -73,5 +85,5 @@ def _amounts(kind: object, asked: object, label: str) -> dict[str, float]:
     return found
 
 
-def _unreadable(label: str, why: str) -> ConfigError:
-    return ConfigError(f'{label} cannot be read: {why.strip()}; write it as "{DEMANDS_EXAMPLE}"')
+def _unreadable(label: str, why: str, example: str = DEMANDS_EXAMPLE) -> ConfigError:
+    return ConfigError(f'{label} cannot be read: {why.strip()}; write it as "{example}"')

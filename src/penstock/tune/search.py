@@ -10,7 +10,7 @@ from penstock.config.other_names import unknown
 from penstock.config.schema import RunConfig
 from penstock.config.values import from_text
 from penstock.config.whole import Config
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, nearest
 
 __all__ = ["Search", "read_search"]
 
@@ -57,8 +57,10 @@ def _one(text: str, fields: Mapping[str, Field]) -> Search:
     name, equals, rest = text.partition("=")
     name = name.strip().replace("-", "_")
     kind, colon, values = rest.partition(":")
-    if not equals or not colon or kind not in _KINDS or not values.strip():
+    if not equals or not colon or not kind.strip() or not values.strip():
         raise ConfigError(f"--search {text} cannot be read; write NAME={_FORM}")
+    if kind not in _KINDS:
+        raise ConfigError(f"--search {text}: unknown kind {kind}; write NAME={_FORM}{nearest(kind, _KINDS)}")
     if name not in fields:
         raise ConfigError(f"--search {text}: unknown setting {name}{unknown(name, fields)}")
     # Each trial gets one value of it.

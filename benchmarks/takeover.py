@@ -15,7 +15,7 @@ a sign of that. Ray's head is never lost.
 
 What must hold: 30 s after the loss the run has learned its next update. Each round has new hosts and a new run. A row
 has the seconds of each round, and two numbers of steps: those of the last update that was reported before the loss, and
-those that the run went on from. A deputy gets a checkpoint every two seconds, so it may go on from earlier updates.
+those that the run went on from. A deputy gets a checkpoint every 2 to 3 s, so it may go on from earlier updates.
 
 With a cut link, one run must go on. A run counts if it has learned an update after the deputy's first one: the lost
 run at any time until the end, the deputy's run in the last seconds, when the link has been there again for a while.

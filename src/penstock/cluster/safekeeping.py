@@ -34,7 +34,7 @@ GIVEN_UP_S = SILENCE_S - 4.0
 START_S = 120.0
 """The same for one that has not answered yet: its Python has to start."""
 FRESH_S, FRESH_BYTES = 2.0, 5e6
-"""Besides the checkpoints that are due, a copy gets one every two seconds, but no more bytes a second than these."""
+"""Besides the checkpoints that are due, a copy gets one every two to three seconds, but no more bytes a second."""
 END_S = 5.0
 PAUSE_S = 3.0
 """Seconds after a deputy was given up until the next one is appointed."""

@@ -24,7 +24,7 @@ def test_the_operations_of_one_row_are_those_of_its_products() -> None:
 
 @pytest.mark.nightly
 def test_the_bar_of_a_share_of_the_peak_is_in_every_result() -> None:
-    rows = measure(["fused"], {1: 1e11, 2: 2e11}, rounds=1, steps=1)
+    rows = measure(CASES, ["fused"], {1: 1e11, 2: 2e11}, rounds=1, steps=1)
     found = {(row.case, row.what): row for row in rows}
     (large,) = [each for each in CASES if each.of_peak]
     limit = found[large.name, "its operations, two cores"].us

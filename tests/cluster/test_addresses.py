@@ -16,7 +16,7 @@ from penstock.errors import ConfigError, NoClusterError, PenstockError
 @pytest.fixture(autouse=True)
 def nothing_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     """No cluster was started on this machine."""
-    monkeypatch.setattr("penstock.cluster.connection.utils.read_ray_address", lambda: None)
+    monkeypatch.setattr("penstock.cluster.asked_cluster.utils.read_ray_address", lambda: None)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_cluster_of_which_nothing_is_left_is_not_waited_for(monkeypatch: pytes
     # A cluster that crashed is still noted. Something else may answer at its address.
     with socket.create_server(("127.0.0.1", 0)) as other:
         noted = f"127.0.0.1:{other.getsockname()[1]}"
-        monkeypatch.setattr("penstock.cluster.connection.utils.read_ray_address", lambda: noted)
+        monkeypatch.setattr("penstock.cluster.asked_cluster.utils.read_ray_address", lambda: noted)
         says = f"Ray cluster was started on this machine and does not answer: Ray has noted {noted}, and no process of"
         with pytest.raises(NoClusterError, match=says), joined(None):
             pass
@@ -90,6 +90,31 @@ def test_a_cluster_of_which_nothing_is_left_is_not_waited_for(monkeypatch: pytes
         with joined(None):
             pass
         assert asked == [None]
+
+
+def test_a_head_whose_processes_are_seen_and_which_is_not_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    # So in a container that shares this machine's processes and not its network: Ray would try for two minutes.
+    monkeypatch.setattr(services, "_find_address_from_flag", lambda flag: {"127.0.0.1:9"})
+    says = "at --address auto: its processes run here, and its head at 127.0.0.1:9 is not reached: Connection refused;"
+    with pytest.raises(NoClusterError, match=says), joined("auto"):
+        pass
+    monkeypatch.setattr("penstock.cluster.asked_cluster.utils.read_ray_address", lambda: "127.0.0.1:9")
+    for left_out in (None, "auto"):
+        with pytest.raises(NoClusterError, match=r"head at 127\.0\.0\.1:9 is not reached"), joined(left_out):
+            pass
+
+
+def test_a_noted_cluster_goes_before_one_of_several_that_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str | None] = []
+    monkeypatch.setattr(ray, "init", lambda address, **_: asked.append(address))
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        noted = f"127.0.0.1:{head.getsockname()[1]}"
+        monkeypatch.setattr(services, "_find_address_from_flag", lambda flag: {noted, "127.0.0.1:9"})
+        monkeypatch.setattr("penstock.cluster.asked_cluster.utils.read_ray_address", lambda: noted)
+        with joined("auto"):
+            pass
+    assert asked == ["auto"]
 
 
 def test_an_address_that_is_given_goes_before_the_variable_of_ray(monkeypatch: pytest.MonkeyPatch) -> None:

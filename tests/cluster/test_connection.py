@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import ray
 from ray._private import services
 
 from penstock.cluster import REMOTE_OUTPUT, connection
+from penstock.errors import ConfigError
 
 
 @pytest.mark.parametrize(("variable", "shown"), [(None, False), ("", False), ("0", False), ("1", True)])
@@ -64,3 +67,48 @@ def test_a_signal_to_the_group_does_not_reach_what_ray_starts(monkeypatch: pytes
             process.kill()
             process.wait()
     assert services.ConsolePopen is before
+
+
+def connected_by_the_program(monkeypatch: pytest.MonkeyPatch, env: dict[str, Any]) -> None:
+    """A program that has called ``ray.init(runtime_env=env)``, in a cluster of several machines."""
+    context = SimpleNamespace(gcs_address="10.0.0.1:6379", runtime_env=env)
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: context)
+    monkeypatch.setattr(connection.global_worker, "mode", ray.SCRIPT_MODE)
+    monkeypatch.setattr(connection, "cores", lambda: 8)
+
+
+def test_a_program_that_has_joined_another_cluster_itself_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    connected_by_the_program(monkeypatch, {})
+    says = r"^address is {}, and this program is connected to the Ray cluster at 10\.0\.0\.1:6379 already, by ray.init;"
+    for other in ("local", "10.0.0.2:6379"):
+        with pytest.raises(ConfigError, match=says.format(other)):
+            connection.joined(other).__enter__()
+        with pytest.raises(ConfigError, match=says.format(other)):
+            connection.check_address(other)
+    for same in (None, "auto", "10.0.0.1:6379"):
+        connection.check_address(same)
+        with connection.joined(same):
+            pass
+
+
+def test_code_that_the_programs_own_connection_does_not_bring_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "own_games.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    connected_by_the_program(monkeypatch, {})
+    with pytest.raises(
+        ConfigError, match=r"^other machines of the cluster do not have own_games\.py, because this pro"
+    ):
+        connection.joined(None, ["own_games"]).__enter__()
+    with connection.joined(None, ["penstock"]):
+        pass
+    connected_by_the_program(monkeypatch, {"working_dir": "gcs://_ray_pkg_1.zip"})
+    with connection.joined(None, ["own_games"]):
+        pass
+    # There is only this machine.
+    connected_by_the_program(monkeypatch, {})
+    monkeypatch.setattr(connection, "cores", lambda: None)
+    with connection.joined(None, ["own_games"]):
+        pass

@@ -4,50 +4,36 @@ import contextlib
 import logging
 import os
 import signal
-import socket
 import threading
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import ray
-from ray._private import services, utils
+from ray._private import services
+from ray._private.worker import global_worker
 
 from penstock.cluster import REMOTE_OUTPUT
+from penstock.cluster.asked_cluster import AskedCluster, asked_cluster
 from penstock.cluster.listing import cores
-from penstock.cluster.own_code import runtime_env
+from penstock.cluster.own_code import runtime_env, to_send
 from penstock.cluster.ray_errors import line_of, other_versions
-from penstock.config.runtimes import host_and_port
-from penstock.errors import ConfigError, NoClusterError, PenstockError
+from penstock.errors import ConfigError, PenstockError
 
 __all__ = ["check_address", "counted", "joined"]
 
-CONNECT_S = 10.0
-RAY_ADDRESS = "RAY_ADDRESS"
-"""Environment variable: Ray takes its address in place of one that is left out, and in place of ``auto``."""
 HEADLESS_S = 180.0
 """Ray ends this process, without a word, so long after its head is lost. Its default, a minute, is too short on a busy
 machine: `penstock.cluster.head.HeadWatch` ends the run after 40 s, and what it then saves and says takes its time."""
-_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
-"""Hosts in whose place Ray puts this machine's own address."""
-
-
-class _Asked(NamedTuple):
-    """The cluster that is asked for."""
-
-    address: str | None
-    source: str
-    """Where the address comes from, with its value, for messages."""
-
-    @property
-    def at(self) -> str:
-        """Where the cluster is, in words."""
-        return "of this machine" if self.address is None else f"at {self.source}"
+_BY_JOINED = threading.Event()
+"""Set while this process is connected by `joined`, and not by a call of ``ray.init`` in the user's program."""
 
 
 @contextlib.contextmanager
 def joined(address: str | None, modules: Sequence[str] = ()) -> Iterator[None]:
-    """Connect to a cluster within the ``with`` block, or start one on this machine. No effect if already connected.
+    """Connect to a cluster within the ``with`` block, or start one on this machine.
+
+    A process that is connected already stays so.
 
     Args:
         address: of the cluster, as ``--address`` takes it. ``RAY_ADDRESS`` takes the place of ``None`` and ``auto``.
@@ -59,10 +45,11 @@ def joined(address: str | None, modules: Sequence[str] = ()) -> Iterator[None]:
         PenstockError: Ray does not start here.
     """
     if ray.is_initialized():
+        _check_connection(address, modules)
         yield
         return
-    asked = _asked(address)
-    _check_address(asked)
+    asked = asked_cluster(address)
+    asked.check()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", f"{HEADLESS_S:.0f}")
@@ -90,9 +77,11 @@ def joined(address: str | None, modules: Sequence[str] = ()) -> Iterator[None]:
         # Ray puts its own handlers in place of the launcher's.
         for number, handler in handlers.items():
             signal.signal(number, handler)
+    _BY_JOINED.set()
     try:
         yield
     finally:
+        _BY_JOINED.clear()
         ray.shutdown()
 
 
@@ -110,18 +99,36 @@ def check_address(address: str | None) -> None:
         NoClusterError: nothing does.
         ConfigError: this is no address.
     """
-    if not ray.is_initialized():
-        _check_address(_asked(address))
+    if ray.is_initialized():
+        _check_connection(address, ())
+    else:
+        asked_cluster(address).check()
 
 
-def _asked(address: str | None) -> _Asked:
-    there = os.environ.get(RAY_ADDRESS)
-    if there and address in {None, "auto"}:
-        return _Asked(there, f"{RAY_ADDRESS}={there}")
-    return _Asked(address, f"--address {address}")
+def _check_connection(address: str | None, modules: Sequence[str]) -> None:
+    """Check that a connection serves which the user's program has made by a call of ``ray.init``.
+
+    Raises:
+        ConfigError: it is one to another cluster, or does not bring the user's own modules to the other machines.
+    """
+    if _BY_JOINED.is_set() or global_worker.mode != ray.SCRIPT_MODE:
+        return
+    context = ray.get_runtime_context()
+    if address not in {None, "auto", context.gcs_address}:
+        raise ConfigError(
+            f"address is {address}, and this program is connected to the Ray cluster at {context.gcs_address} already, "
+            "by ray.init; leave out address, or call ray.shutdown() first"
+        )
+    if cores() is None or {"working_dir", "py_modules"} & set(context.runtime_env):
+        return
+    if named := to_send(modules):
+        raise ConfigError(
+            f"other machines of the cluster do not have {named[0].name}, because this program has called ray.init "
+            'itself; give ray.init runtime_env={"working_dir": ...}, or leave the call out'
+        )
 
 
-def _init(asked: _Asked, **settings: Any) -> None:  # noqa: ANN401 - as `ray.init`
+def _init(asked: AskedCluster, **settings: Any) -> None:  # noqa: ANN401 - as `ray.init`
     """Connect to a cluster, or start one.
 
     Raises:
@@ -142,7 +149,7 @@ def _init(asked: _Asked, **settings: Any) -> None:  # noqa: ANN401 - as `ray.ini
     if (versions := other_versions(error)) is not None:
         raise ConfigError(f"the Ray cluster {asked.at} {versions}; install the same versions on all machines")
     # Ray's advice stands in its further sentences. It does not fit this command.
-    raise _no_cluster(asked, line_of(error).partition(". ")[0].removesuffix("."), _with_token(asked))
+    raise asked.not_there(line_of(error).partition(". ")[0].removesuffix("."))
 
 
 def _failed(address: str | None, settings: dict[str, Any]) -> Exception | None:
@@ -172,66 +179,3 @@ def _sessions_of_their_own() -> Iterator[None]:
         yield
     finally:
         services.ConsolePopen = starts
-
-
-def _check_address(asked: _Asked) -> None:
-    """Check that something listens at ``host:port``. Ray itself would try for two minutes.
-
-    Raises:
-        NoClusterError: nothing does; or Ray would take the cluster that was started here last, and nothing is left of
-            it.
-        ConfigError: this is no address, or no machine has this name, or the head listens on the loopback device alone.
-    """
-    address = asked.address
-    if address is None:
-        last = utils.read_ray_address()
-        if last is not None and not _runs_here(last):
-            raise _no_cluster(asked, f"Ray has noted {last}, and no process of that cluster runs here")
-        return
-    parts = host_and_port(address, asked.source)
-    if parts is None:
-        return
-    host, port = parts
-    try:
-        socket.create_connection((host, port), CONNECT_S).close()
-    except UnicodeError:
-        raise ConfigError(f"{asked.source}: {host} is no name of a machine; write host:port of its head") from None
-    except OSError as error:
-        raise _no_cluster(asked, error.strerror or str(error)) from None
-    if host not in _LOOPBACK:
-        return
-    own = ray.util.get_node_ip_address()
-    try:
-        socket.create_connection((own, port), CONNECT_S).close()
-    except OSError:
-        raise ConfigError(
-            f"{asked.source}: the head listens on the loopback device alone, and Ray looks for it at {own}:{port}; "
-            "start it without --node-ip-address"
-        ) from None
-
-
-def _runs_here(address: str) -> bool:
-    """Whether this machine belongs to the cluster whose head listens at this address: it has a raylet then."""
-    # What Ray found earlier in this process may have ended.
-    services.find_gcs_addresses.cache_clear()
-    return address in services.find_gcs_addresses()
-
-
-def _no_cluster(asked: _Asked, why: str, token: str = "") -> NoClusterError:
-    if asked.address is None:
-        return NoClusterError(
-            f"a Ray cluster was started on this machine and does not answer: {why}; --address local starts another, "
-            "or type ray stop to end what is left of it"
-        )
-    return NoClusterError(
-        f"no Ray cluster answers {asked.at}: {why}; `ray start --head` starts one, and with --address local this run "
-        f"starts its own{token}"
-    )
-
-
-def _with_token(asked: _Asked) -> str:
-    """What to type if the cluster asks for a token: given an address, Ray sends its token only if it is told to."""
-    if asked.address in {None, "auto", "local"} or "RAY_AUTH_MODE" in os.environ:
-        return ""
-    found = "" if os.environ.get(RAY_ADDRESS) else "--address auto, or "
-    return f"; if it is there and asks for a token: {found}set RAY_AUTH_MODE=token"

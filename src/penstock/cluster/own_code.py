@@ -16,7 +16,7 @@ from penstock.module_files import is_installed, places
 from penstock.registry import search_working_directory
 from penstock.saved_runs.scratch import scratch_folder
 
-__all__ = ["imported_from", "runtime_env"]
+__all__ = ["imported_from", "runtime_env", "to_send"]
 
 JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """The environment variable by which Ray tells a job's process of its settings."""
@@ -31,8 +31,7 @@ def runtime_env(modules: Sequence[str]) -> Iterator[dict[str, Any]]:
     Args:
         modules: top-level modules that the run names.
     """
-    search_working_directory()
-    named = [place for module in modules for place in places(module) if not is_installed(place)]
+    named = to_send(modules)
     if not named or _brought_by_job():
         yield {}
         return
@@ -44,6 +43,12 @@ def runtime_env(modules: Sequence[str]) -> Iterator[dict[str, Any]]:
         for parent in {place.parent for place in named}:
             _link_code(parent, folder)
         yield {"working_dir": str(folder)}
+
+
+def to_send(modules: Sequence[str]) -> list[Path]:
+    """Files and folders of those of these top-level modules that are not installed."""
+    search_working_directory()
+    return [place for module in modules for place in places(module) if not is_installed(place)]
 
 
 def _brought_by_job() -> bool:

@@ -1,11 +1,8 @@
 """Runs trials on Ray Tune: random search, ASHA, or population-based training."""
 
 import contextlib
-import logging
-import os
 import secrets
 import shutil
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +24,7 @@ from penstock.saved_runs.run_folder import list_runs
 from penstock.tune.callbacks import Interrupted, Settings, Teller, reason_of
 from penstock.tune.mistakes import check_trials
 from penstock.tune.output import OUTPUT, failure_in
+from penstock.tune.quiet import quiet_ray_tune
 from penstock.tune.resources import kept_for_trial, no_machine_fits, trials_that_fit
 from penstock.tune.schedulers import (
     METRIC,
@@ -129,23 +127,12 @@ def tune(
         begun = "1 trial; Ray starts it" if samples == 1 else f"{samples} trials; Ray starts the first ones"
         told(f"{begun}, which may take half a minute")
     folder = (Path(config.run.log_dir) / name).resolve()
-    os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
-    # `Interrupts` counts them in place of Ray's handler, which would not tell that there was one.
-    os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"
-    # TensorBoard would show Ray's curves of each trial beside those of its run.
-    os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"
-    # Of a trial that fails while all are stopped, Ray would show its own traceback. The table says why it failed.
-    os.environ["RAY_IGNORE_UNHANDLED_ERRORS"] = "1"
-    with joined(address, modules_of(config, Given())):
+    with quiet_ray_tune(), joined(address, modules_of(config, Given())):
         there = ray.cluster_resources()
         kept = kept_for_trial(config, search, at_once, there)
         machines = [machine["Resources"] for machine in ray.nodes() if machine["Alive"]]
         if told is not None and (waits := no_machine_fits(kept, machines)):
             told(waits)
-        # The reason of a trial that fails stands in the table; Ray would show three tracebacks for each.
-        logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
-        # Its advice is for those who write trainables.
-        warnings.filterwarnings("ignore", message="Consider boosting PBT performance")
         settings = Settings()
         with _kept_by_ray(folder) as storage, Interrupts(patience=1) as interrupts:
             tuner = ray.tune.Tuner(

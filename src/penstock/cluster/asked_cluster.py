@@ -1,0 +1,115 @@
+"""The Ray cluster that a user asks for: where it is, and whether anything is there."""
+
+import os
+import socket
+from typing import NamedTuple
+
+import ray
+from ray._private import services, utils
+
+from penstock.config.runtimes import host_and_port
+from penstock.errors import ConfigError, NoClusterError
+
+__all__ = ["AskedCluster", "asked_cluster"]
+
+CONNECT_S = 10.0
+RAY_ADDRESS = "RAY_ADDRESS"
+"""Environment variable: Ray takes its address in place of one that is left out, and in place of ``auto``."""
+_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+"""Hosts in whose place Ray puts this machine's own address."""
+
+
+class AskedCluster(NamedTuple):
+    """The cluster that is asked for."""
+
+    address: str | None
+    source: str
+    """Where the address comes from, with its value, for messages."""
+
+    @property
+    def at(self) -> str:
+        """Where the cluster is, in words."""
+        return "of this machine" if self.address is None else f"at {self.source}"
+
+    def check(self) -> None:
+        """Check that something listens where Ray would look for the cluster. Ray itself would try for two minutes.
+
+        Raises:
+            NoClusterError: nothing does; or Ray would take a cluster of which nothing is left on this machine.
+            ConfigError: this is no address, or no machine has this name, or the head listens on the loopback device
+                alone.
+        """
+        if self.address in {None, "auto"}:
+            self._check_found()
+            return
+        parts = host_and_port(self.address or "", self.source)
+        if parts is None:
+            return
+        host, port = parts
+        try:
+            socket.create_connection((host, port), CONNECT_S).close()
+        except UnicodeError:
+            raise ConfigError(f"{self.source}: {host} is no name of a machine; write host:port of its head") from None
+        except OSError as error:
+            raise self.not_there(error.strerror or str(error)) from None
+        if host not in _LOOPBACK:
+            return
+        own = ray.util.get_node_ip_address()
+        try:
+            socket.create_connection((own, port), CONNECT_S).close()
+        except OSError:
+            raise ConfigError(
+                f"{self.source}: the head listens on the loopback device alone, and Ray looks for it at {own}:{port}; "
+                "start it without --node-ip-address"
+            ) from None
+
+    def not_there(self, why: str) -> NoClusterError:
+        """The error that says that the cluster does not answer, and what to type."""
+        if self.address is None:
+            return NoClusterError(
+                f"a Ray cluster was started on this machine and does not answer: {why}; --address local starts "
+                "another, or type ray stop to end what is left of it"
+            )
+        return NoClusterError(
+            f"no Ray cluster answers {self.at}: {why}; `ray start --head` starts one, and with --address local this "
+            f"run starts its own{self._with_token()}"
+        )
+
+    def _check_found(self) -> None:
+        """Check the cluster that Ray finds on this machine, if it finds one.
+
+        Raises:
+            NoClusterError: nothing is left of it here, or nothing listens at its address.
+        """
+        # What Ray found earlier in this process may have ended.
+        services.find_gcs_addresses.cache_clear()
+        running = services.find_gcs_addresses()
+        found = utils.read_ray_address()
+        if self.address == "auto" and (len(running) == 1 or found is None):
+            # Ray prefers a cluster whose processes it sees, if there is no choice.
+            found = next(iter(running), None)
+        if found is None:
+            return
+        if found not in running:
+            raise self.not_there(f"Ray has noted {found}, and no process of that cluster runs here")
+        host, _, port = found.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise self.not_there(f"its processes run here, and its head at {found} is not reached: {why}") from None
+
+    def _with_token(self) -> str:
+        """What to type if the cluster asks for a token: given an address, Ray sends its token only if told to."""
+        if self.address in {None, "auto", "local"} or "RAY_AUTH_MODE" in os.environ:
+            return ""
+        found = "" if os.environ.get(RAY_ADDRESS) else "--address auto, or "
+        return f"; if it is there and asks for a token: {found}set RAY_AUTH_MODE=token"
+
+
+def asked_cluster(address: str | None) -> AskedCluster:
+    """The cluster that ``--address`` and Ray's environment variable ask for."""
+    there = os.environ.get(RAY_ADDRESS)
+    if there and address in {None, "auto"}:
+        return AskedCluster(there, f"{RAY_ADDRESS}={there}")
+    return AskedCluster(address, f"--address {address}")

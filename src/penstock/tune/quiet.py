@@ -1,0 +1,41 @@
+"""Ray Tune without what it prints and draws beside the table of `penstock tune`."""
+
+import contextlib
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+
+__all__ = ["quiet_ray_tune"]
+
+_VARIABLES = {
+    "RAY_AIR_NEW_OUTPUT": "0",
+    # `Interrupts` counts them in place of Ray's handler, which would not tell that there was one.
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    # TensorBoard would show Ray's curves of each trial beside those of its run.
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    # Of a trial that fails while all are stopped, Ray would show its own traceback. The table says why it failed.
+    "RAY_IGNORE_UNHANDLED_ERRORS": "1",
+}
+
+
+@contextlib.contextmanager
+def quiet_ray_tune() -> Iterator[None]:
+    """Keep Ray Tune quiet within the ``with`` block. Afterwards this process is as it was before."""
+    logger = logging.getLogger("ray.tune")
+    level, before = logger.level, {name: os.environ.get(name) for name in _VARIABLES}
+    os.environ.update(_VARIABLES)
+    # The reason of a trial that fails stands in the table; Ray would show three tracebacks for each.
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            # Its advice is for those who write trainables.
+            warnings.filterwarnings("ignore", message="Consider boosting PBT performance")
+            yield
+    finally:
+        logger.setLevel(level)
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

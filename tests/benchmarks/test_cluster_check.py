@@ -126,6 +126,7 @@ def test_a_limited_link_is_limited_at_both_ends(monkeypatch) -> None:
     assert all(words[words.index("rate") + 1] == "8000000bit" for words in said)
 
 
+@pytest.mark.alone  # It adds up the work of all processes, and those that end meanwhile take theirs with them.
 @pytest.mark.nightly  # Four seconds. Shorter: the runs of ``test_sleeping.py``.
 def test_a_real_run_at_its_smallest() -> None:
     task = Task("by hand", num_steps=2, numbers=8, hidden=(4, 4), batches=60)

@@ -102,7 +102,7 @@ def test_code_that_the_programs_own_connection_does_not_bring_is_told(
         ConfigError, match=r"^other machines of the cluster do not have own_games\.py, because this pro"
     ):
         connection.joined(None, ["own_games"]).__enter__()
-    with connection.joined(None, ["penstock"]):
+    with connection.joined(None, ["numpy"]):
         pass
     connected_by_the_program(monkeypatch, {"working_dir": "gcs://_ray_pkg_1.zip"})
     with connection.joined(None, ["own_games"]):

@@ -1,7 +1,10 @@
 """A cluster that is not there is one line, at once."""
 
+import contextlib
+import os
 import platform
 import socket
+from collections.abc import Iterator
 
 import pytest
 import ray
@@ -17,6 +20,16 @@ from penstock.errors import ConfigError, NoClusterError, PenstockError
 def nothing_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     """No cluster was started on this machine."""
     monkeypatch.setattr("penstock.cluster.asked_cluster.utils.read_ray_address", lambda: None)
+
+
+@contextlib.contextmanager
+def noted_cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Ray has noted a cluster whose processes run here, and something listens at its address. Gives the address."""
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        noted = f"127.0.0.1:{head.getsockname()[1]}"
+        monkeypatch.setattr("penstock.cluster.asked_cluster.utils.read_ray_address", lambda: noted)
+        monkeypatch.setattr(services, "_find_address_from_flag", lambda flag: {noted})
+        yield noted
 
 
 @pytest.mark.parametrize(
@@ -65,6 +78,21 @@ def test_ray_that_does_not_start_in_time_says_what_to_do(monkeypatch: pytest.Mon
         joined("local").__enter__()
 
 
+@pytest.mark.parametrize("address", ["local", None])
+def test_ray_that_does_not_start_is_not_a_cluster_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, address: str | None
+) -> None:
+    def refuse(**_: object) -> None:
+        raise RuntimeError("no memory is left. Ray has advice.")
+
+    monkeypatch.setattr(ray, "init", refuse)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with pytest.raises(
+        NoClusterError, match=r"^Ray does not start on this machine: no memory is left; the machine may"
+    ):
+        joined(address).__enter__()
+
+
 def test_a_head_that_only_its_loopback_device_reaches(monkeypatch: pytest.MonkeyPatch) -> None:
     # Ray puts the machine's own address in place of 127.0.0.1. It would try for two minutes, and take no signal.
     with socket.create_server(("127.0.0.1", 0)) as head:
@@ -95,12 +123,13 @@ def test_a_cluster_of_which_nothing_is_left_is_not_waited_for(monkeypatch: pytes
 def test_a_head_whose_processes_are_seen_and_which_is_not_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     # So in a container that shares this machine's processes and not its network: Ray would try for two minutes.
     monkeypatch.setattr(services, "_find_address_from_flag", lambda flag: {"127.0.0.1:9"})
-    says = "at --address auto: its processes run here, and its head at 127.0.0.1:9 is not reached: Connection refused;"
+    # The cluster may be somebody else's, so nothing is said of ending it.
+    says = r"^Ray's processes run on this machine, and their head at 127\.0\.0\.1:9 is not reached: Connection refused;"
     with pytest.raises(NoClusterError, match=says), joined("auto"):
         pass
     monkeypatch.setattr("penstock.cluster.asked_cluster.utils.read_ray_address", lambda: "127.0.0.1:9")
     for left_out in (None, "auto"):
-        with pytest.raises(NoClusterError, match=r"head at 127\.0\.0\.1:9 is not reached"), joined(left_out):
+        with pytest.raises(NoClusterError, match=says), joined(left_out):
             pass
 
 
@@ -108,10 +137,8 @@ def test_a_noted_cluster_goes_before_one_of_several_that_run_here(monkeypatch: p
     asked: list[str | None] = []
     monkeypatch.setattr(ray, "init", lambda address, **_: asked.append(address))
     monkeypatch.setattr(ray, "shutdown", lambda: None)
-    with socket.create_server(("127.0.0.1", 0)) as head:
-        noted = f"127.0.0.1:{head.getsockname()[1]}"
+    with noted_cluster(monkeypatch) as noted:
         monkeypatch.setattr(services, "_find_address_from_flag", lambda flag: {noted, "127.0.0.1:9"})
-        monkeypatch.setattr("penstock.cluster.asked_cluster.utils.read_ray_address", lambda: noted)
         with joined("auto"):
             pass
     assert asked == ["auto"]
@@ -168,7 +195,8 @@ def test_an_error_of_the_second_try_is_one_line_too(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(ray, "init", refuse)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    with pytest.raises(ConfigError, match=r"^a Ray cluster was started on this machine and does not answer: no; "):
+    says = r"^a Ray cluster was started on this machine and does not answer: no; "
+    with noted_cluster(monkeypatch), pytest.raises(ConfigError, match=says):
         joined(None).__enter__()
 
 
@@ -194,7 +222,7 @@ def test_what_is_left_of_a_cluster_is_told_apart_from_an_address(monkeypatch) ->
 
     monkeypatch.setattr(ray, "init", refuse)
     says = "^a Ray cluster was started on this machine and does not answer: Failed to connect; --address local starts"
-    with pytest.raises(ConfigError, match=says):
+    with noted_cluster(monkeypatch), pytest.raises(ConfigError, match=says):
         joined(None).__enter__()
 
 
@@ -221,3 +249,17 @@ def test_a_run_without_its_cluster_leaves_no_folder(tmp_path) -> None:
     with pytest.raises(ConfigError, match="no Ray cluster answers"):
         penstock.train(settings, quiet=True)
     assert not (tmp_path / "logs").exists()
+
+
+def test_the_environment_of_the_program_is_as_it_was_after_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    during: list[tuple[str | None, str | None]] = []
+    names = ("RAY_USAGE_STATS_ENABLED", "RAY_gcs_rpc_server_reconnect_timeout_s")
+    monkeypatch.setenv(names[0], "1")
+    monkeypatch.delenv(names[1], raising=False)
+    monkeypatch.setattr(ray, "init", lambda **_: during.append((os.environ[names[0]], os.environ[names[1]])))
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    with joined("local"):
+        pass
+    # What the user has set counts.
+    assert during == [("1", "180")]
+    assert (os.environ[names[0]], os.environ.get(names[1])) == ("1", None)

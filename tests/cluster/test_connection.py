@@ -1,6 +1,7 @@
 """How a process joins a Ray cluster."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -86,7 +87,10 @@ def test_a_program_that_has_joined_another_cluster_itself_is_told(monkeypatch: p
             connection.joined(other).__enter__()
         with pytest.raises(ConfigError, match=says.format(other)):
             connection.check_address(other)
-    for same in (None, "auto", "10.0.0.1:6379"):
+    # By a name, or from the machine itself, it is the same head.
+    monkeypatch.setattr(socket, "gethostbyname", lambda host: {"head": "10.0.0.1"}.get(host, host))
+    monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "10.0.0.1")
+    for same in (None, "auto", "10.0.0.1:6379", "head:6379", "localhost:6379"):
         connection.check_address(same)
         with connection.joined(same):
             pass

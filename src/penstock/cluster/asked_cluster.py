@@ -1,5 +1,6 @@
 """The Ray cluster that a user asks for: where it is, and whether anything is there."""
 
+import contextlib
 import os
 import socket
 from typing import NamedTuple
@@ -10,7 +11,7 @@ from ray._private import services, utils
 from penstock.config.runtimes import host_and_port
 from penstock.errors import ConfigError, NoClusterError
 
-__all__ = ["AskedCluster", "asked_cluster"]
+__all__ = ["AskedCluster", "asked_cluster", "does_not_start", "same_head"]
 
 CONNECT_S = 10.0
 RAY_ADDRESS = "RAY_ADDRESS"
@@ -35,14 +36,14 @@ class AskedCluster(NamedTuple):
         """Check that something listens where Ray would look for the cluster. Ray itself would try for two minutes.
 
         Raises:
-            NoClusterError: nothing does; or Ray would take a cluster of which nothing is left on this machine.
+            NoClusterError: nothing does; or Ray would take a cluster of this machine that has ended.
             ConfigError: this is no address, or no machine has this name, or the head listens on the loopback device
                 alone.
         """
-        if self.address in {None, "auto"}:
+        if self.address is None or self.address == "auto":
             self._check_found()
             return
-        parts = host_and_port(self.address or "", self.source)
+        parts = host_and_port(self.address, self.source)
         if parts is None:
             return
         host, port = parts
@@ -63,8 +64,15 @@ class AskedCluster(NamedTuple):
                 "start it without --node-ip-address"
             ) from None
 
-    def not_there(self, why: str) -> NoClusterError:
-        """The error that says that the cluster does not answer, and what to type."""
+    def not_there(self, why: str, more: str = "") -> NoClusterError:
+        """The error that says that the cluster does not answer, or does not start, and what to type.
+
+        Args:
+            why: Ray's words, or the system's.
+            more: what else may help where an address was given.
+        """
+        if self.address == "local" or (self.address is None and utils.read_ray_address() is None):
+            return NoClusterError(does_not_start(why))
         if self.address is None:
             return NoClusterError(
                 f"a Ray cluster was started on this machine and does not answer: {why}; --address local starts "
@@ -72,7 +80,7 @@ class AskedCluster(NamedTuple):
             )
         return NoClusterError(
             f"no Ray cluster answers {self.at}: {why}; `ray start --head` starts one, and with --address local this "
-            f"run starts its own{self._with_token()}"
+            f"run starts its own{more}"
         )
 
     def _check_found(self) -> None:
@@ -86,25 +94,54 @@ class AskedCluster(NamedTuple):
         running = services.find_gcs_addresses()
         found = utils.read_ray_address()
         if self.address == "auto" and (len(running) == 1 or found is None):
-            # Ray prefers a cluster whose processes it sees, if there is no choice.
+            # Ray takes the only cluster whose processes run here, whatever it has noted.
             found = next(iter(running), None)
         if found is None:
             return
         if found not in running:
             raise self.not_there(f"Ray has noted {found}, and no process of that cluster runs here")
-        host, _, port = found.rpartition(":")
         try:
-            socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
+            socket.create_connection(_parts(found), CONNECT_S).close()
         except OSError as error:
-            why = error.strerror or str(error)
-            raise self.not_there(f"its processes run here, and its head at {found} is not reached: {why}") from None
+            raise NoClusterError(
+                f"Ray's processes run on this machine, and their head at {found} is not reached: "
+                f"{error.strerror or error}; type the command where that network is, such as in a container, or give "
+                "--address local to start another cluster"
+            ) from None
 
-    def _with_token(self) -> str:
+    def with_token(self) -> str:
         """What to type if the cluster asks for a token: given an address, Ray sends its token only if told to."""
         if self.address in {None, "auto", "local"} or "RAY_AUTH_MODE" in os.environ:
             return ""
         found = "" if os.environ.get(RAY_ADDRESS) else "--address auto, or "
         return f"; if it is there and asks for a token: {found}set RAY_AUTH_MODE=token"
+
+
+def does_not_start(why: str) -> str:
+    """The message of a cluster that does not start on this machine."""
+    return (
+        f"Ray does not start on this machine: {why}; the machine may be busy: try again, or type `ray start --head` "
+        "first and give --address auto"
+    )
+
+
+def same_head(one: str, other: str) -> bool:
+    """Whether two addresses, as ``host:port``, are those of one head, seen from this machine."""
+    return _resolved(one) == _resolved(other)
+
+
+def _resolved(address: str) -> tuple[str, int]:
+    host, port = _parts(address)
+    if host in _LOOPBACK:
+        return ray.util.get_node_ip_address(), port
+    with contextlib.suppress(OSError, UnicodeError):
+        return socket.gethostbyname(host), port
+    return host, port
+
+
+def _parts(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
 
 
 def asked_cluster(address: str | None) -> AskedCluster:

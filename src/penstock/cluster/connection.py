@@ -14,10 +14,11 @@ from ray._private import services
 from ray._private.worker import global_worker
 
 from penstock.cluster import REMOTE_OUTPUT
-from penstock.cluster.asked_cluster import AskedCluster, asked_cluster
+from penstock.cluster.asked_cluster import AskedCluster, asked_cluster, does_not_start, same_head
 from penstock.cluster.listing import cores
 from penstock.cluster.own_code import runtime_env, to_send
 from penstock.cluster.ray_errors import line_of, other_versions
+from penstock.cluster.ray_variables import ray_variables
 from penstock.errors import ConfigError, PenstockError
 
 __all__ = ["check_address", "counted", "joined"]
@@ -25,6 +26,12 @@ __all__ = ["check_address", "counted", "joined"]
 HEADLESS_S = 180.0
 """Ray ends this process, without a word, so long after its head is lost. Its default, a minute, is too short on a busy
 machine: `penstock.cluster.head.HeadWatch` ends the run after 40 s, and what it then saves and says takes its time."""
+_VARIABLES = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_gcs_rpc_server_reconnect_timeout_s": f"{HEADLESS_S:.0f}",
+}
+"""What Ray is told unless the user's environment says otherwise."""
 _BY_JOINED = threading.Event()
 """Set while this process is connected by `joined`, and not by a call of ``ray.init`` in the user's program."""
 
@@ -33,7 +40,7 @@ _BY_JOINED = threading.Event()
 def joined(address: str | None, modules: Sequence[str] = ()) -> Iterator[None]:
     """Connect to a cluster within the ``with`` block, or start one on this machine.
 
-    A process that is connected already stays so.
+    If this process is connected already, that connection is used, and stays afterwards.
 
     Args:
         address: of the cluster, as ``--address`` takes it. ``RAY_ADDRESS`` takes the place of ``None`` and ``auto``.
@@ -50,9 +57,12 @@ def joined(address: str | None, modules: Sequence[str] = ()) -> Iterator[None]:
         return
     asked = asked_cluster(address)
     asked.check()
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", f"{HEADLESS_S:.0f}")
+    with ray_variables({name: value for name, value in _VARIABLES.items() if name not in os.environ}):
+        yield from _joined(asked, modules)
+
+
+def _joined(asked: AskedCluster, modules: Sequence[str]) -> Iterator[None]:
+    """As `joined`, if this process is not connected."""
     main = threading.current_thread() is threading.main_thread()
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)} if main else {}
     own = {} if asked.address not in {None, "local"} else {"include_dashboard": False}
@@ -69,10 +79,7 @@ def joined(address: str | None, modules: Sequence[str] = ()) -> Iterator[None]:
         # Ray raises this very class, and none below it, if it takes longer than half a minute to start.
         if type(error) is not Exception:
             raise
-        raise PenstockError(
-            f"Ray does not start on this machine: {line_of(error).removesuffix('.')}; the machine may be busy: try "
-            "again, or type `ray start --head` first and give --address auto"
-        ) from None
+        raise PenstockError(does_not_start(line_of(error).removesuffix("."))) from None
     finally:
         # Ray puts its own handlers in place of the launcher's.
         for number, handler in handlers.items():
@@ -106,7 +113,9 @@ def check_address(address: str | None) -> None:
 
 
 def _check_connection(address: str | None, modules: Sequence[str]) -> None:
-    """Check that a connection serves which the user's program has made by a call of ``ray.init``.
+    """Check that a run can use the connection that the user's program made by ``ray.init``, if it made one.
+
+    Whether a ``runtime_env`` that the program gave holds the right modules is not checked.
 
     Raises:
         ConfigError: it is one to another cluster, or does not bring the user's own modules to the other machines.
@@ -114,7 +123,7 @@ def _check_connection(address: str | None, modules: Sequence[str]) -> None:
     if _BY_JOINED.is_set() or global_worker.mode != ray.SCRIPT_MODE:
         return
     context = ray.get_runtime_context()
-    if address not in {None, "auto", context.gcs_address}:
+    if address not in {None, "auto"} and (address == "local" or not same_head(address, context.gcs_address)):
         raise ConfigError(
             f"address is {address}, and this program is connected to the Ray cluster at {context.gcs_address} already, "
             "by ray.init; leave out address, or call ray.shutdown() first"
@@ -149,7 +158,7 @@ def _init(asked: AskedCluster, **settings: Any) -> None:  # noqa: ANN401 - as `r
     if (versions := other_versions(error)) is not None:
         raise ConfigError(f"the Ray cluster {asked.at} {versions}; install the same versions on all machines")
     # Ray's advice stands in its further sentences. It does not fit this command.
-    raise asked.not_there(line_of(error).partition(". ")[0].removesuffix("."))
+    raise asked.not_there(line_of(error).partition(". ")[0].removesuffix("."), asked.with_token())
 
 
 def _failed(address: str | None, settings: dict[str, Any]) -> Exception | None:

@@ -2,15 +2,16 @@
 
 import contextlib
 import logging
-import os
 import warnings
 from collections.abc import Iterator
+
+from penstock.cluster.ray_variables import ray_variables
 
 __all__ = ["quiet_ray_tune"]
 
 _VARIABLES = {
     "RAY_AIR_NEW_OUTPUT": "0",
-    # `Interrupts` counts them in place of Ray's handler, which would not tell that there was one.
+    # Ray's handler of Ctrl-C would not tell us that it was pressed. `penstock.processes.interrupts.Interrupts` does.
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     # TensorBoard would show Ray's curves of each trial beside those of its run.
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
@@ -23,19 +24,13 @@ _VARIABLES = {
 def quiet_ray_tune() -> Iterator[None]:
     """Keep Ray Tune quiet within the ``with`` block. Afterwards this process is as it was before."""
     logger = logging.getLogger("ray.tune")
-    level, before = logger.level, {name: os.environ.get(name) for name in _VARIABLES}
-    os.environ.update(_VARIABLES)
+    level = logger.level
     # The reason of a trial that fails stands in the table; Ray would show three tracebacks for each.
     logger.setLevel(logging.CRITICAL)
     try:
-        with warnings.catch_warnings():
-            # Its advice is for those who write trainables.
+        with ray_variables(_VARIABLES), warnings.catch_warnings():
+            # This advice of Ray is for those who write trainables.
             warnings.filterwarnings("ignore", message="Consider boosting PBT performance")
             yield
     finally:
         logger.setLevel(level)
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

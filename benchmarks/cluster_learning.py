@@ -8,16 +8,20 @@ Three hosts in network namespaces, with environment processes on each, learn a t
 
 - *near*: a bridge. Here Ape-X also learns as it is often drawn (`apex4`): eight environment processes, four learners
   that each have two of these, and a table of 1,000,000 rows with priorities. All learners agree on each gradient step,
-  30,000 times, which takes too long where each message takes 20 ms.
+  30,000 times, which takes too long where each message takes 20 ms. In `apex4-free` they do not wait for each other.
 - *far*: 20 ms of delay each way, and 1 % of frames lost.
+- *blink*: far, and from the fifth second of the run on the second host is cut off for 5 s. PPO only: nothing may be
+  restarted.
 - *cut*: far, and from the tenth second of the run on the second host is cut off for a minute. PPO only, for twice as
   many steps, as all algorithms lose and find their environments by the same path.
 
 A return is the mean of the final evaluation, 100 greedy episodes. Rows must add up in every report, and no process of
 penstock may be left. Times say how long these runs took here; three hosts share this machine's cores.
 
-All but APPO learn in lock step. There a slow link changes no bit: the last checkpoints of the near and of the far run
-must be the same, apart from the time. The rows of the shards of `apex4` must be within 5 % of each other.
+All but APPO and `apex4-free` learn in lock step. There a slow link changes no bit: the last checkpoints of the near,
+the far and the blinking run must be the same, apart from the time. The rows of the shards of `apex4` must be within 5 %
+of each other. Where nothing waits, `share_min` says that the rows of all hosts are learned from: those of the slowest
+environment process beside an even share, the median of the reports.
 """
 
 import argparse
@@ -28,6 +32,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 from benchmarks.bars import Bar, exit_status
@@ -38,7 +43,7 @@ from benchmarks.runs import begun, flags
 from benchmarks.soak.log import reports_of
 from benchmarks.soak.remains import SETTLE_S, processes_left
 from penstock.metrics.jsonl import read_reports
-from penstock.metrics.report import RESTARTS
+from penstock.metrics.report import RESTARTS, SHARE_MIN, Report
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import load_checkpoint
 from penstock.types import Arrays
@@ -46,10 +51,14 @@ from penstock.types import Arrays
 RESOURCES = ({"CPU": 2}, {"CPU": 1}, {"CPU": 3})
 """The third host has most cores, so the deputy is there, and not on the one that is cut off."""
 FAR = Far(delay_s=0.02, loss=0.01)
-LINKS = {"near": None, "far": FAR, "cut": FAR}
+LINKS = {"near": None, "far": FAR, "blink": FAR, "cut": FAR}
 EVERYWHERE = ("near", "far")
-CUT_AFTER_S, CUT_S, CUT_STEPS = 10.0, 60.0, 300_000
-"""The run is so long that it goes on once the link is there again."""
+CUTS = {"blink": (5.0, 5.0), "cut": (10.0, 60.0)}
+"""When the link of the second host is cut, in seconds of the run, and for how long."""
+CUT_STEPS = 300_000
+"""Of the run whose link is cut for a minute: it goes on once the link is there again."""
+SAME_STEPS = ("far", "blink")
+"""Slow links on which a case learns as many steps as near."""
 BALANCE = 1.05
 """The shard with most rows beside the one with fewest."""
 START_LIMIT_S, LIMIT_S = 120.0, 900.0
@@ -64,14 +73,14 @@ class Case(NamedTuple):
     lock_step: bool = True
 
 
+FOUR_LEARNERS = {"preset": "apex-cartpole", "num_workers": 8, "learners": 4, "capacity": 1_000_000}
 CASES = {
-    "ppo": Case({"preset": "cartpole"}, 475.0, (*EVERYWHERE, "cut")),
+    "ppo": Case({"preset": "cartpole"}, 475.0, tuple(LINKS)),
     "appo": Case({"algo": "appo", "env": "CartPole-v1", "timesteps": 500_000}, 475.0, lock_step=False),
     "sac": Case({"preset": "sac-pendulum"}, -160.0),
     "apex": Case({"preset": "apex-cartpole"}, 475.0),
-    "apex4": Case(
-        {"preset": "apex-cartpole", "num_workers": 8, "learners": 4, "capacity": 1_000_000}, 475.0, ("near",)
-    ),
+    "apex4": Case(FOUR_LEARNERS, 475.0, ("near",)),
+    "apex4-free": Case({**FOUR_LEARNERS, "exchange": "parameter_server"}, 475.0, ("near",), lock_step=False),
 }
 
 
@@ -86,9 +95,9 @@ def run(case: Case, link: str, folder: Path) -> dict[str, Any]:
         where = {"runtime": "ray", "address": hosts.address, "log_dir": folder / "logs"}
         began = time.monotonic()
         command = hosts.all[0].popen([str(BIN / "penstock"), "train", *flags({**settings_of(case, link), **where})])
-        if link == "cut":
+        if link in CUTS:
             begun(command, folder / "logs", START_LIMIT_S)
-            _cut(hosts)
+            _cut(hosts, *CUTS[link])
         status = command.wait(LIMIT_S)
         seconds = time.monotonic() - began
         time.sleep(SETTLE_S)
@@ -107,7 +116,13 @@ def run(case: Case, link: str, folder: Path) -> dict[str, Any]:
         "left": left,
         "learned": fingerprint(learned),
         "shard_rows": shard_rows(learned, case.settings.get("learners", 1)),
+        "share_min": None if case.lock_step else share_min(reports),
     }
+
+
+def share_min(reports: Sequence[Report]) -> float:
+    """The rows of the slowest environment process beside an even share: the median of the reports."""
+    return median(report.values[SHARE_MIN] for report in reports if SHARE_MIN in report.values)
 
 
 def fingerprint(arrays: Arrays) -> str:
@@ -140,6 +155,8 @@ def bars_of(row: dict[str, Any]) -> list[Bar]:
         Bar(f"{what}: return", row["return"], CASES[row["case"]].threshold),
         Bar(f"{what}: unbalanced reports and processes left", row["unbalanced"] + row["left"], 0, at_most=True),
     ]
+    if row["link"] == "blink":
+        bars.append(Bar(f"{what}: restarts", row["restarts"], 0, at_most=True))
     rows = row["shard_rows"]
     if len(rows) > 1:
         bars.append(Bar(f"{what}: most rows of a shard / fewest", max(rows) / min(rows), BALANCE, at_most=True))
@@ -147,12 +164,13 @@ def bars_of(row: dict[str, Any]) -> list[Bar]:
 
 
 def bars_of_links(rows: Sequence[dict[str, Any]]) -> list[Bar]:
-    """For each case in lock step that was learned near and far: the number of runs whose bits are not those near."""
-    near, far = ({row["case"]: row["learned"] for row in rows if row["link"] == link} for link in EVERYWHERE)
+    """Of each case in lock step that was learned near: the number of runs on slow links whose bits are others."""
+    near = {row["case"]: row["learned"] for row in rows if row["link"] == "near" and CASES[row["case"]].lock_step}
     return [
-        Bar(f"{name}: far runs with other bits than near", int(near[name] != far[name]), 0, at_most=True)
-        for name in near
-        if name in far and CASES[name].lock_step
+        Bar(f"{row['case']}: {row['link']} runs with other bits than near", int(differs), 0, at_most=True)
+        for row in rows
+        if row["link"] in SAME_STEPS and row["case"] in near
+        for differs in [row["learned"] != near[row["case"]]]
     ]
 
 
@@ -161,11 +179,11 @@ def chosen(cases: Sequence[str], links: Sequence[str]) -> list[tuple[str, str]]:
     return [(link, name) for link in links for name in cases if link in CASES[name].links]
 
 
-def _cut(hosts: Hosts) -> None:
+def _cut(hosts: Hosts, after_s: float, for_s: float) -> None:
     """Cut the second host off for a while, some time after the run has begun."""
-    time.sleep(CUT_AFTER_S)
+    time.sleep(after_s)
     hosts.all[1].cut(off=True)
-    time.sleep(CUT_S)
+    time.sleep(for_s)
     hosts.all[1].cut(off=False)
 
 

@@ -4,11 +4,11 @@
     python -m benchmarks.weights --write FILE
 
 PPO on Pendulum-v1 in lock step, with networks so large that one version has about 10 MB. The launcher's host only
-learns. Three hosts have one environment process each, so that each needs every version. A fifth one has most cores and
-no environments: it gets the deputy, so that copies of checkpoints travel over no other link.
+learns. Three hosts have two environment processes each, and each process needs every version. A fifth host has most
+cores and no environments: it gets the deputy, so that copies of checkpoints travel over no other link.
 
-Ray and penstock send each version to each host once if a host receives as many bytes as all versions have. What comes
-on top is Ray's own traffic, acknowledgements, and headers of packets.
+Ray and penstock send each version to each host once if a host receives as many bytes as all versions have; once for
+each process would be twice as many. What comes on top is Ray's own traffic, acknowledgements, and headers of packets.
 """
 
 import argparse
@@ -29,8 +29,11 @@ from penstock.processes.starts import Processes
 from penstock.program.graph import Board
 from penstock.topologies.on_policy import build
 
-WORKERS = 3
-STEPS = 16
+HOSTS = 3
+PROCESSES = 2
+"""Environment processes of each host."""
+WORKERS = HOSTS * PROCESSES
+STEPS = 8
 HIDDEN_SIZES = (1100, 1100)
 SETTINGS = {
     "env": "Pendulum-v1",
@@ -43,7 +46,7 @@ SETTINGS = {
     "eval_episodes": 1,
     "save_interval": 1_000_000,
 }
-RESOURCES = ({"CPU": 2}, *({"CPU": 2, "acts": 1} for _ in range(WORKERS)), {"CPU": 64})
+RESOURCES = ({"CPU": 2}, *({"CPU": 2, "acts": PROCESSES} for _ in range(HOSTS)), {"CPU": 64})
 LIMIT_S = 600.0
 AT_MOST = 1.05
 """Bytes on a link beside those of all versions."""
@@ -85,7 +88,7 @@ def received(updates: int, folder: Path) -> tuple[int, list[int]]:
 
 def judged(versions: int, weights: int, links: list[int]) -> list[Bar]:
     """The bytes on the links of the acting hosts beside those of all versions."""
-    ratios = [link / (versions * weights) for link in links[1 : 1 + WORKERS]]
+    ratios = [link / (versions * weights) for link in links[1 : 1 + HOSTS]]
     return [
         Bar("most bytes on a host's link / versions x weights", max(ratios), AT_MOST, at_most=True),
         Bar("fewest bytes on a host's link / versions x weights", min(ratios), AT_LEAST),
@@ -102,9 +105,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="penstock-weights-") as folder:
         versions, links = received(args.updates, Path(folder))
     bars = judged(versions, weights, links)
-    expected = versions * WORKERS * weights
-    print(f"{versions} versions of {weights:,} bytes to {WORKERS} hosts: {expected:,} bytes expected")
-    told = ", ".join(f"{link:,}" for link in links[1 : 1 + WORKERS])
+    expected = versions * HOSTS * weights
+    print(f"{versions} versions of {weights:,} bytes to {HOSTS} hosts: {expected:,} bytes expected")
+    told = ", ".join(f"{link:,}" for link in links[1 : 1 + HOSTS])
     print(f"received by them: {told}; by the deputy's host: {links[-1]:,}")
     print("\n".join(bar.line() for bar in bars))
     if args.write:

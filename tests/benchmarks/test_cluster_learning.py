@@ -16,9 +16,11 @@ from benchmarks.cluster_learning import (
     fingerprint,
     settings_of,
     shard_rows,
+    share_min,
 )
 from benchmarks.runs import flags
 from penstock.config.flags import train_from_arguments
+from penstock.metrics.report import SHARE_MIN, Report
 
 
 def test_apex_learns_with_eight_workers_four_learners_and_a_million_rows() -> None:
@@ -34,7 +36,7 @@ def test_every_case_learns_near_and_only_ppo_where_a_host_is_cut_off() -> None:
     found = chosen(list(CASES), list(LINKS))
     assert [name for link, name in found if link == "near"] == list(CASES)
     assert [name for link, name in found if link == "far"] == ["ppo", "appo", "sac", "apex"]
-    assert [name for link, name in found if link == "cut"] == ["ppo"]
+    assert [name for link, name in found if link in {"blink", "cut"}] == ["ppo", "ppo"]
     assert settings_of(CASES["ppo"], "cut") == {
         "preset": "cartpole",
         "num_workers": 4,
@@ -78,7 +80,20 @@ def test_bits_are_compared_where_a_case_in_lock_step_was_learned_near_and_far() 
 
     rows = [row("ppo", "near", "a"), row("sac", "near", "b"), row("appo", "near", "c"), row("apex", "near", "d")]
     rows += [row("ppo", "far", "a"), row("sac", "far", "x"), row("appo", "far", "y"), row("ppo", "cut", "z")]
+    rows += [row("ppo", "blink", "a")]
     assert [(bar.name, bar.holds) for bar in bars_of_links(rows)] == [
         ("ppo: far runs with other bits than near", True),
         ("sac: far runs with other bits than near", False),
+        ("ppo: blink runs with other bits than near", True),
     ]
+
+
+def test_a_link_that_is_cut_for_a_moment_restarts_nothing() -> None:
+    row = {"case": "ppo", "link": "blink", "return": 500.0, "unbalanced": 0, "left": 0, "shard_rows": [60]}
+    assert [bar.holds for bar in bars_of({**row, "restarts": 0})] == [True, True, True]
+    assert [bar.holds for bar in bars_of({**row, "restarts": 1})] == [True, True, False]
+
+
+def test_the_share_of_the_slowest_process_is_the_median_of_the_reports() -> None:
+    reports = [Report(0, 0, 0.0, {}), *(Report(1, 1, 1.0, {SHARE_MIN: value}) for value in (0.5, 0.9, 0.8))]
+    assert share_min(reports) == 0.8

@@ -1,6 +1,6 @@
 """The weights on links: their size, and what is judged. Namespaces are made by the benchmark only."""
 
-from benchmarks.weights import RESOURCES, WORKERS, judged, weights_bytes
+from benchmarks.weights import HOSTS, RESOURCES, judged, weights_bytes
 
 
 def test_a_version_has_about_ten_megabytes() -> None:
@@ -10,7 +10,7 @@ def test_a_version_has_about_ten_megabytes() -> None:
 
 def test_the_links_of_the_acting_hosts_are_judged() -> None:
     launcher, *acting, deputy = RESOURCES
-    assert ["acts" in host for host in acting] == [True] * WORKERS
+    assert ["acts" in host for host in acting] == [True] * HOSTS
     assert max(RESOURCES, key=lambda host: host["CPU"]) is deputy
     links = [5, 1_030, 1_020, 1_000, 9_999]
     assert [bar.holds for bar in judged(10, 100, links)] == [True, True]

@@ -16,7 +16,7 @@ __all__ = ["RESULTS", "Run", "runs", "tasks"]
 
 RESULTS = HERE / "results/broad"
 SEEDS = 3
-THREE_SEEDS = frozenset({"dqn", "ppo", "sac", "td3"})
+THREE_SEEDS = frozenset({"a3c", "appo", "dqn", "impala", "ppo", "sac", "td3"})
 """Algorithms of which all seeds are trained. The others are trained with seed 0."""
 OF_PEER = frozenset({"a2c", "ddpg", "dqn", "ppo", "sac", "td3"})
 """Algorithms that stable-baselines3 has, too."""

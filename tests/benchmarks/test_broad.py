@@ -13,15 +13,15 @@ from benchmarks.learning.broad_page import rows, text, write_page
 from benchmarks.learning.broad_plan import Run, runs, tasks
 from benchmarks.learning.pairs import OURS, PEER
 
-TASKS = {"A-v0": {"ppo": 1000, "impala": 500}, "B-v0": {"sac": 2000}}
+TASKS = {"A-v0": {"ppo": 1000, "dsac": 500}, "B-v0": {"sac": 2000}}
 
 
 def test_every_task_is_seen_once_before_any_is_seen_twice() -> None:
     order = [(run.seed, run.task, run.algo, run.side) for run in runs(TASKS)]
-    first = [(0, "A-v0", "ppo", OURS), (0, "A-v0", "ppo", PEER), (0, "A-v0", "impala", OURS)]
+    first = [(0, "A-v0", "ppo", OURS), (0, "A-v0", "ppo", PEER), (0, "A-v0", "dsac", OURS)]
     assert order[:5] == [*first, (0, "B-v0", "sac", OURS), (0, "B-v0", "sac", PEER)]
-    # The peer has no IMPALA, and IMPALA has one seed.
-    assert [seed for seed, _, algo, _ in order if algo == "impala"] == [0]
+    # The peer has no DSAC, and DSAC has one seed.
+    assert [seed for seed, _, algo, _ in order if algo == "dsac"] == [0]
     assert [seed for seed, _ in groupby(order, lambda run: run[0])] == [0, 1, 2]
 
 
@@ -65,7 +65,7 @@ def test_the_page_says_what_is_there_and_what_is_open(results: Path) -> None:
     both = "11.0 [10.0, 12.0] **behind** on seeds 0, 1, 2 | 21.0 [20.0, 22.0]"
     assert row == f"| A-v0 | ppo | 1,000 | {both} | 6 of 6 | 2026-01-02 | `0123456` |"
     assert "6 of 13 runs are there." in page
-    assert "Not begun: impala on A-v0, sac on B-v0." in page
+    assert "Not begun: dsac on A-v0, sac on B-v0." in page
     write_page(results, planned)
     assert (results / "README.md").read_text() == page
     assert (results / "curves.png").stat().st_size > 0
@@ -74,10 +74,10 @@ def test_the_page_says_what_is_there_and_what_is_open(results: Path) -> None:
 def test_one_seed_has_no_interval_and_an_algorithm_that_the_peer_has_not_stands_alone(results: Path) -> None:
     planned = list(runs(TASKS))
     for run in planned:
-        if run.algo == "impala" or (run.algo, run.side, run.seed) == ("sac", OURS, 0):
+        if run.algo == "dsac" or (run.algo, run.side, run.seed) == ("sac", OURS, 0):
             done(run, 5.0)
     page = text(rows(planned))
-    assert "| A-v0 | impala | 500 | 5.0 | has none | 1 of 1 |" in page
+    assert "| A-v0 | dsac | 500 | 5.0 | has none | 1 of 1 |" in page
     assert "| B-v0 | sac | 2,000 | 5.0 | open | 1 of 6 |" in page
 
 

@@ -1,5 +1,6 @@
 """LearnerNode and an update that breaks the parameters."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from penstock.nodes.learner.losses import lag_values
 from penstock.nodes.monitor import MonitorNode
 from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint
 from penstock.updates.eager import EagerUpdater
-from tests.environments import ClockEnv
+from tests.environments import ClockEnv, TargetEnv
 
 pytestmark = pytest.mark.usefixtures("shared_templates")
 
@@ -65,6 +66,35 @@ def test_a_loss_that_is_no_number_is_named_and_what_came_before_it_is_kept(tmp_p
     (path,) = list_checkpoints(next(tmp_path.iterdir()))
     saved = load_checkpoint(path)
     assert saved.manifest["update"] == 12
+    assert all(np.isfinite(values).all() for name, values in saved.arrays.items() if name != "best_evaluation")
+
+
+class LoudTargetEnv(TargetEnv):
+    """The reward of its hundredth step is so large that its square is no float32."""
+
+    total = 0
+
+    def step(self, action):
+        self.total += 1
+        obs, reward, *rest = super().step(action)
+        return obs, 3e38 if self.total == 100 else reward, *rest
+
+
+@pytest.mark.parametrize("backend", ["fused", "eager"])
+def test_a_loss_from_a_table_that_is_no_number_is_named_and_what_came_before_it_is_kept(tmp_path, backend) -> None:
+    from_table = {"algo": "sac", "hidden_sizes": (8, 8), "min_rows": 64, "mini_batch_size": 64, "capacity": 1_000}
+    settings = {"env": LoudTargetEnv, "num_envs": 2, "num_steps": 8, "runtime": "inline", "eval_episodes": 0}
+    says = r"update \d+: \w+ is (inf|nan); nothing of it was kept"
+    with pytest.raises(PenstockError, match=says) as refusal:
+        penstock.train(
+            {**settings, **from_table, "backend": backend, "timesteps": 10_000, "log_dir": str(tmp_path)}, quiet=True
+        )
+    # The hundredth step of both lanes is in the 13th rollout. Until then, no update may fail.
+    failed = int(re.search(r"update (\d+)", str(refusal.value))[1])
+    (path,) = list_checkpoints(next(tmp_path.iterdir()))
+    saved = load_checkpoint(path)
+    assert saved.manifest["update"] == failed - 1
+    assert failed > 1
     assert all(np.isfinite(values).all() for name, values in saved.arrays.items() if name != "best_evaluation")
 
 

@@ -79,6 +79,7 @@ check: install build/native-tests/none/.built  ## style, types, import contracts
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file benchmarks/mypy.ini
 	$(BIN)/lint-imports --no-logo
 
 format: install  ## format the code in the style that check wants

@@ -21,7 +21,6 @@ import os
 import statistics
 import subprocess
 import sys
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,6 +38,7 @@ from benchmarks.plots import COLORS
 from benchmarks.record import ROOT, destination, write
 from benchmarks.runs import Curve, curve, train
 from penstock.metrics.report import EVAL_RETURN, RETURN
+from penstock.saved_runs.run_folder import RunFolder
 
 EVAL_STD = "eval/return_std"
 POINTS = 150
@@ -80,7 +80,8 @@ def of_run(pair: Pair, run: Path) -> Trained:
     Raises:
         ValueError: it was trained with other settings than those of the pair, or has not ended.
     """
-    config = tomllib.loads((run / "config.toml").read_text("utf-8"))
+    # Not the file itself: a setting that has no value does not stand there. As JSON, because the pair's are, too.
+    config = json.loads(json.dumps(RunFolder(run).read_config().values()))
     wanted = pair.settings()[OURS]
     if other := {name: config[name] for name, value in wanted.items() if config[name] != value}:
         raise ValueError(f"{run} was not trained as {' '.join(pair.our_words())} says: {other}")

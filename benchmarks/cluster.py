@@ -26,7 +26,7 @@ from benchmarks.bars import Bar, exit_status
 from benchmarks.end_to_end import SETTING as PUBLISHED
 from benchmarks.peers.run import result_of
 from benchmarks.record import command_of, destination, write
-from benchmarks.runs import curve, flags, rate, train
+from benchmarks.runs import Curve, curve, flags, rate, train
 from penstock.metrics.report import EPISODES, EVAL_RETURN, RETURN, STEPS_PER_SECOND
 
 DISTRIBUTED = {
@@ -64,11 +64,27 @@ CLAIMS = (
 
 
 def speed(setting: dict[str, Any], updates: int) -> float:
-    """Steps per second of penstock, from ``WARM_UP_S`` to its last commit."""
+    """Steps per second of penstock, from ``WARM_UP_S`` to its last commit.
+
+    Raises:
+        ValueError: the run is not longer.
+    """
     words = flags(setting | {"timesteps": updates * setting["num_envs"] * setting["num_steps"], "eval_episodes": 0})
     with tempfile.TemporaryDirectory() as folder:
         log = curve(train(Path(folder), [*words, "--log_interval", "1"]), STEPS_PER_SECOND)
-    return rate(log, next(number for number, seconds in enumerate(log.seconds) if seconds >= WARM_UP_S))
+    return rate(log, settled(log))
+
+
+def settled(log: Curve) -> int:
+    """The first entry of a log from ``WARM_UP_S`` on.
+
+    Raises:
+        ValueError: none is behind it.
+    """
+    first = sum(seconds < WARM_UP_S for seconds in log.seconds)
+    if first >= len(log.seconds) - 1:
+        raise ValueError(f"the run took {log.seconds[-1]:.1f} s, and {WARM_UP_S} s do not count; give more updates")
+    return first
 
 
 def rllib(updates: int) -> float:

@@ -8,7 +8,8 @@ Three hosts in network namespaces, with environment processes on each, learn a t
 
 - *near*: a bridge. Here Ape-X also learns as it is often drawn (`apex4`): eight environment processes, four learners
   that each have two of these, and a table of 1,000,000 rows with priorities. All learners agree on each gradient step,
-  30,000 times, which takes too long where each message takes 20 ms. In `apex4-free` they do not wait for each other.
+  30,000 times, which takes too long where each message takes 20 ms. In `apex4-free` they do not wait for each other,
+  and all of them sample from the whole table.
 - *far*: 20 ms of delay each way, and 1 % of frames lost.
 - *blink*: far, and from the fifth second of the run on the second host is cut off for 5 s. PPO only: nothing may be
   restarted.
@@ -72,6 +73,11 @@ class Case(NamedTuple):
     links: tuple[str, ...] = EVERYWHERE
     lock_step: bool = True
 
+    @property
+    def shards(self) -> int:
+        """Of the table. Learners that do not wait for each other sample from all of it."""
+        return 1 if self.settings.get("exchange") == "parameter_server" else self.settings.get("learners", 1)
+
 
 FOUR_LEARNERS = {"preset": "apex-cartpole", "num_workers": 8, "learners": 4, "capacity": 1_000_000}
 CASES = {
@@ -115,7 +121,7 @@ def run(case: Case, link: str, folder: Path) -> dict[str, Any]:
         "unbalanced": sum(bool(one.unbalanced) for one in reports_of(lines, 0.0)),
         "left": left,
         "learned": fingerprint(learned),
-        "shard_rows": shard_rows(learned, case.settings.get("learners", 1)),
+        "shard_rows": shard_rows(learned, case.shards),
         "share_min": None if case.lock_step else share_min(reports),
     }
 

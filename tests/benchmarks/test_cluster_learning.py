@@ -65,6 +65,7 @@ def test_rows_of_a_shard_are_those_of_its_lanes_without_the_spoilt() -> None:
     arrays = {"lane_collected": np.array([10, 10, 11, 12]), "lane_spoilt": np.array([0, 1, 0, 0])}
     assert shard_rows(arrays, 2) == [19, 23]
     assert shard_rows(arrays, 1) == [42]
+    assert [CASES[name].shards for name in ("apex4", "apex4-free", "apex")] == [4, 1, 1]
 
 
 def test_a_run_must_reach_its_threshold_leave_nothing_and_balance_its_shards() -> None:

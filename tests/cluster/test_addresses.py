@@ -123,7 +123,7 @@ def test_a_cluster_of_which_nothing_is_left_is_not_waited_for(monkeypatch: pytes
 def test_a_head_whose_processes_are_seen_and_which_is_not_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     # So in a container that shares this machine's processes and not its network: Ray would try for two minutes.
     monkeypatch.setattr(services, "_find_address_from_flag", lambda flag: {"127.0.0.1:9"})
-    # The cluster may be somebody else's, so nothing is said of ending it.
+    # The cluster may have ended, or be in a container.
     says = r"^Ray's processes run on this machine, and their head at 127\.0\.0\.1:9 is not reached: Connection refused;"
     with pytest.raises(NoClusterError, match=says), joined("auto"):
         pass

@@ -1,6 +1,8 @@
 """How a process joins a Ray cluster."""
 
+import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -10,7 +12,7 @@ from typing import Any
 
 import pytest
 import ray
-from ray._private import services
+from ray._private import services, utils
 
 from penstock.cluster import REMOTE_OUTPUT, connection
 from penstock.errors import ConfigError
@@ -116,3 +118,26 @@ def test_code_that_the_programs_own_connection_does_not_bring_is_told(
     monkeypatch.setattr(connection, "cores", lambda: None)
     with connection.joined(None, ["own_games"]):
         pass
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_while_ray_starts_is_not_lost_and_waits_until_ray_can_end(
+    monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    done: list[str] = []
+
+    def starts(**_: object) -> None:
+        # As Ray does it; and a library may swallow what is raised inside it.
+        utils.set_sigterm_handler(lambda *_: done.append("Ray ends the process"))
+        with contextlib.suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+        done.append("started")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", starts)
+    monkeypatch.setattr(ray, "shutdown", lambda: done.append("ended"))
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt):
+        connection.joined("local").__enter__()
+    assert done == ["started", "ended"]
+    assert signal.getsignal(number) is before

@@ -159,7 +159,7 @@ def test_policy_nodes_without_room_are_named(resources: str, says: str) -> None:
     [
         (
             "learner: {gpu: 1}",
-            r"the first learner runs on the launcher's machine, which has too little: [^;]*; the cluster has [^;]*$",
+            r"the first learner runs on the launcher's machine, which has too little of that: [^;]*; the clus[^;]*$",
         ),
         ("learner: {big: 1}", "no room for learner.1: add a machine first, or give --min_workers to wait for one; "),
         # No machine has a GPU.

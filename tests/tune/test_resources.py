@@ -42,7 +42,7 @@ def test_a_trial_that_no_machine_has_room_for_is_told():
     assert no_machine_fits({"cpu": 8}, machines) is None
     # Twelve cores in all do not help: a trial is on one machine.
     assert no_machine_fits({"cpu": 12}, machines) == (
-        "no machine has room for a trial: each asks for 12 cores (--num_workers), and the largest machine has 8; the "
-        "trials wait until a larger one joins"
+        "no machine has room for a trial: each asks for 12 cores (--num_workers), and the largest machine has 8; give "
+        "--num_workers 8 or less"
     )
     assert no_machine_fits({"cpu": 1}, []) is not None

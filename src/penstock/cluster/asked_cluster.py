@@ -32,6 +32,11 @@ class AskedCluster(NamedTuple):
         """Where the cluster is, in words."""
         return "of this machine" if self.address is None else f"at {self.source}"
 
+    @property
+    def starts_here(self) -> bool:
+        """Whether Ray starts a new cluster on this machine, because there is none or another one is asked for."""
+        return self.address == "local" or (self.address is None and utils.read_ray_address() is None)
+
     def check(self) -> None:
         """Check that something listens where Ray would look for the cluster. Ray itself would try for two minutes.
 
@@ -71,7 +76,7 @@ class AskedCluster(NamedTuple):
             why: Ray's words, or the system's.
             more: what else may help where an address was given.
         """
-        if self.address == "local" or (self.address is None and utils.read_ray_address() is None):
+        if self.starts_here:
             return NoClusterError(does_not_start(why))
         if self.address is None:
             return NoClusterError(
@@ -105,8 +110,8 @@ class AskedCluster(NamedTuple):
         except OSError as error:
             raise NoClusterError(
                 f"Ray's processes run on this machine, and their head at {found} is not reached: "
-                f"{error.strerror or error}; type the command where that network is, such as in a container, or give "
-                "--address local to start another cluster"
+                f"{error.strerror or error}; if it has ended, type `ray stop`; if it is in a container, type the "
+                "command there; or give --address local to start another cluster"
             ) from None
 
     def with_token(self) -> str:

@@ -3,14 +3,13 @@
 import contextlib
 import logging
 import os
-import signal
 import threading
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import ray
-from ray._private import services
+from ray._private import services, utils
 from ray._private.worker import global_worker
 
 from penstock.cluster import REMOTE_OUTPUT
@@ -20,6 +19,7 @@ from penstock.cluster.own_code import runtime_env, to_send
 from penstock.cluster.ray_errors import line_of, other_versions
 from penstock.cluster.ray_variables import ray_variables
 from penstock.errors import ConfigError, PenstockError
+from penstock.processes.interrupts import Interrupts
 
 __all__ = ["check_address", "counted", "joined"]
 
@@ -50,6 +50,7 @@ def joined(address: str | None, modules: Sequence[str] = ()) -> Iterator[None]:
         NoClusterError: there is no cluster at this address.
         ConfigError: this is no address, or the user's own code cannot be sent to its machines.
         PenstockError: Ray does not start here.
+        KeyboardInterrupt: on Ctrl-C or SIGTERM while Ray starts, once it has started and ended. A second one: at once.
     """
     if ray.is_initialized():
         _check_connection(address, modules)
@@ -63,11 +64,10 @@ def joined(address: str | None, modules: Sequence[str] = ()) -> Iterator[None]:
 
 def _joined(asked: AskedCluster, modules: Sequence[str]) -> Iterator[None]:
     """As `joined`, if this process is not connected."""
-    main = threading.current_thread() is threading.main_thread()
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)} if main else {}
     own = {} if asked.address not in {None, "local"} else {"include_dashboard": False}
     try:
-        with runtime_env(modules) as own_code:
+        # Raised inside Ray, an interrupt may be lost, and processes that Ray has begun to start outlive this one.
+        with Interrupts(patience=1) as interrupts, runtime_env(modules) as own_code:
             _init(asked, **own, runtime_env=own_code)
     except ray.exceptions.RuntimeEnvSetupError as error:
         why = line_of(error).partition(". ")[0]
@@ -80,10 +80,12 @@ def _joined(asked: AskedCluster, modules: Sequence[str]) -> Iterator[None]:
         if type(error) is not Exception:
             raise
         raise PenstockError(does_not_start(line_of(error).removesuffix("."))) from None
-    finally:
-        # Ray puts its own handlers in place of the launcher's.
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+    except KeyboardInterrupt:
+        ray.shutdown()
+        raise
+    if interrupts.count:
+        ray.shutdown()
+        raise KeyboardInterrupt
     _BY_JOINED.set()
     try:
         yield
@@ -164,11 +166,28 @@ def _init(asked: AskedCluster, **settings: Any) -> None:  # noqa: ANN401 - as `r
 def _failed(address: str | None, settings: dict[str, Any]) -> Exception | None:
     """Connect as `ray.init` does. Gives the error; ``None`` if there is none."""
     try:
-        with _sessions_of_their_own():
+        with _sessions_of_their_own(), _handlers_kept():
             ray.init(address=address, **settings)
     except (ConnectionError, ValueError, RuntimeError) as error:
         return error
     return None
+
+
+@contextlib.contextmanager
+def _handlers_kept() -> Iterator[None]:
+    """Within the ``with`` block, Ray leaves the handler of SIGTERM as it is. Its own would end this process at once.
+
+    Ray has no setting for this.
+    """
+    sets = getattr(utils, "set_sigterm_handler", None)
+    if sets is None:
+        yield
+        return
+    utils.set_sigterm_handler = lambda _handler: None
+    try:
+        yield
+    finally:
+        utils.set_sigterm_handler = sets
 
 
 @contextlib.contextmanager

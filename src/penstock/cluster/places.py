@@ -208,7 +208,7 @@ def _learner_places(program: Program, offers: Sequence[Offer]) -> dict[str, int]
         what_to_do = "begin the run on one that has it, or by `ray job submit`"
         if len(here) > 1 and len(offers) == 1:
             what_to_do += ", or once other machines have joined: learners go only to those that are there at the start"
-        why = f"{which} on the launcher's machine, which has too little: {what_to_do}"
+        why = f"{which} on the launcher's machine, which has too little of that: ask for less, or {what_to_do}"
         raise _refusal(program, "learner", why, offers)
     found = dict.fromkeys(here, HOME)
     # Home holds the whole table, and in it the shard of the first learner. The other shards are on other machines.

@@ -7,6 +7,7 @@ from pathlib import Path
 from penstock.config.whole import Config
 from penstock.errors import RunFolderError
 from penstock.paths import expanded
+from penstock.registry import RUNTIMES
 from penstock.saved_runs.card import write_card
 from penstock.saved_runs.checkpoints import last_good, list_checkpoints
 from penstock.saved_runs.durable import remove_folder
@@ -127,6 +128,6 @@ def write_failed_card(folder: RunFolder, config: Config, failure: str) -> str:
         return f"it has no checkpoint; its folder: {folder.path}"
     if not update:
         return f"it had learned nothing; its folder: {folder.path}"
-    return (
-        f"its last checkpoint, update {update}, is good; to continue: penstock resume {shlex.quote(str(folder.path))}"
-    )
+    elsewhere = ", with --address local if its cluster is gone" if RUNTIMES[config.run.runtime].machines else ""
+    command = f"penstock resume {shlex.quote(str(folder.path))}"
+    return f"its last checkpoint, update {update}, is good; to continue: {command}{elsewhere}"

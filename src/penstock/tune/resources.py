@@ -45,7 +45,7 @@ def no_machine_fits(kept: Mapping[str, float], machines: Sequence[Mapping[str, f
         return None
     return (
         f"no machine has room for a trial: each asks for {asked:g} cores (--num_workers), and the largest machine has "
-        f"{most:g}; the trials wait until a larger one joins"
+        f"{most:g}; give --num_workers {most:g} or less"
     )
 
 

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 import ray.tune
 
+from penstock.cluster.asked_cluster import asked_cluster
 from penstock.cluster.connection import check_address, joined
 from penstock.cluster.listing import cluster_address
 from penstock.config.commands import TuneOptions
 from penstock.config.whole import Config
 from penstock.envs.given import Given
-from penstock.errors import RunFolderError
+from penstock.errors import ConfigError, RunFolderError
 from penstock.planning.own_modules import modules_of
 from penstock.processes.interrupts import Interrupts
 from penstock.processes.starts import Processes
@@ -106,7 +107,8 @@ def tune(
 
     Raises:
         ConfigError: a searched setting cannot change while a run goes on (``pbt``), or the searcher is not installed or
-            does not go with the scheduler, or no cluster is at the address.
+            does not go with the scheduler, or no cluster is at the address, or this machine is the only one and has no
+            room for a trial.
         UsageError: no trial can begin: for example, the environment cannot be made. This and the above are raised
             before Ray starts.
         RunFolderError: the log directory cannot be written.
@@ -119,6 +121,7 @@ def tune(
     if scheduler == "pbt":
         config = saved_often(config, search)
     check_address(address)
+    alone = not ray.is_initialized() and asked_cluster(address).starts_here
     with opened_processes(processes, config.run) as opened:
         check_trials(config, search, opened, here=address == "local")
     if told is not None:
@@ -131,8 +134,11 @@ def tune(
         there = ray.cluster_resources()
         kept = kept_for_trial(config, search, at_once, there)
         machines = [machine["Resources"] for machine in ray.nodes() if machine["Alive"]]
-        if told is not None and (waits := no_machine_fits(kept, machines)):
-            told(waits)
+        if waits := no_machine_fits(kept, machines):
+            if alone:
+                raise ConfigError(waits)
+            if told is not None:
+                told(f"{waits}; or the trials wait until a larger one joins")
         settings = Settings()
         with _kept_by_ray(folder) as storage, Interrupts(patience=1) as interrupts:
             tuner = ray.tune.Tuner(

@@ -136,8 +136,12 @@ def test_an_interrupt_while_ray_starts_is_not_lost_and_waits_until_ray_can_end(
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", starts)
     monkeypatch.setattr(ray, "shutdown", lambda: done.append("ended"))
-    before = signal.getsignal(number)
-    with pytest.raises(KeyboardInterrupt):
-        connection.joined("local").__enter__()
-    assert done == ["started", "ended"]
-    assert signal.getsignal(number) is before
+    # In the background of a shell SIGINT is ignored.
+    before = signal.signal(number, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            connection.joined("local").__enter__()
+        assert done == ["started", "ended"]
+        assert signal.getsignal(number) is signal.default_int_handler
+    finally:
+        signal.signal(number, before)

@@ -35,8 +35,8 @@ ENVIRONMENT = {
     # Ray starts a worker for each core before anybody asks for one. Nearly none of them is ever used here.
     "RAY_enable_worker_prestart": "0",
     "RAY_prestart_worker_first_driver": "0",
-    # By default Ray's workers have nice 15. On the cores that all hosts share here, processes of the launcher's host would
-    # go before those of all others, which no host with cores of its own does.
+    # By default Ray's workers have nice 15. On the cores that all hosts share here, processes of the launcher's host
+    # would go before those of all others, which no host with cores of its own does.
     "RAY_worker_niceness": "0",
 }
 

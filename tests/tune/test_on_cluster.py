@@ -61,7 +61,9 @@ def address() -> Iterator[str]:
 @pytest.mark.nightly  # Twenty seconds for Ray and its trials.
 @pytest.mark.alone  # Ray gives itself half a minute to start.
 @pytest.mark.parametrize("scheduler", ["random", "pbt"])
-def test_trials_run_on_all_hosts(address: str, scheduler: str, tmp_path: Path) -> None:
+def test_trials_run_on_all_hosts(address: str, scheduler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Hosts on one machine share the folder of the code that Ray brings, and remove it from each other.
+    monkeypatch.setattr("penstock.tune.tuning.modules_of", lambda *_: ())
     notes = tmp_path / "notes"
     notes.mkdir()
     env = {"env": f"{__name__}:NotesItsHost", "env_args": {"folder": str(notes)}}
@@ -82,6 +84,9 @@ def test_the_script_of_the_page_runs(tmp_path: Path) -> None:
     assert script is not None
     text = script[1].replace("100_000", "512").replace("num_samples=8", "num_samples=2")
     (tmp_path / "own.py").write_text(text)
-    done = subprocess.run([sys.executable, "own.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    # Not on the hosts of the test before; and Ray Tune keeps results of its own at home.
+    apart = {**os.environ, "RAY_ADDRESS": "local", "HOME": str(tmp_path)}
+    argv = [sys.executable, "own.py"]
+    done = subprocess.run(argv, cwd=tmp_path, env=apart, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert len([run for trial in (tmp_path / "logs/mine").iterdir() for run in list_runs(trial)]) == 2

@@ -247,6 +247,28 @@ def _without_ray(monkeypatch: pytest.MonkeyPatch, tuner: type) -> None:
     monkeypatch.setattr(tuning, "joined", lambda address, modules: contextlib.nullcontext())
 
 
+def test_trials_for_which_no_machine_has_room_are_refused_unless_one_may_join(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    class Tuner:
+        def __init__(self, *_: object, **__: object) -> None:
+            pass
+
+        def fit(self) -> list[object]:
+            raise KeyboardInterrupt
+
+    _without_ray(monkeypatch, Tuner)
+    monkeypatch.setattr(tuning, "check_address", lambda address: None)
+    config = from_mapping({**SMALL, "num_workers": 3, "num_envs": 3, "log_dir": str(tmp_path)})
+    says = r"each asks for 3 cores \(--num_workers\), and the largest machine has 2; give --num_workers 2 or less"
+    with pytest.raises(ConfigError, match=says + "$"):
+        tune(config, LR, samples=2, address="local")
+    told: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        tune(config, LR, samples=2, address="10.0.0.1:6379", told=told.append)
+    assert told[-1].endswith("give --num_workers 2 or less; or the trials wait until a larger one joins")
+
+
 def test_the_settings_of_a_trial_that_never_began_are_in_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     class Tuner:
         def __init__(self, trainable: type, *, run_config: ray.tune.RunConfig, **settings: object) -> None:

@@ -109,7 +109,7 @@ def training(folder: Path, words: str) -> Iterator[int]:
         begun(process, folder / "logs", BEGIN_LIMIT_S)
         yield process.pid
     finally:
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
         process.wait()
 
 

@@ -10,8 +10,9 @@
    steps at the defaults otherwise. Steps a second of the whole training, training episodes until the last 100 of them
    reach the return that was claimed for the row, and the return of 100 greedy episodes at the end.
 
-Steady state in 1 and 2: updates are included; start-up and compilation are not, nor, of ours, the first three seconds.
-Ray's own workers start within these, which made windows of three seconds up to 15 % slower.
+Steady state in 1 and 2: updates are included; start-up and compilation are not, nor, of ours, the first three seconds,
+in which Ray may still start. Single windows of three seconds were up to 15 % slower, on either runtime, and gave ratios
+of 0.82 to 1.1 in one sitting. So a round has more than ten seconds.
 """
 
 import argparse

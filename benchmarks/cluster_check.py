@@ -17,7 +17,7 @@ workers. The time for a row is taken to grow with the passes; where networks are
 not matter.
 
 Three hosts with many short rollouts fill this machine's cores, although all environments sleep: the task *relay* took
-86% of them with rollouts of 4 steps, and takes 60 to 71% with 6. Hosts on machines of their own would not. So the model
+86% of them with rollouts of 4 steps, and takes 64 to 74% with 6. Hosts on machines of their own would not. So the model
 of these hosts also has the cores that they share with the launcher, and the processor time that a rollout and a version
 take. Runs on one host and on two tell that time, and two on this machine alone, with 1 and with 16 workers, that of a
 step: what a batch takes beside its steps is in both. What a step takes beside its sleep is no measure of it: timers are

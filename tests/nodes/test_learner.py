@@ -37,8 +37,8 @@ def test_of_several_lags_the_mean_and_the_largest_are_reported() -> None:
     assert lag_values("policy", []) == {}
 
 
-class LoudEnv(ClockEnv):
-    """The reward of its hundredth step is so large that its square is no float32."""
+class Loud:
+    """The reward of an environment's hundredth step is so large that its square is no float32."""
 
     total = 0
 
@@ -46,6 +46,14 @@ class LoudEnv(ClockEnv):
         self.total += 1
         obs, reward, *rest = super().step(action)
         return obs, 3e38 if self.total == 100 else reward, *rest
+
+
+class LoudEnv(Loud, ClockEnv):
+    """Actions are numbers of choices."""
+
+
+class LoudTargetEnv(Loud, TargetEnv):
+    """Actions are real numbers."""
 
 
 @pytest.mark.parametrize(
@@ -67,17 +75,6 @@ def test_a_loss_that_is_no_number_is_named_and_what_came_before_it_is_kept(tmp_p
     saved = load_checkpoint(path)
     assert saved.manifest["update"] == 12
     assert all(np.isfinite(values).all() for name, values in saved.arrays.items() if name != "best_evaluation")
-
-
-class LoudTargetEnv(TargetEnv):
-    """The reward of its hundredth step is so large that its square is no float32."""
-
-    total = 0
-
-    def step(self, action):
-        self.total += 1
-        obs, reward, *rest = super().step(action)
-        return obs, 3e38 if self.total == 100 else reward, *rest
 
 
 @pytest.mark.parametrize("backend", ["fused", "eager"])

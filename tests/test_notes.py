@@ -122,6 +122,8 @@ def test_a_resume_of_a_finished_run_says_what_to_type_and_trains_nothing(tmp_pat
     assert line.startswith("nothing to do: the run has its 240 timesteps; to go on: penstock resume ")
     assert line.endswith("--timesteps 480")
     assert again.steps == first.steps
+    (line,) = penstock.resume(first.run_folder, timesteps=80, quiet=True).notes
+    assert line.startswith("nothing to do: the run has done 240 steps; to go on: penstock resume ")
     # The log has the final evaluation once.
     assert (first.run_folder / "metrics.jsonl").read_bytes() == before
 

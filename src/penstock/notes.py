@@ -150,8 +150,9 @@ def nothing_to_do(run: RunConfig, folder: Path, record: Arrays) -> tuple[str, ..
     # More timesteps do not help a run that its target or --early_stop has ended.
     why = why_done(record, replace(run, timesteps=int(record["steps"]) + 1))
     if why is None:
-        go_on = f"{command} --timesteps {2 * int(record['steps'])}"
-        return (f"nothing to do: the run has its {run.timesteps:,} timesteps; to go on: {go_on}",)
+        steps = int(record["steps"])
+        has = f"its {run.timesteps:,} timesteps" if steps == run.timesteps else f"done {steps:,} steps"
+        return (f"nothing to do: the run has {has}; to go on: {command} --timesteps {2 * steps}",)
     never = "none" if why == "target_return" else "0"
     return (f"nothing to do: --{why} has ended the run; to go on without it: {command} --{why} {never}",)
 

@@ -211,6 +211,10 @@ def test_a_cluster_that_asks_for_a_token_says_what_to_type(monkeypatch) -> None:
         address = f"127.0.0.1:{head.getsockname()[1]}"
         with pytest.raises(ConfigError, match=r"own; if it is there .*: --address auto, or set RAY_AUTH_MODE=token$"):
             joined(address).__enter__()
+        monkeypatch.setenv("RAY_AUTH_MODE", "token")
+        with pytest.raises(ConfigError, match=r"it may ask for another token than this machine has$"):
+            joined(address).__enter__()
+        monkeypatch.delenv("RAY_AUTH_MODE")
         monkeypatch.setenv("RAY_ADDRESS", address)
         with pytest.raises(ConfigError, match=rf"^no Ray cluster answers at RAY_ADDRESS={address}: .* token: set RAY_"):
             joined(None).__enter__()

@@ -127,7 +127,7 @@ def test_a_large_machine(tmp_path: Path) -> None:
         "settings of RLlib: num_cpus 64 is not used: Ray knows the cores of each machine, and --resources says what "
         "nodes ask for; num_envs_per_worker 5 became num_envs 160; num_gpus 4 became device cuda; num_rollout_workers "
         "32 became num_workers 32; remote_worker_envs True is not used: the environments are split over num_workers "
-        "processes; rollout_fragment_length 200 is not used: each lane gives its part of a batch at once; "
+        "processes; rollout_fragment_length 200 is not used: each lane gives all its rows of a batch together; "
         "train_batch_size 32000 became num_steps 200"
     )
 

@@ -53,6 +53,18 @@ def test_a_run_may_have_a_name_that_no_other_run_has(tmp_path):
         RunFolder.named(tmp_path / "my logs", "pendulum")
 
 
+def test_a_place_without_room_for_runs_is_refused_and_nothing_is_made(tmp_path, monkeypatch):
+    RunFolder.check_place(tmp_path / "new" / "logs")
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "file").touch()
+    with pytest.raises(RunFolderError, match=r"Not a directory; give another --log_dir$"):
+        RunFolder.check_place(tmp_path / "file" / "logs")
+    # For the superuser every folder can be written, so the system's answer is imitated.
+    monkeypatch.setattr(run_folder.os, "access", lambda path, mode: False)
+    with pytest.raises(RunFolderError, match=r"Permission denied; give another --log_dir$"):
+        RunFolder.check_place(tmp_path / "logs")
+
+
 def test_a_log_directory_that_cannot_be_read_for_a_name_is_one_line(tmp_path, monkeypatch):
     def refused(path):
         raise OSError(errno.EACCES, "Permission denied", str(path))

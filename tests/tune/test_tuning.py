@@ -19,7 +19,7 @@ import pytest
 import ray.tune
 
 from penstock.config.sources import from_mapping
-from penstock.errors import ConfigError, EnvError, RunFolderError
+from penstock.errors import ConfigError, DeviceError, EnvError, RunFolderError
 from penstock.metrics.jsonl import GrowingLog, final_evaluations
 from penstock.saved_runs.checkpoints import checkpoint_path, list_checkpoints, load_checkpoint
 from penstock.saved_runs.run_folder import RunFolder, list_runs
@@ -235,7 +235,7 @@ def test_what_ray_keeps_of_trials_is_in_the_log_directory_while_they_go_on(
     assert storage[0].parent == tmp_path / "logs" / "mine"
     assert list(storage[0].parent.iterdir()) == []
     (tmp_path / "logs" / "other").touch()
-    with pytest.raises(RunFolderError, match=r"other cannot be written: .*; give another --log_dir"):
+    with pytest.raises(RunFolderError, match=r"other: Not a directory; give another --log_dir$"):
         tune(config, LR, samples=2, name="other")
 
 
@@ -358,6 +358,7 @@ def test_what_no_trial_can_run_is_refused_before_ray_starts(tmp_path: Path, monk
     monkeypatch.setattr(tuning, "joined", lambda address, modules: pytest.fail("Ray would have started"))
     said: list[str] = []
     config = from_mapping({**SMALL, "log_dir": str(tmp_path)})
+    (tmp_path / "taken").touch()
     with pytest.raises(ConfigError, match="does not divide"):
         tune(from_mapping({**SMALL, "num_workers": 2}), (Search("num_envs", "choice", (8, 9)),), samples=2)
     with pytest.raises(ConfigError, match="with --scheduler pbt settings change while a run goes on"):
@@ -366,4 +367,10 @@ def test_what_no_trial_can_run_is_refused_before_ray_starts(tmp_path: Path, monk
         tune(config, LR, samples=2, address="127.0.0.1:1", told=said.append)
     with pytest.raises(EnvError, match="no module named lost_env is installed"):
         tune(from_mapping({**SMALL, "env": "lost_env:make"}), LR, samples=2, told=said.append)
+    with pytest.raises(RunFolderError, match=r"give another --log_dir$"):
+        tune(config, LR, samples=2, name="taken", told=said.append)
+    # No other machine would run the trials: Ray would start here.
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(DeviceError, match=r"'cuda' is not here"):
+        tune(from_mapping({**SMALL, "device": "cuda"}), LR, samples=2, told=said.append)
     assert not said

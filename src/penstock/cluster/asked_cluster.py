@@ -16,6 +16,8 @@ __all__ = ["AskedCluster", "asked_cluster", "does_not_start", "same_head"]
 CONNECT_S = 10.0
 RAY_ADDRESS = "RAY_ADDRESS"
 """Environment variable: Ray takes its address in place of one that is left out, and in place of ``auto``."""
+RAY_AUTH_MODE = "RAY_AUTH_MODE"
+"""Environment variable: whether Ray sends a token."""
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 """Hosts in whose place Ray puts this machine's own address."""
 
@@ -116,10 +118,13 @@ class AskedCluster(NamedTuple):
 
     def with_token(self) -> str:
         """What to type if the cluster asks for a token: given an address, Ray sends its token only if told to."""
-        if self.address in {None, "auto", "local"} or "RAY_AUTH_MODE" in os.environ:
+        if self.address in {None, "auto", "local"}:
             return ""
-        found = "" if os.environ.get(RAY_ADDRESS) else "--address auto, or "
-        return f"; if it is there and asks for a token: {found}set RAY_AUTH_MODE=token"
+        mode = os.environ.get(RAY_AUTH_MODE)
+        if mode == "token":
+            return "; if it is there, it may ask for another token than this machine has"
+        found = "" if mode or os.environ.get(RAY_ADDRESS) else "--address auto, or "
+        return f"; if it is there and asks for a token: {found}set {RAY_AUTH_MODE}=token"
 
 
 def does_not_start(why: str) -> str:

@@ -13,7 +13,7 @@ from ray._private import services, utils
 from ray._private.worker import global_worker
 
 from penstock.cluster import REMOTE_OUTPUT
-from penstock.cluster.asked_cluster import AskedCluster, asked_cluster, does_not_start, same_head
+from penstock.cluster.asked_cluster import RAY_AUTH_MODE, AskedCluster, asked_cluster, does_not_start, same_head
 from penstock.cluster.listing import cores
 from penstock.cluster.own_code import runtime_env, to_send
 from penstock.cluster.ray_errors import line_of, other_versions
@@ -144,7 +144,7 @@ def _init(asked: AskedCluster, **settings: Any) -> None:  # noqa: ANN401 - as `r
 
     Raises:
         NoClusterError: there is none at this address.
-        ConfigError: it has another version of Ray or of Python.
+        ConfigError: it has another version of Ray or of Python, or this machine has no token for it.
     """
     # Ray itself would always pass on what is printed, and mix it into the display.
     settings |= {"log_to_driver": os.environ.get(REMOTE_OUTPUT, "") not in {"", "0"}, "logging_level": logging.ERROR}
@@ -157,6 +157,11 @@ def _init(asked: AskedCluster, **settings: Any) -> None:  # noqa: ANN401 - as `r
         error = error if isinstance(again, ConnectionError) else again
     if error is None:
         return
+    if isinstance(error, ray.exceptions.AuthenticationError):
+        raise ConfigError(
+            f"{RAY_AUTH_MODE} is token, and this machine has no token for the Ray cluster {asked.at}; copy "
+            "~/.ray/auth_token of the head's machine to the same place here"
+        )
     if (versions := other_versions(error)) is not None:
         raise ConfigError(f"the Ray cluster {asked.at} {versions}; install the same versions on all machines")
     # Ray's advice stands in its further sentences. It does not fit this command.
@@ -168,7 +173,7 @@ def _failed(address: str | None, settings: dict[str, Any]) -> Exception | None:
     try:
         with _sessions_of_their_own(), _handlers_kept():
             ray.init(address=address, **settings)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (ConnectionError, ValueError, RuntimeError, ray.exceptions.AuthenticationError) as error:
         return error
     return None
 

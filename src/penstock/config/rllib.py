@@ -223,7 +223,9 @@ def _rollouts(theirs: Mapping[str, Any], so_far: _Counts, known: Collection[str]
             )
         put(batch, "num_steps", rows // lanes)
         if fragment != "auto":
-            said.append(f"rollout_fragment_length {fragment} is not used: each lane gives its part of a batch at once")
+            said.append(
+                f"rollout_fragment_length {fragment} is not used: each lane gives all its rows of a batch together"
+            )
         return
     if batch is not None:
         put(batch, "mini_batch_size", rows)

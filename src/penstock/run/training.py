@@ -74,8 +74,9 @@ def train(
     else:
         given = Given(env)
     with opened_processes(processes, config.run) as opened:
+        # Refused before a cluster is joined, or the environment is opened.
+        RunFolder.check_place(config.run.log_dir)
         if run_name is not None:
-            # A name that is taken is refused before the environment is opened.
             _free_folder(config.run, config.run.env, run_name)
         return _train(opened, config, given, run_name, quiet=quiet)
 

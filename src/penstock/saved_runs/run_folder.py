@@ -4,6 +4,7 @@ The folder is ``LOG_DIR/<env>-<algorithm>-<time>/``, or ``LOG_DIR/<run_name>/`` 
 """
 
 import contextlib
+import errno
 import os
 import re
 import shlex
@@ -80,6 +81,21 @@ class RunFolder:
         if is_taken:
             raise RunFolderError(f"{path} exists and is no run; give another --run_name")
         return cls(path)
+
+    @staticmethod
+    def check_place(log_dir: str | Path) -> None:
+        """Check that a run folder can be made in this log directory, and make nothing.
+
+        Raises:
+            RunFolderError: it cannot.
+        """
+        with _making(log_dir):
+            path = expanded(log_dir).absolute()
+            there = next(place for place in (path, *path.parents) if place.exists())
+            if not there.is_dir():
+                raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            if not os.access(there, os.W_OK | os.X_OK):
+                raise OSError(errno.EACCES, os.strerror(errno.EACCES))
 
     def make(self) -> bool:
         """Make the folder of a `fresh` or `named` run. It counts as a run once its config is written.

@@ -21,7 +21,7 @@ from penstock.planning.own_modules import modules_of
 from penstock.processes.interrupts import Interrupts
 from penstock.processes.starts import Processes
 from penstock.run.launching import opened_processes
-from penstock.saved_runs.run_folder import list_runs
+from penstock.saved_runs.run_folder import RunFolder, list_runs
 from penstock.tune.callbacks import Interrupted, Settings, Teller, reason_of
 from penstock.tune.mistakes import check_trials
 from penstock.tune.output import OUTPUT, failure_in
@@ -121,15 +121,16 @@ def tune(
     if scheduler == "pbt":
         config = saved_often(config, search)
     check_address(address)
+    folder = (Path(config.run.log_dir) / name).resolve()
+    RunFolder.check_place(folder)
     alone = not ray.is_initialized() and asked_cluster(address).starts_here
     with opened_processes(processes, config.run) as opened:
-        check_trials(config, search, opened, here=address == "local")
+        check_trials(config, search, opened, here=alone)
     if told is not None:
         if line := too_few_updates(scheduler, config, search):
             told(line)
         begun = "1 trial; Ray starts it" if samples == 1 else f"{samples} trials; Ray starts the first ones"
         told(f"{begun}, which may take half a minute")
-    folder = (Path(config.run.log_dir) / name).resolve()
     with quiet_ray_tune(), joined(address, modules_of(config, Given())):
         there = ray.cluster_resources()
         kept = kept_for_trial(config, search, at_once, there)

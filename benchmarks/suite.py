@@ -43,6 +43,7 @@ SUITE = (
         "--rounds 1 --calls 200 --trips 1 8 --hidden 64 512 --lanes 16 --seconds 0.5",
     ),
     Entry("update", "update", "--rounds 3 --minibatches 64"),
+    Entry("vtrace_update", "vtrace_update", "--rounds 2"),
     Entry("replay_update", "replay_update", "--rounds 2 --steps 50 --backends fused eager"),
     Entry("env_step", "env_step", "--rounds 2"),
     Entry("replay", "replay", "--rounds 2 --calls 2000"),

@@ -22,6 +22,7 @@ from benchmarks.arguments import positive_int
 from benchmarks.measured import Measured, parser, report
 from benchmarks.product import operations_per_second, update_operations
 from benchmarks.timing import Contestant, compare
+from penstock.algorithm import AlgorithmSpec
 from penstock.algorithms.ppo import fused, learn
 from penstock.algorithms.ppo.rollouts import targets
 from penstock.algorithms.ppo.spec import PPOConfig, init_state, spec
@@ -34,7 +35,7 @@ from penstock.nodes.learner.batch import minibatches
 from penstock.policies.native import layout_of
 from penstock.program.rollout import rollout_specs
 from penstock.registry import load
-from penstock.types import Array, Arrays
+from penstock.types import Array, Arrays, Spaces
 from penstock.updates.contract import Updater
 from penstock.updates.rows import Rows
 from penstock.updates.settings import UpdaterSettings
@@ -48,19 +49,26 @@ MAY_BE_US = {("avx512", 1): 55.0, ("avx512", 2): 30.0, ("avx2", 1): 100.0}
 CASE = f"one minibatch of {CONFIG.mini_batch_size} rows"
 
 
-def rollout() -> Arrays:
-    """A stream of one slot, field -> ``[1, T + 1, lanes, ...]``. The initial policy acts on random observations."""
-    specs = rollout_specs(SPACES, SPEC.row, CONFIG.num_steps, LANES, same_step=True)
+def rollout(spaces: Spaces, algorithm: AlgorithmSpec, state: Mapping[str, Array], num_steps: int) -> Arrays:
+    """A stream of one slot, field -> ``[1, T + 1, lanes, ...]``. A policy acts on random observations.
+
+    Args:
+        spaces: of a lane.
+        algorithm: says which policy it is, and what a row holds.
+        state: of the policy.
+        num_steps: steps of each lane.
+    """
+    specs = rollout_specs(spaces, algorithm.row, num_steps, LANES, same_step=True)
     arrays = {part.name: np.zeros((1, *part.shape), part.dtype) for part in specs}
     generator, lanes = np.random.default_rng(0), np.arange(LANES)
     arrays["obs"][...] = generator.standard_normal(arrays["obs"].shape)
     arrays["reward"][...] = generator.standard_normal(arrays["reward"].shape)
     arrays["valid"][0, :-1] = True
-    policy = native.build(SPEC.policy)
-    policy.load(init_state(SPACES, CONFIG, 0))
-    for t in range(CONFIG.num_steps + 1):
+    policy = native.build(algorithm.policy)
+    policy.load(state)
+    for t in range(num_steps + 1):
         out = {name: arrays[name][0, t] for name in ("action", "log_prob", "value")}
-        noise = generate(SPEC.policy.noise, 0, lanes, t)
+        noise = generate(algorithm.policy.noise, 0, lanes, t)
         policy.act({"obs": arrays["obs"][0, t], "noise": noise, "explore": np.ones(LANES, np.float32)}, out)
     return arrays
 
@@ -142,7 +150,8 @@ def contestants(arrays: Arrays, backends: list[str], count: int) -> list[Contest
 
 def measure(backends: list[str], rounds: int, count: int) -> list[Measured]:
     """A row for each contestant, and the limits."""
-    rows = compare(CASE, contestants(rollout(), backends, count), rounds)
+    arrays = rollout(SPACES, SPEC, init_state(SPACES, CONFIG, 0), CONFIG.num_steps)
+    rows = compare(CASE, contestants(arrays, backends, count), rounds)
     bars = {kernel_name(level, threads): bar for (level, threads), bar in MAY_BE_US.items()}
     rows = [row._replace(may_be_us=bars.get(row.what)) for row in rows]
     operations = CONFIG.mini_batch_size * update_operations(SPEC.policy)

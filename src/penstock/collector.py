@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.algorithm.first_state import first_state
 from penstock.config.schema import RunConfig
 from penstock.config.sources import from_mapping
 from penstock.config.values import count_of
@@ -26,7 +27,6 @@ from penstock.processes.interrupts import Interrupts
 from penstock.processes.starts import Processes
 from penstock.processes.supervised import START_LIMIT_S
 from penstock.processes.worker import WorkerSpec
-from penstock.registry import load
 from penstock.supervision.lives import describe
 from penstock.supervision.outcome import SharedSigns
 from penstock.topologies.on_policy import build
@@ -99,8 +99,9 @@ class ParallelEnvironmentCollector:
                 "a stream of rollouts, such as impala, or leave algo out for ppo"
             )
         self._program = build(plan(self._prepared, Path(), quiet=True))
-        state = load(self._prepared.algorithm.initial)(self._prepared.profile.spaces, config.algorithm, config.run.seed)
-        self._initial: Arrays = {spec.name: state[spec.name] for spec in self._prepared.spec.published()}
+        algorithm, spec = self._prepared.algorithm, self._prepared.spec
+        state = first_state(algorithm.initial, spec, self._prepared.profile.spaces, config.algorithm, config.run.seed)
+        self._initial: Arrays = {part.name: state[part.name] for part in spec.published()}
         self._published = self._initial
         self._processes: Processes | None = None
         self._left: list[Arrays] = []

@@ -217,7 +217,7 @@ def _observed(processes: Processes, folder: RunFolder, trained: Trained, rows: i
     if profile.kind == "game":
         # Games cannot be asked for episodes. The kept ones hold what earlier versions of this policy observed.
         kept = {"agent": agent_name(env), "folder": str(folder.episodes)}
-        env = EnvRecipe("penstock.envs.kept:KeptEpisodes", kept, ())
+        env = EnvRecipe("penstock.envs.kept:ReplayedEpisodes", kept, ())
     settings = trained.play_settings(env, min(LANES, rows), seed)
     asked = settings, trained.published, rows, PLAY_LIMIT_S
     if RUNTIMES[run.runtime].processes:

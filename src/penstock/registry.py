@@ -1,7 +1,7 @@
 """Registries: names of algorithms, environments, topologies, nodes, runtimes and backends, and what each stands for.
 
-An entry names its code as "module:attribute", which is imported on use. Third parties add algorithms and environments
-by the entry points ``penstock.algorithms`` and ``penstock.envs``.
+An entry names its code as "module:attribute", which `load` imports on use. Third parties add algorithms and
+environments by the entry points ``penstock.algorithms`` and ``penstock.envs``.
 """
 
 import importlib
@@ -285,7 +285,7 @@ NODES = Registry(
         "replay_learner": "penstock.nodes.learner:ReplayLearnerNode",
         "replica": "penstock.nodes.learner:ReplicaNode",
         "stream_replica": "penstock.nodes.learner:StreamReplicaNode",
-        "shared_parameter": "penstock.nodes.learner:SharedParameterNode",
+        "stream_parameter": "penstock.nodes.learner:StreamParameterNode",
         "stream_follower": "penstock.nodes.learner:StreamFollowerNode",
         "batch_follower": "penstock.nodes.learner:BatchFollowerNode",
         "parameter": "penstock.nodes.learner:ParameterNode",

@@ -103,9 +103,9 @@ class ReplayBuffer:
         # One slot more, because the one that is being filled cannot be sampled.
         slots = math.ceil(count_of(capacity, "capacity") / (writers * lanes * steps)) + 1
         _check_share(gamma, "gamma")
-        if alpha is not None and not (_is(Real, alpha) and 0.0 < alpha <= 1.0):
+        if alpha is not None and not (_is_number(Real, alpha) and 0.0 < alpha <= 1.0):
             raise ConfigError(f"alpha is {repr(alpha)[:60]}; give a number above 0 and up to 1, or leave it out")
-        if not _is(Integral, seed) or not 0 <= seed < 1 << 64:
+        if not _is_number(Integral, seed) or not 0 <= seed < 1 << 64:
             raise ConfigError(f"seed is {repr(seed)[:60]}; give a whole number from 0 to 2^64 - 1")
         layout = BufferLayout(field_specs(fields), writers, lanes, steps, slots, ranked=alpha is not None)
         # NumPy's numbers could not be saved.
@@ -362,13 +362,13 @@ def _copy_of(memory: BufferMemory, sampling: _Sampling) -> ReplayBuffer:
     return found
 
 
-def _is(kind: type, value: object) -> bool:
+def _is_number(kind: type, value: object) -> bool:
     """Whether this is a number of a kind, NumPy's included. To a type checker ``float`` is none of `Real`."""
     return isinstance(value, kind)
 
 
 def _check_share(value: Any, name: str) -> None:  # noqa: ANN401 - whatever the user gave
-    if not _is(Real, value) or not 0.0 <= value <= 1.0:
+    if not _is_number(Real, value) or not 0.0 <= value <= 1.0:
         raise ConfigError(f"{name} is {repr(value)[:60]}; give a number from 0 to 1")
 
 

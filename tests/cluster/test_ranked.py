@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from penstock.algorithm.first_state import first_state
 from penstock.cluster import publications
 from penstock.cluster.cut import host_program, with_relay
 from penstock.cluster.hosted_table import HostedTable
@@ -19,8 +20,8 @@ from penstock.cluster.publications import Publications
 from penstock.cluster.rings import News, RowRanks
 from penstock.cluster.spread_processes import SpreadProcesses
 from penstock.cluster.stand_in import FollowerStandIn, stand_in
-from penstock.nodes.learner.first_state import first_state
-from penstock.nodes.learner.steps import Goal, GradientSteps
+from penstock.nodes.learner.goals import TurnGoal
+from penstock.nodes.learner.steps import GradientSteps
 from penstock.program.graph import Program, Stream
 from penstock.types import Array, Arrays
 from penstock.wiring.ports import NodePorts
@@ -70,7 +71,7 @@ class Side:
         updater = self.program.node(NAME).settings.updater
         board = self.wiring.board("parameters")
         zeros: Arrays = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in board.specs}
-        state = first_state(self.program.node(NAME).settings.initial, updater, 3)
+        state = first_state(self.program.node(NAME).settings.initial, updater.spec, updater.spaces, updater.config, 3)
         board.publish({name: state.get(name, values) for name, values in zeros.items()}, 0)
 
     def step(self) -> FilledSlot:
@@ -79,7 +80,7 @@ class Side:
         steps = GradientSteps(node.settings, NodePorts(self.wiring, NAME, NAME, LIFE, edges=node.edges))
         steps.start(steps.updater.state())
         taken = tuple(self.table.written(writer) for writer in range(self.table.writers))
-        for _ in steps.until(Goal(steps.done + 1, taken, 0.0)):
+        for _ in steps.until(TurnGoal(steps.done + 1, taken, 0.0)):
             pass
         stream = self.wiring.stream(f"gradients.{NAME}")
         index = stream.take(OWNER)

@@ -7,7 +7,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
 import penstock
-from penstock.envs.kept import KeptEpisodes
+from penstock.envs.kept import ReplayedEpisodes
 from penstock.errors import EnvError
 from penstock.saved_runs.episodes import EpisodeFiles, KeptEpisode, list_episodes
 
@@ -24,7 +24,7 @@ def test_episodes_that_the_run_removes_meanwhile_are_followed_by_newer_ones(tmp_
     files = EpisodeFiles(tmp_path, keep=2)
     for number in range(2):
         played(files, number)
-    env = KeptEpisodes(AGENT, str(tmp_path))
+    env = ReplayedEpisodes(AGENT, str(tmp_path))
     assert {float(env.reset(seed=seed)[0][0]) for seed in range(20)} == {0.0, 1.0}
     for number in range(2, 6):
         played(files, number)
@@ -48,5 +48,5 @@ def test_fields_are_seen_under_the_keys_of_their_space(tmp_path: Path) -> None:
     obs = {name: np.full((3, 1), number, np.float32) for name, number in numbers.items()}
     episode = KeptEpisode("g", obs, np.zeros(2, np.int64), np.zeros(2, np.float32), True, False)
     EpisodeFiles(tmp_path, keep=1).add(episode)
-    seen, _ = KeptEpisodes(f"{__name__}:Named", str(tmp_path)).reset(seed=0)
+    seen, _ = ReplayedEpisodes(f"{__name__}:Named", str(tmp_path)).reset(seed=0)
     assert seen == {"pos.x": [1.0], "0": [2.0], "pair": {0: [3.0], 1: [4.0]}}

@@ -9,7 +9,7 @@ from penstock.gradient_exchange.hogwild import Hogwild, VectorOwner
 from penstock.memory.board import Board
 from penstock.memory.layout import Layout
 from penstock.memory.stream import Stream
-from penstock.nodes.learner.gradient_slot import board_specs, metrics_in, slot_specs, vector_specs
+from penstock.nodes.learner.gradient_slot import board_specs, slot_specs, step_metrics_in, vector_specs
 from penstock.types import ArraySpec
 
 STATE = (
@@ -154,7 +154,7 @@ def test_a_step_is_noted_once_with_its_metrics_and_the_bytes_that_were_added(run
     team.end()
     slot = run.stream.slot(run.stream.take(1))
     assert (int(slot["learner"]), int(slot["step"]), int(slot["parts"]), int(slot["sent"])) == (1, 1, 0, 8)
-    assert metrics_in(slot) == {"policy_loss": 0.5}
+    assert step_metrics_in(slot) == {"policy_loss": 0.5}
     assert team.sent() == 8
 
 

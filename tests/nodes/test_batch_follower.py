@@ -6,7 +6,7 @@ import pytest
 from penstock.algorithm import Schedule
 from penstock.algorithms.appo.spec import APPOConfig, init_state, spec
 from penstock.nodes.learner import BatchFollowerNode, BatchFollowerSettings
-from penstock.nodes.learner.epochs import BatchGoal
+from penstock.nodes.learner.goals import BatchGoal
 from penstock.nodes.learner.gradient_slot import slot_specs
 from penstock.nodes.learner.handed_on_epochs import HandedOnEpochs, HandedOnEpochSettings
 from penstock.program.rollout import rollout_specs

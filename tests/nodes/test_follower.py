@@ -10,7 +10,7 @@ import pytest
 from penstock.cluster.fetched import Fetched
 from penstock.cluster.rings import HostedShards, take_news
 from penstock.nodes.learner import FollowerNode, follower
-from penstock.nodes.learner.steps import Goal
+from penstock.nodes.learner.goals import TurnGoal
 from penstock.replay.sampler import Sampler
 from tests.replay.world import lane_steps, make_table, write
 
@@ -34,7 +34,7 @@ class Steps:
     def leave(self) -> None:
         """It ends."""
 
-    def until(self, goal: Goal) -> Iterator[None]:
+    def until(self, goal: TurnGoal) -> Iterator[None]:
         while self.done < goal.last:
             stamp = np.zeros(1, np.int64)
             self._sampler.sample((1, self.done), {"stamp": stamp}, list(goal.taken))

@@ -6,7 +6,7 @@ import pytest
 from penstock.algorithm import Schedule
 from penstock.algorithms.a3c.spec import A3CConfig, spec
 from penstock.nodes.learner import handed_on_epochs
-from penstock.nodes.learner.epochs import BatchGoal
+from penstock.nodes.learner.goals import BatchGoal
 from penstock.nodes.learner.handed_on_epochs import HandedOnEpochs, HandedOnEpochSettings
 from penstock.types import Arrays
 from penstock.updates.settings import UpdaterSettings
@@ -73,14 +73,14 @@ class Follower(Ports):
 )
 def test_a_divergence_that_is_too_large_ends_the_epochs(monkeypatch, metrics: dict[str, float], epochs: int) -> None:
     monkeypatch.setattr(handed_on_epochs, "gradients_in", lambda *_: {})
-    monkeypatch.setattr(handed_on_epochs, "metrics_in", lambda _: metrics)
+    monkeypatch.setattr(handed_on_epochs, "step_metrics_in", lambda _: metrics)
     assert len(learned().metrics) == epochs
 
 
 def test_the_mean_of_single_numbers_is_an_array_that_torch_can_take(monkeypatch) -> None:
     """As the scale of a loss in float16 is, which numpy gives back as a number."""
     monkeypatch.setattr(handed_on_epochs, "gradients_in", lambda *_: {"one": {"scale": np.array(4.0, np.float32)}})
-    monkeypatch.setattr(handed_on_epochs, "metrics_in", lambda _: {"own": 1.0})
+    monkeypatch.setattr(handed_on_epochs, "step_metrics_in", lambda _: {"own": 1.0})
     applier = learned().updater
     assert isinstance(applier, Applier)
     for mean in applier.means:

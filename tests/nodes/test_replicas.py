@@ -7,15 +7,17 @@ from types import ModuleType
 
 import pytest
 
+from penstock.algorithm import AlgorithmSpec
+from penstock.algorithm.first_state import first_state
 from penstock.algorithms.ppo import spec as ppo
 from penstock.errors import CheckpointError
 from penstock.memory.segment import Segment
 from penstock.nodes.learner import ReplicaNode, StreamReplicaNode
-from penstock.nodes.learner.first_state import first_state
 from penstock.planning import plan
 from penstock.saved_runs.checkpoints import save_checkpoint
 from penstock.topologies import off_policy, on_policy
-from penstock.types import Arrays
+from penstock.types import Arrays, Spaces
+from penstock.updates.settings import UpdaterSettings
 from penstock.wiring.edges import SUPERVISOR, Wiring
 from penstock.wiring.ports import NodePorts
 from tests.planned import prepared
@@ -65,7 +67,7 @@ class Run:
     def state(self) -> Arrays:
         """The first state of a table's learner."""
         steps = self._node.settings.steps
-        return first_state(steps.initial, steps.updater, steps.updater.seed)
+        return first_state(steps.initial, *of(steps.updater))
 
 
 @pytest.fixture(params=["stream", "table"])
@@ -95,6 +97,11 @@ def test_a_learner_forms_the_team_with_a_later_checkpoint_if_the_first_one_is_go
     run.close()
 
 
+def of(updater: UpdaterSettings) -> tuple[AlgorithmSpec, Spaces, object, int]:
+    """What `first_state` takes beside the name of the algorithm's function."""
+    return updater.spec, updater.spaces, updater.config, updater.seed
+
+
 def networks_alone(spaces: object, config: object, seed: int) -> Arrays:
     """The first state of an algorithm that leaves out what begins at zero."""
     return {
@@ -106,8 +113,8 @@ def test_arrays_that_an_algorithm_leaves_out_begin_at_zero() -> None:
     run = Run(on_policy)
     settings = run._node.settings
     updater = settings.epochs.updater
-    whole = first_state(settings.initial, updater, updater.seed)
-    found = first_state(f"{__name__}:networks_alone", updater, updater.seed)
+    whole = first_state(settings.initial, *of(updater))
+    found = first_state(f"{__name__}:networks_alone", *of(updater))
     assert {name: values.tobytes() for name, values in found.items()} == {
         name: values.tobytes() for name, values in whole.items()
     }

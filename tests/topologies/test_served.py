@@ -60,7 +60,7 @@ def test_learners_in_step_share_each_minibatch_of_the_batches_of_one_learner() -
 
 def test_learners_apart_have_batches_of_their_own_and_hear_of_each_rollout() -> None:
     apart = program(async_on_policy, pace="lag", max_policy_lag=10)
-    assert apart.node("learner").kind == "shared_parameter"
+    assert apart.node("learner").kind == "stream_parameter"
     assert apart.node("learner").settings.max_gradient_lag == 10
     for number, name in enumerate(FOLLOWERS):
         settings = apart.node(name).settings

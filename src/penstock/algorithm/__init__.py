@@ -9,6 +9,7 @@ No file here imports torch. The arrays of ``learn.py`` are torch tensors, which 
 from penstock.algorithm.functions import Algorithm, Gradients, Phase, Tensors
 from penstock.algorithm.fused import Fused, FusedReplay, FusedReplayUpdate, FusedUpdate, StreamShape
 from penstock.algorithm.spec import (
+    APPROX_KL,
     DEMONSTRATED,
     HELD_OUT,
     KL,
@@ -23,6 +24,7 @@ from penstock.algorithm.spec import (
 )
 
 __all__ = [
+    "APPROX_KL",
     "DEMONSTRATED",
     "HELD_OUT",
     "KL",

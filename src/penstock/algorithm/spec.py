@@ -10,6 +10,7 @@ from penstock.policies.exploration import IN_FULL, Explore
 from penstock.types import ArraySpec, Spaces
 
 __all__ = [
+    "APPROX_KL",
     "DEMONSTRATED",
     "HELD_OUT",
     "KL",
@@ -27,6 +28,8 @@ DEMONSTRATED = "demonstrated"
 """The field of a minibatch that tells demonstrations (1) from the run's own rows (0)."""
 HELD_OUT = "held_out"
 """The field of a minibatch that tells rows of held-out episodes (1) from those that are learned from (0)."""
+APPROX_KL = "approx_kl"
+"""With ``target_kl``: the metric of a phase that says how far the policy has moved from the one that acted."""
 KL, KL_COEF = "kl", "kl_coef"
 """With ``kl_target``: the metric of a phase, and the array of the state that is adapted by it."""
 
@@ -42,6 +45,10 @@ class Schedule:
     kl_target: float | None = None
     """Double or halve ``kl_coef``, float32 ``()`` of the state, after each batch, so that the metric ``kl`` of its last
     epoch comes near this. ``None``: the state has no such array."""
+
+    def ends_epochs(self, divergence: float) -> bool:
+        """True if a batch's epochs end after one whose mean ``approx_kl`` is this. That of NaN ends them, too."""
+        return self.target_kl is not None and not divergence <= self.target_kl
 
 
 @dataclass(frozen=True)

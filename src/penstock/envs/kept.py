@@ -1,4 +1,4 @@
-"""KeptEpisodes: plays kept episodes of games again, as an environment. Its observations do not depend on the actions.
+"""ReplayedEpisodes: plays kept episodes of games again, as an environment. Observations do not depend on the actions.
 
 For an export, which needs observations that the policy has met. It judges no policy.
 """
@@ -14,10 +14,10 @@ from penstock.envs.masks import IN_INFO, KEY
 from penstock.errors import EnvError
 from penstock.types import Arrays
 
-__all__ = ["KeptEpisodes"]
+__all__ = ["ReplayedEpisodes"]
 
 
-class KeptEpisodes:
+class ReplayedEpisodes:
     """One kept episode after the other. The seed of each reset chooses the episode.
 
     Args:

@@ -6,7 +6,7 @@ Does not decide which process gets which lanes.
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from penstock.envs.deadline import Deadline, deadline
 from penstock.envs.fields import one_line
@@ -18,7 +18,7 @@ from penstock.envs.older_api import declares
 from penstock.envs.recipes import refusal
 from penstock.envs.vector import VectorSource, is_vector
 from penstock.errors import EnvError, UsageError
-from penstock.types import EnvFactory, EnvRecipe, EnvReference, Spaces
+from penstock.types import EnvFactory, EnvKind, EnvRecipe, EnvReference, Spaces
 
 __all__ = ["PROBED_LANES", "EnvProfile", "display_name", "find", "open_source", "probe", "reference"]
 
@@ -35,9 +35,7 @@ class EnvProfile:
     spaces: Spaces
     same_step: bool
     restorable: bool
-    kind: Literal["scalar", "vector", "game"]
-    """``scalar``: each call steps one lane. ``vector``: one call steps all lanes. ``game``: a game that connects drives
-    the lane; nobody makes or resets it."""
+    kind: EnvKind
     unused_mask: str | None = None
     """The field of an action mask that is not used: the algorithm uses no masks, or the actions have no choices."""
     agents: int = 1
@@ -76,7 +74,7 @@ def probe(
     name, many = display_name(env), declares(find(env, vector), "num_envs")
     with deadline(make_limit_s, f"making environment {name}"):
         source = open_source(env, vector, num_lanes=lanes if many else 1, ignore_obs=ignore_obs)
-    kind: Literal["scalar", "vector"] = "vector" if many else "scalar"
+    kind: EnvKind = "vector" if many else "scalar"
     doing, limit = "reset", Deadline()
     try:
         with deadline(reset_limit_s, f"resetting environment {name}") as limit:

@@ -1,6 +1,7 @@
 """CheckpointerNode: writes the learner's records into the run folder, each whole or not at all.
 
-So the learner does not wait for the disk. The node does not know what the arrays mean.
+So the learner does not wait for the disk. The node also removes older checkpoints, asks for the files of shards, and
+draws histograms. Of the arrays it knows only those that say how far the run has come.
 """
 
 import secrets
@@ -106,7 +107,7 @@ class CheckpointerNode:
                 facts[MARK] = marked(settings.table_file, self._table)
             if self._files is not None:
                 facts[NAMED] = told(self._files.kept())
-            save_checkpoint(settings.folder, packed(slot), facts, self._contents(slot))
+            save_checkpoint(settings.folder, _saved_arrays(slot), facts, self._contents(slot))
             prune_checkpoints(settings.folder, settings.keep, settings.keep_every)
             if self._histograms is not None:
                 self._histograms.append(_spread(slot, settings.parts))
@@ -177,6 +178,6 @@ def _spread(slot: Arrays, parts: Sequence[Part]) -> Histograms:
     return Histograms(at, {name: one for name, one in found.items() if one is not None})
 
 
-def packed(slot: Arrays) -> Arrays:
+def _saved_arrays(slot: Arrays) -> Arrays:
     """The arrays that continue a run, without unused space."""
     return without_room({name: values for name, values in slot.items() if name not in _TOLD})

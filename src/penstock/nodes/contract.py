@@ -38,7 +38,7 @@ Shared = TypeVar("Shared")
 
 
 class Node(Protocol):
-    """One worker of a program. It is made from its settings, a frozen dataclass of plain data."""
+    """A part of a program that does one job. It is made from its settings, a frozen dataclass of plain data."""
 
     def open(self, ports: "Ports") -> None:
         """Called once, in the process that runs the node."""
@@ -127,7 +127,7 @@ class Ports(Protocol):
         ...
 
     def record(self, role: str) -> RecordPort:
-        """The owner's end of a record."""
+        """This node's end of a record. Its owner reads it in place; other nodes copy it."""
         ...
 
     def meeting(self, role: str, make: Callable[[], Shared]) -> Shared:

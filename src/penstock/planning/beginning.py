@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
+from penstock.algorithm.first_state import first_state
 from penstock.algorithm_lookup import find_algorithm
 from penstock.config.opponents import named_run
 from penstock.errors import ConfigError
@@ -63,8 +62,7 @@ def beginning(prepared: Prepared) -> Beginning | None:
     if config.run.begin_with is None:
         return None
     checkpoint, folder, policy = _chosen(prepared, config.run.begin_with)
-    state = {part.name: np.zeros(part.shape, part.dtype) for part in spec.state}
-    state |= load(prepared.algorithm.initial)(prepared.profile.spaces, config.algorithm, config.run.seed)
+    state = first_state(prepared.algorithm.initial, spec, prepared.profile.spaces, config.algorithm, config.run.seed)
     for name in (taken := _taken(spec.policy, policy)):
         for own in {name, f"target.{name}"} & state.keys():
             state[own] = checkpoint.arrays[name].copy()

@@ -63,7 +63,7 @@ def check_plan(prepared: Prepared) -> None:
     _demonstrations(prepared)
 
 
-def _what(run: RunConfig, profile: EnvProfile, folder: Path) -> str:
+def _title_line(run: RunConfig, profile: EnvProfile, folder: Path) -> str:
     """The first line of a run's display: what is trained, and where."""
     lanes = "1 lane" if run.num_envs == 1 else f"{run.num_envs} lanes"
     if RUNTIMES[run.runtime].processes and profile.kind != "game":
@@ -113,7 +113,7 @@ def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | N
         manifest=prepared.manifest(),
         starts=tuple(LaneStart() for _ in range(run.num_envs)),
         quiet=quiet,
-        told=(_what(run, profile, folder), *prepared.told),
+        told=(_title_line(run, profile, folder), *prepared.told),
         modules=top_level(prepared.own_modules()),
         demonstrations=_demonstrations(prepared),
         games=game_settings(run, profile, prepared.env, folder),

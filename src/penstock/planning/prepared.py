@@ -125,6 +125,7 @@ def prepare(
     Raises:
         UsageError: the environment, its spaces, the device or a backend cannot be used.
     """
+    # 1. What the user names: the device, the environment, the algorithm.
     model, config = getattr(config.algorithm, "model", ""), _with_description(config)
     run = config.run
     if run.device != "cpu":
@@ -136,6 +137,7 @@ def prepare(
     check_learn(algorithm)
     profile = replace(_probed(source, run, algorithm, processes), name=display_name(environment))
     check_agents(profile.name, profile.agents, run.num_envs, 1 if run.num_workers == "auto" else run.num_workers)
+    # 2. What the algorithm needs on these spaces, and which settings it refuses.
     try:
         spec = _spec(config, algorithm, profile)
     except ConfigError as error:
@@ -150,18 +152,19 @@ def prepare(
         config = replace(config, run=replace(config.run, begin_with=str(named_run(run.begin_with))))
     config, of_games = with_games(config, profile, spec.topology)
     config, of_opponents = with_scores(config, profile)
-    wanted = run.threads
+    threads_asked = run.threads
     _check_own_rule(config.run, spec)
-    wants = replace(demand(config, algorithm, spec, profile.spaces, processes), agents=profile.agents)
-    config = with_sync_mode(config, wants.sync_mode)
+    # 3. How it learns and acts: the mode, the table, the backends.
+    demanded = replace(demand(config, algorithm, spec, profile.spaces, processes), agents=profile.agents)
+    config = with_sync_mode(config, demanded.sync_mode)
     check_sync_mode(config.run, spec)
     config = _agreed(config, spec)
     if spec.table is not None:
         spec = with_checked_table(config, spec)
-    check_lanes(config.run.num_envs, wants.sharing, wants.agents)
+    check_lanes(config.run.num_envs, demanded.sharing, demanded.agents)
     check_gradient_steps(config.run, spec)
     name = inference_of(config, spec)
-    config = with_backend(replace(config, run=replace(config.run, inference=name)), wants)
+    config = with_backend(replace(config, run=replace(config.run, inference=name)), demanded)
     prepared = Prepared(
         config=config,
         env=source,
@@ -173,12 +176,13 @@ def prepare(
     )
     for check in checks:
         check(prepared)
-    config = resolve(config, wants, cluster_cores)
+    # 4. What depends on the cores, of this machine or of a cluster: processes, threads, where actions are computed.
+    config = resolve(config, demanded, cluster_cores)
     if spec.table is not None:
         spec = within_table_bytes(config, spec, profile)
     config = replace(config, run=replace(config.run, policy_placement=_place(config, name, spec)))
     told = (
-        *remarks(config, spec, algorithm, profile, threads=wanted),
+        *remarks(config, spec, algorithm, profile, threads=threads_asked),
         *of_games,
         *of_opponents,
         *shares_text(config.run, alone=spec.cloning is not None),

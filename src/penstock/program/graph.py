@@ -41,6 +41,9 @@ __all__ = [
     "SharedArrays",
     "Stream",
     "Table",
+    "asked_of_nodes",
+    "ends",
+    "file_of_table",
 ]
 
 
@@ -268,16 +271,19 @@ class Program:
     edges: tuple[Edge, ...]
     ends_with: tuple[str, ...] = ()
     """The run ends once these nodes have finished."""
+    # Files of the run.
     trace: Path | None = None
     """The folder for the spans of all nodes. ``None``: no spans are recorded."""
     folder: Path | None = None
     """The run folder: what processes log is added to its log. ``None``: it is kept nowhere."""
     deaths: Path | None = None
     """The file for tracebacks and stacks of processes that are started again."""
+    # When the run gives up.
     max_restarts: int = 0
     """Most restarts of a process without progress in between. 0: its death ends the run."""
     stall_limit_s: float = math.inf
     """Seconds without progress after which a run ends."""
+    # What a cluster has to know.
     address: str | None = None
     """The cluster that runs the program, for a runtime that needs one. ``None``: the runtime finds or starts one."""
     modules: tuple[str, ...] = ()

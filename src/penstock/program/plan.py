@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from penstock.algorithm import AlgorithmSpec
 from penstock.config.episode_metrics import info_names
@@ -14,7 +14,7 @@ from penstock.program.rollout import fields_beside_return
 from penstock.registry import UpdateBackend
 from penstock.saved_runs.demonstrations import Demonstrations
 from penstock.saved_runs.run_folder import RunFolder
-from penstock.types import Arrays, BackendSpec, EnvReference, Spaces
+from penstock.types import Arrays, BackendSpec, EnvKind, EnvReference, Spaces
 
 __all__ = ["EvaluationPlan", "LearningPlan", "Plan"]
 
@@ -26,7 +26,7 @@ class LearningPlan:
     spec: AlgorithmSpec
     algorithm_config: Any
     learn: str
-    """``module:build`` of the algorithm's pure functions."""
+    """``module:build`` of the algorithm's pure functions, or of its fused ones."""
     initial: str
     """``module:init_state`` of the algorithm. Imports no torch."""
     backend: UpdateBackend
@@ -45,9 +45,7 @@ class Plan:
     reward: str | bytes | None
     """The own reward, as a name or pickled. ``None``: the environment's rewards."""
     spaces: Spaces
-    kind: Literal["scalar", "vector", "game"]
-    """``scalar``: each call steps one lane. ``vector``: one call steps all lanes. ``game``: a game that connects drives
-    the lane; nobody makes or resets it."""
+    kind: EnvKind
     same_step: bool
     own_cores: bool
     """Whether each environment process is pinned to a core."""
@@ -92,9 +90,7 @@ class EvaluationPlan:
     """Name of the environment, for messages."""
     env: EnvReference
     spaces: Spaces
-    kind: Literal["scalar", "vector", "game"]
-    """``scalar``: each call steps one lane. ``vector``: one call steps all lanes. ``game``: a game that connects drives
-    the lane; nobody makes or resets it."""
+    kind: EnvKind
     policy: PolicyGraph
     inference: BackendSpec
     """The backend that runs the policy."""

@@ -100,11 +100,11 @@ def evaluate(
         asked = Asked(
             episodes,
             trained_run.seed if seed is None else seed,
-            None,
-            quiet,
-            players_here(trained_run, cores) if players is None else players,
-            playing,
-            kept,
+            seconds=None,
+            quiet=quiet,
+            players=players_here(trained_run, cores) if players is None else players,
+            runtime=playing,
+            keep=kept,
         )
         found = judge(opened, prepared, trained.published, asked, folder)
     return replace(found, checkpoint=trained.checkpoint.name)

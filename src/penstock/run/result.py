@@ -91,7 +91,7 @@ def finish(
     outcome: Outcome,
     begun_anew: int = 0,
     *,
-    told: Config,
+    card_config: Config,
     episodes_before: int = 0,
     had_ended: bool = False,
     quiet: bool,
@@ -104,40 +104,34 @@ def finish(
         folder: of the run.
         outcome: of the program.
         begun_anew: lanes whose episode a resume could not restore.
-        told: settings that the card shows.
+        card_config: settings that the card shows.
         episodes_before: training episodes that had ended before a resume.
         had_ended: a resume had nothing left to learn, so the run did not end now.
         quiet: no display.
     """
     record, run = outcome.record, prepared.config.run
     if not record or is_unbegun(folder):
+        # The run was interrupted before its first commit. Its caller says so, and removes the folder.
         raise KeyboardInterrupt
     policy = policy_of(prepared, record)
     published = published_of(prepared, record)
     no_file = _exported(prepared, folder, published)
     steps, updates = int(record["steps"]), int(record["update"])
     # The card is written here and after the evaluation: that may be long or interrupted, and the run is usable now.
-    write_card(folder, told, steps, updates, None)
+    write_card(folder, card_config, steps, updates, None)
     evaluation: Evaluation | None = None
     given_up: tuple[str, ...] = ()
     if run.eval_episodes and not outcome.interrupted:
         try:
             asked = Asked(run.eval_episodes, run.seed, run.eval_seconds, quiet, players_after(run), runtime_here(run))
-            evaluation = judge(processes, prepared, published, asked, folder)
+            with _noting_its_end(folder, steps, updates):
+                evaluation = judge(processes, prepared, published, asked, folder)
         except (EnvError, NodeError) as error:
             given_up = (evaluation_given_up(error),)
-        except BadDataError as error:
-            with contextlib.suppress(RunFolderError):
-                _log_end(folder.path, steps, updates, f"the evaluation failed: {failure(error)}")
-            raise
-        except KeyboardInterrupt:
-            with contextlib.suppress(RunFolderError):
-                _log_end(folder.path, steps, updates, evaluation_interrupted(folder.path))
-            raise KeyboardInterrupt(evaluation_interrupted(folder.path)) from None
     if evaluation is not None:
         elapsed_s = float(record["elapsed_s"])
         log_final(folder.path, evaluation, updates, steps, elapsed_s, axis=run.tensorboard_axis)
-        write_card(folder, told, steps, updates, evaluation)
+        write_card(folder, card_config, steps, updates, evaluation)
     not_restored = begun_anew + sum(counts["not_restored"] for counts in outcome.counters.values())
     early: tuple[str, ...] = ()
     if not outcome.interrupted and not had_ended:
@@ -161,6 +155,26 @@ def finish(
         notes=notes,
         resumable=bool(saved),
     )
+
+
+@contextlib.contextmanager
+def _noting_its_end(folder: RunFolder, steps: int, updates: int) -> Iterator[None]:
+    """If the final evaluation in the ``with`` block is interrupted or meets bad numbers, the run's log says so.
+
+    Raises:
+        BadDataError: as the body does.
+        KeyboardInterrupt: as the body does, with what to type.
+    """
+    try:
+        yield
+    except BadDataError as error:
+        with contextlib.suppress(RunFolderError):
+            _log_end(folder.path, steps, updates, f"the evaluation failed: {failure(error)}")
+        raise
+    except KeyboardInterrupt:
+        with contextlib.suppress(RunFolderError):
+            _log_end(folder.path, steps, updates, evaluation_interrupted(folder.path))
+        raise KeyboardInterrupt(evaluation_interrupted(folder.path)) from None
 
 
 def logged(result: Result) -> Result:

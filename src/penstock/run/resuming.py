@@ -86,53 +86,59 @@ def resume(
 def _resume(
     processes: Processes, folder: RunFolder, config: Config, given: Given, checkpoint: str | None, *, quiet: bool
 ) -> Result:
+    """Settle the changed config, read the checkpoint, run the program, finish. The steps are those of a new run."""
     import_ahead(config.run)
     with _offering_this_machine(), contextlib.ExitStack() as cluster:
+        # 1. The config, settled and checked, and the checkpoint, which has to fit it.
         with asking_for_objects(folder, config.run, given, "resume"), pointing_to_line(folder):
             prepared = prepare(config, processes, given, counted_cores(cluster, config, given), check_plan)
             check_functions(prepared, processes)
             prepared = with_opponents(prepared, folder.path)
-            begin = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())
-            check_fits(prepared, begin)
-            the_plan = plan(prepared, folder.path, quiet=quiet, begin=begin)
+            saved = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())
+            check_fits(prepared, saved)
+            planned = plan(prepared, folder.path, quiet=quiet, begin=saved)
+        # 2. What the user is told: where the run goes on and with which changes, or that nothing is left to do.
         before = folder.read_config()
-        over = nothing_to_do(prepared.config.run, folder.path, begin.arrays)
-        if over:
-            over += unchanged(before, config, prepared.config, over[0])
-            the_plan = replace(the_plan, settings=to_toml(before))
+        nothing_left = nothing_to_do(prepared.config.run, folder.path, saved.arrays)
+        if nothing_left:
+            nothing_left += unchanged(before, config, prepared.config, nothing_left[0])
+            planned = replace(planned, settings=to_toml(before))
         else:
-            what, *others = the_plan.told
-            begins = goes_on_from(begin, prepared.config.run.timesteps)
-            the_plan = replace(the_plan, told=(what, begins, *others, *changes(before, config, prepared.config)))
-        program = checked_on_machine(program_of(the_plan), prepared)
+            title, *others = planned.told
+            from_where = goes_on_from(saved, prepared.config.run.timesteps)
+            planned = replace(planned, told=(title, from_where, *others, *changes(before, config, prepared.config)))
+        program = checked_on_machine(program_of(planned), prepared)
         alone = cluster.enter_context(joined_cluster(program, prepared.config.run))
+        # 3. The run folder.
         folder.become_latest()
         unused = without_effect(before, prepared.config)
-        program, found = begin_table(program, begin, alone=alone)
-        if not over:
+        program, rows_found = begin_table(program, saved, alone=alone)
+        if not nothing_left:
             folder.write_config(prepared.config)
-        goes_on = before if over else prepared.config
-        add_launch(folder, begin.path.name, goes_on.run, int(begin.manifest["steps"]), prepared.own_modules())
-        set_aside_after(folder.path, int(begin.manifest["update"]))
+        kept_config = before if nothing_left else prepared.config
+        add_launch(folder, saved.path.name, kept_config.run, int(saved.manifest["steps"]), prepared.own_modules())
+        set_aside_after(folder.path, int(saved.manifest["update"]))
         folder.clear_trace()
-        begun_anew = sum(start.position is None and start.rollout > 0 for start in the_plan.starts)
+        begun_anew = sum(start.position is None and start.rollout > 0 for start in planned.starts)
+        # 4. The run itself. One with nothing left to do ends at once, with the record that its evaluation needs.
         outcome = launch(processes, prepared, folder, program)
+    # 5. The exported policy, the final evaluation, the card.
     result = finish(
         processes,
         prepared,
         folder,
         outcome,
         begun_anew,
-        told=goes_on,
-        episodes_before=int(begin.arrays["episodes"]),
-        had_ended=bool(over),
+        card_config=kept_config,
+        episodes_before=int(saved.arrays["episodes"]),
+        had_ended=bool(nothing_left),
         quiet=quiet,
     )
-    changed = differences(begin.manifest, prepared.manifest())
+    changed = differences(saved.manifest, prepared.manifest())
     # The run itself says first what it has found of rows that lie with its learners.
-    there = prepared.config.run.table_on == "learners"
-    of_table = () if there else table_differences(prepared.spec, begin.manifest, found)
-    return logged(replace(result, notes=(*(over or (*changed, *of_table, *unused)), *result.notes)))
+    with_learners = prepared.config.run.table_on == "learners"
+    of_table = () if with_learners else table_differences(prepared.spec, saved.manifest, rows_found)
+    return logged(replace(result, notes=(*(nothing_left or (*changed, *of_table, *unused)), *result.notes)))
 
 
 @contextlib.contextmanager

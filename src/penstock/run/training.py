@@ -116,7 +116,7 @@ def _train(processes: Processes, config: Config, given: Given, run_name: str | N
                 outcome = launch(processes, prepared, folder, program)
                 cluster.close()
                 # 5. The exported policy, the final evaluation, the card.
-                return logged(finish(processes, prepared, folder, outcome, told=prepared.config, quiet=quiet))
+                return logged(finish(processes, prepared, folder, outcome, card_config=prepared.config, quiet=quiet))
     except UsageError:
         # For example, a machine of the cluster was refused. Nothing was learned, so there is nothing to resume.
         if made:

@@ -9,8 +9,8 @@ from dataclasses import replace
 from penstock.algorithm import Schedule
 from penstock.errors import ConfigError
 from penstock.nodes.contract import OPEN_LIMIT_S
-from penstock.nodes.learner import SharedParameterSettings, StreamFollowerSettings, shared_record_specs
-from penstock.nodes.learner.gradient_slot import batch_board_specs, batch_slot_specs
+from penstock.nodes.learner import StreamFollowerSettings, StreamParameterSettings, stream_parameter_record_specs
+from penstock.nodes.learner.gradient_slot import own_batch_board_specs, own_batch_slot_specs
 from penstock.program.graph import Board, NodeSpec, Program, Stream
 from penstock.program.plan import Plan
 from penstock.topologies.env_nodes import env_names
@@ -55,7 +55,7 @@ def build(plan: Plan) -> Program:
     own = [replace(updater_settings(of_part, worker, 1), accumulate=parts) for worker in range(plan.num_workers)]
     # One gradient of each rollout.
     whole = Schedule(epochs=1, mini_batch_size=part * parts)
-    first = SharedParameterSettings(
+    first = StreamParameterSettings(
         keeper=keeper_settings(plan),
         build=applier,
         updater=own[0],
@@ -66,9 +66,9 @@ def build(plan: Plan) -> Program:
         rollouts=Stream(
             "rollouts", envs, ("learner",), rollout_arrays(plan), plan.num_workers, "wait", viewers=learners
         ),
-        record=shared_record_specs(spec, run.num_envs, plan.num_workers, 1, beside_return=plan.beside_return),
+        record=stream_parameter_record_specs(spec, run.num_envs, plan.num_workers, 1, beside_return=plan.beside_return),
         learners=(
-            NodeSpec("learner", "shared_parameter", first, group="learner", imports=learner_imports(plan)),
+            NodeSpec("learner", "stream_parameter", first, group="learner", imports=learner_imports(plan)),
             *(
                 NodeSpec(
                     name,
@@ -97,10 +97,15 @@ def build(plan: Plan) -> Program:
         together=(
             # The gradient of one rollout, to be applied once.
             Stream(
-                "gradients", learners, ("learner",), batch_slot_specs(spec.shared(), 1), 2 * plan.num_workers, "wait"
+                "gradients",
+                learners,
+                ("learner",),
+                own_batch_slot_specs(spec.shared(), 1),
+                2 * plan.num_workers,
+                "wait",
             ),
             # The parameters; for each learner, its last settled gradient.
-            Board("parameters", "learner", learners, batch_board_specs(spec.shared(), plan.num_workers, 1)),
+            Board("parameters", "learner", learners, own_batch_board_specs(spec.shared(), plan.num_workers, 1)),
         ),
         policy_readers=learners,
     )

@@ -1,7 +1,6 @@
 """The nodes that write rollouts: environment nodes; or the lanes of games, and the node that games connect to."""
 
 from dataclasses import replace
-from typing import Literal
 
 from penstock.algorithm_lookup import find_algorithm
 from penstock.config.episode_metrics import info_names
@@ -11,6 +10,7 @@ from penstock.nodes.env import EnvSettings
 from penstock.program.graph import NodeSpec
 from penstock.program.plan import Plan
 from penstock.topologies.imports import policy_imports
+from penstock.types import EnvKind
 
 __all__ = ["GAMES", "NICENESS", "env_names", "env_nodes", "step_limit_s"]
 
@@ -78,6 +78,6 @@ def _env(plan: Plan, worker: int, niceness: int) -> NodeSpec:
     )
 
 
-def step_limit_s(run: RunConfig, kind: Literal["scalar", "vector", "game"], lanes: int) -> float:
+def step_limit_s(run: RunConfig, kind: EnvKind, lanes: int) -> float:
     """Longest silence of a node that steps environments: one step of a scalar one, or one call for all lanes."""
     return run.env_timeout * (lanes if kind == "vector" else 1)

@@ -19,8 +19,8 @@ from penstock.nodes.learner import (
     ReplicaSettings,
     StepSettings,
     TableDemonstrations,
-    goal_specs,
     replay_record_specs,
+    turn_goal_specs,
 )
 from penstock.nodes.learner.sampling import buffer_count
 from penstock.program.graph import Board, Edge, Minibatch, Program, Rounds, Table
@@ -78,7 +78,7 @@ def replayed(
             # Gradients, and the state for learners that join later.
             Rounds("gradients", learners, spec.state),
             # The next goal of all learners: the last gradient step, the slots to sample from, running statistics.
-            Board("goals", learners[0], learners[1:], goal_specs(plan.num_workers, spec.policy.statistics())),
+            Board("goals", learners[0], learners[1:], turn_goal_specs(plan.num_workers, spec.policy.statistics())),
         )
     # In lock step no environment node is more than one turn ahead, and the capacity is at least two.
     ahead = 1 if order == "by_lane" else slots_ahead(plan, own, run.learners)

@@ -11,7 +11,7 @@ from penstock.nodes.learner import (
     EpochSettings,
     LearnerSettings,
     StreamReplicaSettings,
-    batch_specs,
+    batch_goal_specs,
     record_specs,
 )
 from penstock.program.graph import Board, Edge, Program, Rounds, Stream
@@ -54,7 +54,7 @@ def streamed(
             # Gradients, and the state for learners that join later.
             Rounds("gradients", learners, (*plan.learning.spec.state, *JOINING)),
             # The next batch of all learners.
-            Board("goals", learners[0], learners[1:], batch_specs(plan.num_workers)),
+            Board("goals", learners[0], learners[1:], batch_goal_specs(plan.num_workers)),
         )
     topology = TopologyParts(
         rollouts=Stream(

@@ -18,12 +18,17 @@ from penstock.nodes.learner import (
     BatchFollowerSettings,
     HandedOnEpochSettings,
     LearnerSettings,
-    SharedParameterSettings,
     StreamFollowerSettings,
+    StreamParameterSettings,
     record_specs,
-    shared_record_specs,
+    stream_parameter_record_specs,
 )
-from penstock.nodes.learner.gradient_slot import batch_board_specs, batch_slot_specs, shared_board_specs, slot_specs
+from penstock.nodes.learner.gradient_slot import (
+    common_batch_board_specs,
+    own_batch_board_specs,
+    own_batch_slot_specs,
+    slot_specs,
+)
 from penstock.program.graph import NodeSpec, Program, Stream
 from penstock.program.plan import Plan
 from penstock.registry import compression_of
@@ -91,7 +96,7 @@ def in_step(
         together=gradient_edges(
             plan,
             slot_specs(spec.shared(), compression_of(run.compress)),
-            shared_board_specs(spec.shared(), run.learners, plan.num_workers),
+            common_batch_board_specs(spec.shared(), run.learners, plan.num_workers),
         ),
         policy_readers=learners,
     )
@@ -107,7 +112,7 @@ def at_own_pace(plan: Plan, agreed: Agreement, *, slots: int, niceness: int) -> 
         finder = plan.learning.backend.stream
     own = [_own(plan, number, pull_after(plan, agreed.pace)) for number in range(run.learners)]
     schedule = replace(_schedule(plan), mini_batch_size=own[0].spec.schedule.mini_batch_size * run.accumulate)
-    first = SharedParameterSettings(
+    first = StreamParameterSettings(
         keeper=keeper_settings(plan),
         build=applier,
         updater=own[0],
@@ -139,9 +144,11 @@ def at_own_pace(plan: Plan, agreed: Agreement, *, slots: int, niceness: int) -> 
             viewers=learners,
             woken=learners,
         ),
-        record=shared_record_specs(spec, run.num_envs, run.learners, rollouts, beside_return=plan.beside_return),
+        record=stream_parameter_record_specs(
+            spec, run.num_envs, run.learners, rollouts, beside_return=plan.beside_return
+        ),
         learners=(
-            NodeSpec("learner", "shared_parameter", first, group="learner", imports=learner_imports(plan)),
+            NodeSpec("learner", "stream_parameter", first, group="learner", imports=learner_imports(plan)),
             *learner_nodes(plan, learners, ["stream_follower"] * run.learners, settings, stream_minibatch(plan, 1)),
         ),
         max_lag=None,
@@ -150,8 +157,8 @@ def at_own_pace(plan: Plan, agreed: Agreement, *, slots: int, niceness: int) -> 
             # For each learner, the board also has its last settled gradient, and how far its batch is.
             *gradient_edges(
                 plan,
-                batch_slot_specs(rule.handed_on, rollouts, compression_of(run.compress)),
-                batch_board_specs(rule.told, run.learners, rollouts),
+                own_batch_slot_specs(rule.handed_on, rollouts, compression_of(run.compress)),
+                own_batch_board_specs(rule.told, run.learners, rollouts),
             ),
             *rule.edges,
         ),

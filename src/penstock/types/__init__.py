@@ -5,7 +5,16 @@ Shapes are written ``[T, B, ...]``: time first, then lanes.
 
 from penstock.types.arrays import Array, Arrays, ArraySpec, NoiseSpec
 from penstock.types.causes import Cause
-from penstock.types.environments import EnvFactory, EnvRecipe, EnvReference, EnvSource, Replayed, StepResult, Wrapper
+from penstock.types.environments import (
+    EnvFactory,
+    EnvKind,
+    EnvRecipe,
+    EnvReference,
+    EnvSource,
+    Replayed,
+    StepResult,
+    Wrapper,
+)
 from penstock.types.policies import BackendSpec, PolicyBackend, Question, Wanted
 from penstock.types.spaces import (
     ActionSpace,
@@ -31,6 +40,7 @@ __all__ = [
     "Composite",
     "Discrete",
     "EnvFactory",
+    "EnvKind",
     "EnvRecipe",
     "EnvReference",
     "EnvSource",

@@ -2,15 +2,19 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from penstock.types.arrays import Array, Arrays
 from penstock.types.spaces import Spaces
 
-__all__ = ["EnvFactory", "EnvRecipe", "EnvReference", "EnvSource", "Replayed", "StepResult", "Wrapper"]
+__all__ = ["EnvFactory", "EnvKind", "EnvRecipe", "EnvReference", "EnvSource", "Replayed", "StepResult", "Wrapper"]
 
 EnvFactory: TypeAlias = Callable[..., Any]
 """Makes an environment. It is called without arguments, or with ``num_envs=`` if it declares that parameter."""
+
+EnvKind: TypeAlias = Literal["scalar", "vector", "game"]
+"""``scalar``: each call steps one lane. ``vector``: one call steps all lanes. ``game``: a game that connects drives the
+lane; nobody makes or resets it."""
 
 
 @dataclass(frozen=True)

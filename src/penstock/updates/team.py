@@ -111,7 +111,7 @@ class Team(Protocol):
         ...
 
     def begin(self, updater: Stateful) -> bool:
-        """True if the next gradient step may begin now. May load a newer state into the updater."""
+        """True if the next gradient step may begin now. May let newcomers join, and give the updater a newer state."""
         ...
 
     def sent(self) -> int:

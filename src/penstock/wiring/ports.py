@@ -176,7 +176,7 @@ class NodePorts:
         return wake
 
     def record(self, role: str) -> RecordPort:
-        """The owner's end of a record."""
+        """This node's end of a record. Its owner reads it in place; other nodes copy it."""
         return self._wiring.record(self._edge(role))
 
     def meeting(self, role: str, make: Callable[[], Shared]) -> Shared:

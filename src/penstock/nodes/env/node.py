@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from penstock.envs.bad_numbers import BadNumber, earliest, spoilt_lanes
 from penstock.envs.sources import display_name
-from penstock.errors import BadDataError
+from penstock.errors import BadDataError, PenstockError
 from penstock.kernels.rollout import rollout_writer
 from penstock.memory.action_log import RolloutLog
 from penstock.nodes.contract import STEP_LIMIT_S, LaneStart, Ports
@@ -166,7 +166,7 @@ class EnvNode:
         """Fill a slot with a rollout and push it. Yields when it must wait or return. False if it was skipped."""
         source, policy = self._source, self._policy
         if source is None:
-            raise BadDataError("collecting before the environment is open")
+            raise PenstockError("collecting before the environment is open")
         slot, handle, store, log = self._bound(index, source.same_step)
         num_steps, renew_every = self._settings.num_steps, self._settings.renew_every
         self._begin(slot)
@@ -203,7 +203,7 @@ class EnvNode:
             self._obs[name][...] = slot[name][num_steps]
         bad = self._bad_number(slot)
         if bad is not None and self._settings.bad_numbers == "stop":
-            raise self._refuse(bad)
+            raise self._bad_data(bad)
         if bad is not None:
             self._skip(source, slot, bad)
             return False
@@ -264,7 +264,7 @@ class EnvNode:
             return earliest(slot, self._fields, num_steps)
         return earliest(own.beside(slot), self._fields, num_steps) or own.bad(slot, num_steps)
 
-    def _refuse(self, bad: BadNumber) -> BadDataError:
+    def _bad_data(self, bad: BadNumber) -> BadDataError:
         settings = self._settings
         return BadDataError(
             f"{self._ports.name}: {bad.field} of lane {settings.first_lane + bad.lane} of {display_name(settings.env)} "
@@ -280,12 +280,14 @@ class EnvNode:
         num_steps = self._settings.num_steps
         self._skipped += 1
         if self._skipped > SKIP_LIMIT:
-            raise BadDataError(f"{self._refuse(bad)}; {SKIP_LIMIT} rollouts in a row were skipped before this one")
+            raise BadDataError(f"{self._bad_data(bad)}; {SKIP_LIMIT} rollouts in a row were skipped before this one")
         for lane in spoilt_lanes(slot, self._fields, num_steps):
             self._lanes.episodes[lane] += 1
             obs = source.begin(lane, self._lanes.seed(lane))
             if obs is None:
-                raise BadDataError(f"{self._refuse(bad)}; it cannot be skipped: this source cannot reset a single lane")
+                raise BadDataError(
+                    f"{self._bad_data(bad)}; it cannot be skipped: this source cannot reset a single lane"
+                )
             self._lanes.begin_episode(lane, obs)
             self._memory.forget(lane)
             for name in self._fields:

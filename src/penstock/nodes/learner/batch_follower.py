@@ -10,7 +10,7 @@ import numpy as np
 from penstock.algorithm import Schedule
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.epochs import shares_of
-from penstock.nodes.learner.gradient_slot import BEFORE, before_specs, shared_board_specs
+from penstock.nodes.learner.gradient_slot import BEFORE, before_specs, common_batch_board_specs
 from penstock.nodes.learner.handed_on_epochs import NOTHING_WANTED
 from penstock.nodes.learner.passes import Passes
 from penstock.nodes.learner.work import Work, WorkingNode
@@ -65,7 +65,7 @@ class BatchFollowerNode(WorkingNode):
         self._policy = ports.board_reader("policy")
         self._team: StreamTeam = load(settings.team)(ports, settings.updater, settings.updater.sharing)
         before = before_specs(settings.updater.spec.shared())
-        specs = (*shared_board_specs((), settings.updater.sharing, settings.rollouts), *before, PROGRESS)
+        specs = (*common_batch_board_specs((), settings.updater.sharing, settings.rollouts), *before, PROGRESS)
         self._told = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in specs if spec.name != "settled"}
         self._team.watch(self._told)
         with ports.busy("build the update", settings.open_limit_s):

@@ -7,14 +7,15 @@ come in which minibatch. It commits nothing and takes no rollouts.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
-from penstock.algorithm import Schedule
+from penstock.algorithm import APPROX_KL, Schedule
 from penstock.metrics.report import SENT_BYTES
 from penstock.nodes.contract import STEP_LIMIT_S, Ports
 from penstock.nodes.learner.batch import Minibatches, minibatches, valid_rows, whole_lanes
+from penstock.nodes.learner.goals import BatchGoal
 from penstock.nodes.learner.losses import refuse_bad_losses
 from penstock.nodes.learner.penalty import adapt
 from penstock.nodes.learner.work import Task
@@ -25,7 +26,7 @@ from penstock.updates.contract import Updater
 from penstock.updates.settings import UpdaterSettings
 from penstock.updates.team import DissolvedError, Members
 
-__all__ = ["BatchGoal", "EpochSettings", "Epochs", "shares_of"]
+__all__ = ["EpochSettings", "Epochs", "shares_of"]
 
 
 @dataclass(frozen=True)
@@ -48,17 +49,6 @@ class EpochSettings:
     def make(self, ports: Ports, rollouts: StreamReader) -> "Epochs":
         """The epochs of the learner that takes these rollouts."""
         return Epochs(self, ports, rollouts)
-
-
-class BatchGoal(NamedTuple):
-    """A batch to learn from."""
-
-    slots: tuple[int, ...]
-    """Of the stream, in lane order or in the order of arrival."""
-    update: int
-    """Updates before this one."""
-    progress: float
-    """In [0, 1]."""
 
 
 class Epochs:
@@ -125,9 +115,8 @@ class Epochs:
                 return False
             self.metrics.append(self._agreed(self.updater.metrics(), len(mine)))
             refuse_bad_losses(self.metrics[-1], batch.update + 1, settings.updater.spec.policy)
-            # `not <=`, because a divergence of NaN is to end the update too. A batch of reset rows alone has none.
-            divergence = self.metrics[-1].get("approx_kl", 0.0)
-            if schedule.target_kl is not None and not divergence <= schedule.target_kl:
+            # A batch of reset rows alone has no divergence.
+            if schedule.ends_epochs(self.metrics[-1].get(APPROX_KL, 0.0)):
                 break
         self.updater.finish()
         adapt(self.updater, schedule, self.metrics[-1])

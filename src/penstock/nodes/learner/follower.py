@@ -7,8 +7,9 @@ import numpy as np
 
 from penstock.errors import ResourceError
 from penstock.nodes.contract import Ports
+from penstock.nodes.learner.goals import TurnGoal
 from penstock.nodes.learner.intake import rows_to_sample
-from penstock.nodes.learner.steps import Goal, GradientSteps, StepSettings
+from penstock.nodes.learner.steps import GradientSteps, StepSettings
 from penstock.nodes.learner.work import Work, WorkingNode
 from penstock.types import Array
 
@@ -36,7 +37,7 @@ class FollowerNode(WorkingNode):
         stopping = self._ports.stopping
         yield self._may_sample
         while not stopping():
-            goal = Goal(self._steps.done + STEPS, self._written(), self._progress())
+            goal = TurnGoal(self._steps.done + STEPS, self._written(), self._progress())
             try:
                 yield from self._steps.until(goal)
             except ResourceError:

@@ -19,17 +19,17 @@ __all__ = [
     "Decoder",
     "Filling",
     "Write",
-    "batch_board_specs",
-    "batch_slot_specs",
     "before_specs",
     "board_specs",
+    "common_batch_board_specs",
     "gradients_in",
-    "metrics_in",
     "name_bytes",
+    "own_batch_board_specs",
+    "own_batch_slot_specs",
     "plain",
     "ranked_specs",
-    "shared_board_specs",
     "slot_specs",
+    "step_metrics_in",
     "vector_specs",
 ]
 
@@ -64,7 +64,7 @@ def board_specs(shared: Sequence[ArraySpec], learners: int) -> tuple[ArraySpec, 
     return (*shared, ArraySpec("settled", (learners,), "int64"))
 
 
-def batch_board_specs(shared: Sequence[ArraySpec], learners: int, rollouts: int) -> tuple[ArraySpec, ...]:
+def own_batch_board_specs(shared: Sequence[ArraySpec], learners: int, rollouts: int) -> tuple[ArraySpec, ...]:
     """The board of learners that have batches of their own: each learner's batch of ``rollouts`` rollouts.
 
     ``batch`` has the sequences of its rollouts, or -1 while none of its gradients is settled. ``batch_settled`` is the
@@ -77,7 +77,7 @@ def batch_board_specs(shared: Sequence[ArraySpec], learners: int, rollouts: int)
     )
 
 
-def shared_board_specs(shared: Sequence[ArraySpec], learners: int, rollouts: int) -> tuple[ArraySpec, ...]:
+def common_batch_board_specs(shared: Sequence[ArraySpec], learners: int, rollouts: int) -> tuple[ArraySpec, ...]:
     """The board of learners that share batches of ``rollouts`` rollouts. Each version asks each for one gradient.
 
     ``slots`` are those of the batch, ``update`` the updates before it, ``done`` its gradient steps so far. ``begun`` is
@@ -127,7 +127,7 @@ def slot_specs(shared: Sequence[ArraySpec], compression: Decoder | None = None) 
     )
 
 
-def batch_slot_specs(
+def own_batch_slot_specs(
     shared: Sequence[ArraySpec],
     rollouts: int,
     compression: Decoder | None = None,
@@ -227,7 +227,7 @@ def gradients_in(
     return found
 
 
-def metrics_in(slot: Arrays) -> dict[str, float]:
+def step_metrics_in(slot: Arrays) -> dict[str, float]:
     """The metrics of the learner's phases."""
     named = zip(slot["metric"], slot["metric_value"].tolist(), strict=True)
     return {_name(name): value for name, value in named if name[0]}

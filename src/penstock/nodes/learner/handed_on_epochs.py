@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.algorithm import Schedule
+from penstock.algorithm import APPROX_KL, Schedule
 from penstock.metrics.report import SENT_BYTES
 from penstock.nodes.contract import Ports
-from penstock.nodes.learner.epochs import BatchGoal, shares_of
-from penstock.nodes.learner.gradient_slot import BEFORE, before_specs, gradients_in, metrics_in
+from penstock.nodes.learner.epochs import shares_of
+from penstock.nodes.learner.goals import BatchGoal
+from penstock.nodes.learner.gradient_slot import BEFORE, before_specs, gradients_in, step_metrics_in
 from penstock.nodes.learner.losses import refuse_bad_losses
 from penstock.nodes.learner.passes import Passes
 from penstock.nodes.learner.penalty import adapt
@@ -107,9 +108,8 @@ class HandedOnEpochs:
                 continue
             self.metrics.append({name: float(np.mean([step[name] for step in steps])) for name in steps[0]})
             steps = []
-            # `not <=`, because a divergence of NaN is to end the update too. A user's algorithm may have none.
-            divergence = self.metrics[-1].get("approx_kl", 0.0)
-            if schedule.target_kl is not None and not divergence <= schedule.target_kl:
+            # A user's algorithm may have no divergence.
+            if schedule.ends_epochs(self.metrics[-1].get(APPROX_KL, 0.0)):
                 break
         self.updater.finish()
         if self.metrics:
@@ -169,7 +169,7 @@ class HandedOnEpochs:
             share = weight / total
             for phase, gradients in gradients_in(slot, self._shared, self._compression).items():
                 _add(mean.setdefault(phase, {}), gradients, share)
-            for name, value in metrics_in(slot).items():
+            for name, value in step_metrics_in(slot).items():
                 # A share without rows has no metrics that mean anything.
                 metrics[name] = metrics.get(name, 0.0) + (share * value if share else 0.0)
         self._sent += sum(int(slot["sent"]) for slot in slots)

@@ -120,7 +120,15 @@ class Keeper:
         self._reports.start(new)
         self.make_current(new)
         self.publish()
-        return {spec.name: self.committed[spec.name] for spec in settings.spec.state}
+        return self.state()
+
+    def state(self) -> Arrays:
+        """The committed state of the algorithm."""
+        return {spec.name: self.committed[spec.name] for spec in self._settings.spec.state}
+
+    def progress(self) -> float:
+        """The share of the run's timesteps that is learned from, in [0, 1]. It drives schedules."""
+        return min(1.0, float(self.committed["steps"]) / self._settings.run.timesteps)
 
     def next_record(self) -> Arrays:
         """The arrays of the next commit. The caller writes all of them."""

@@ -12,12 +12,12 @@ import numpy as np
 
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.batch import Assembly
-from penstock.nodes.learner.epochs import BatchGoal, EpochSettings
-from penstock.nodes.learner.goals import batch_values
+from penstock.nodes.learner.epochs import EpochSettings
+from penstock.nodes.learner.goals import BatchGoal, batch_goal_values
 from penstock.nodes.learner.handed_on_epochs import HandedOnEpochSettings
 from penstock.nodes.learner.keeper import Keeper, KeeperSettings
 from penstock.nodes.learner.losses import lag_values, loss_values
-from penstock.nodes.learner.record import fill_dropped, fill_learned
+from penstock.nodes.learner.record import consumed_sequences, fill_dropped, fill_learned
 from penstock.nodes.learner.work import Task, Work, WorkingNode
 from penstock.types import Arrays
 
@@ -73,10 +73,9 @@ class LearnerNode(WorkingNode):
         if committed is None:
             self._updater.load(self._keeper.begin())
             return
-        used = committed["consumed_sequence"][committed["consumed_slot"] >= 0]
-        self._rollouts.release_consumed(used.tolist())
+        self._rollouts.release_consumed(consumed_sequences(committed))
         self._keeper.take_over(committed)
-        self._updater.load(self._state())
+        self._updater.load(self._keeper.state())
 
     def _learn(self) -> Work:
         """The whole life of the learner. Yields at least every ``STEP_LIMIT_S``, and while it waits."""
@@ -108,22 +107,18 @@ class LearnerNode(WorkingNode):
     def _shared(self) -> Arrays:
         """What a learner needs that joins: the committed state, and the number of the next goal."""
         goal = np.array(self._goals_shown.version() + 1)
-        return {**self._state(), "update": self._keeper.committed["update"], "goal": goal}
-
-    def _state(self) -> Arrays:
-        """The committed state of the algorithm."""
-        return {spec.name: self._keeper.committed[spec.name] for spec in self._settings.keeper.spec.state}
+        return {**self._keeper.state(), "update": self._keeper.committed["update"], "goal": goal}
 
     def _update(self, slots: Sequence[int]) -> Work:
         """One batch: gradient steps; then commit, publish, free, report.
 
         If the run is to stop, the batch is abandoned and the last commit stands.
         """
-        keeper, run = self._keeper, self._settings.keeper.run
+        keeper = self._keeper
         committed = keeper.committed
         update = int(committed["update"])
         lags = [self._assembly.lag(slot, update) for slot in slots]
-        batch = BatchGoal(tuple(slots), update, min(1.0, float(committed["steps"]) / run.timesteps))
+        batch = BatchGoal(tuple(slots), update, keeper.progress())
         while not (yield from self._learn_together(batch)) and not self._ports.stopping():
             yield from self._go_back_and_join()
         # A replica that saw the end of the run before this node did has left, and its rows are missing.
@@ -146,12 +141,12 @@ class LearnerNode(WorkingNode):
         """Take the gradient steps of a batch. Returns false if the run is to stop, or the team has dissolved."""
         if self._team is not None:
             self._team.admit(self._shared())
-            self._goals.publish(batch_values(batch), self._goals_shown.version() + 1)
+            self._goals.publish(batch_goal_values(batch), self._goals_shown.version() + 1)
         return (yield from self._epochs.learn(batch, self._ports.stopping))
 
     def _go_back_and_join(self) -> Work:
         """Go back to the last commit and form the team again: the batch is learned again."""
-        self._updater.load(self._state())
+        self._updater.load(self._keeper.state())
         if self._team is not None:
             self._team.leave()
         yield from self._join_team()

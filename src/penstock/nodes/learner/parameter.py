@@ -76,8 +76,8 @@ class ParameterNode(WorkingNode):
             owed: dict[str, int] = {} if enough else {"owed": 0}
             self._applier.load(self._keeper.begin(taken=taken, settled=0, **owed))
         else:
-            self._applier.load({part.name: committed[part.name] for part in settings.keeper.spec.state})
             self._keeper.take_over(committed)
+            self._applier.load(self._keeper.state())
         self._told_paid = self._note_paid(self._keeper.committed)
         self._publish()
         return self._keep()
@@ -155,9 +155,8 @@ class ParameterNode(WorkingNode):
 
     def _apply(self) -> Work:
         """Apply the gradients that wait, as far as steps are due; then one commit, publish, release their slots."""
-        keeper, run = self._keeper, self._settings.keeper.run
-        committed, deadline = keeper.committed, time.monotonic() + STEP_LIMIT_S
-        progress = min(1.0, float(committed["steps"]) / run.timesteps)
+        keeper, deadline = self._keeper, time.monotonic() + STEP_LIMIT_S
+        committed, progress = keeper.committed, keeper.progress()
         new = keeper.next_record()
         # The commit writes the state.
         for name in new.keys() - {spec.name for spec in self._settings.keeper.spec.state}:

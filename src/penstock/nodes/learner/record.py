@@ -9,7 +9,7 @@ from penstock.algorithm import AlgorithmSpec
 from penstock.config.schema import RunConfig
 from penstock.metrics.episode_metrics import METRIC_FIELD
 from penstock.metrics.report import RETURN_WINDOW
-from penstock.nodes.learner.gradient_slot import batch_board_specs
+from penstock.nodes.learner.gradient_slot import own_batch_board_specs
 from penstock.nodes.ports import StreamReader
 from penstock.types import Array, Arrays, ArraySpec
 
@@ -17,6 +17,7 @@ __all__ = [
     "VERDICT",
     "begin_anew",
     "carry_over",
+    "consumed_sequences",
     "count_dropped",
     "count_learned",
     "fill_dropped",
@@ -25,7 +26,7 @@ __all__ = [
     "parameter_record_specs",
     "record_specs",
     "replay_record_specs",
-    "shared_record_specs",
+    "stream_parameter_record_specs",
     "why_done",
 ]
 
@@ -93,21 +94,21 @@ def parameter_record_specs(
     )
 
 
-def shared_record_specs(
+def stream_parameter_record_specs(
     spec: AlgorithmSpec, num_envs: int, learners: int, rollouts: int, *, beside_return: tuple[str, ...] = ()
 ) -> tuple[ArraySpec, ...]:
-    """The arrays of the commit record of a `SharedParameterNode`, whose learners have batches of ``rollouts`` rollouts.
+    """The arrays of the commit record of a `StreamParameterNode`, whose learners have batches of ``rollouts`` rollouts.
 
     - ``settled``: number of each learner's last step that was applied or dropped.
     - ``applied``, ``too_old``: how many steps were applied, and how many dropped.
     - ``batch``, ``batch_settled``, ``batch_applied``: each learner's batch, as
-      `penstock.nodes.learner.gradient_slot.batch_board_specs` says.
+      `penstock.nodes.learner.gradient_slot.own_batch_board_specs` says.
 
     The rest is as in `record_specs`.
     """
     return (
         *record_specs(spec, num_envs, rollouts, beside_return=beside_return),
-        *batch_board_specs((), learners, rollouts),
+        *own_batch_board_specs((), learners, rollouts),
         *(ArraySpec(name, (), "int64") for name in ("applied", "too_old")),
     )
 
@@ -205,6 +206,12 @@ def _name_consumed(new: Arrays, rollouts: StreamReader, slots: Sequence[int]) ->
     for position, index in enumerate(slots):
         new["consumed_slot"][position] = index
         new["consumed_sequence"][position] = rollouts.sequence(index)
+
+
+def consumed_sequences(record: Arrays) -> list[int]:
+    """Sequences of the rollouts that this commit has used up. Their slots are free, or to be freed."""
+    sequences: list[int] = record["consumed_sequence"][record["consumed_slot"] >= 0].tolist()
+    return sequences
 
 
 def _place_lanes(new: Arrays, rollout: Arrays) -> None:

@@ -13,12 +13,12 @@ import numpy as np
 from penstock.errors import BadDataError
 from penstock.metrics.report import SENT_BYTES
 from penstock.nodes.contract import Ports
-from penstock.nodes.learner.goals import goal_values
+from penstock.nodes.learner.goals import TurnGoal, turn_goal_values
 from penstock.nodes.learner.intake import Intake, refill, rows_to_sample
 from penstock.nodes.learner.keeper import Keeper, KeeperSettings
 from penstock.nodes.learner.losses import lag_values, loss_values, refuse_bad_losses
 from penstock.nodes.learner.record import fill_learned_from_table
-from penstock.nodes.learner.steps import Goal, GradientSteps, StepSettings
+from penstock.nodes.learner.steps import GradientSteps, StepSettings
 from penstock.nodes.learner.work import Task, Work, WorkingNode
 from penstock.ops.statistics import obs_statistics
 from penstock.replay.limiter import RateLimiter
@@ -170,12 +170,12 @@ class ReplayLearnerNode(WorkingNode):
                 found[SENT_BYTES] = float(self._steps.sent())
             keeper.report(loss_values(metrics) | found | lag_values("policy", lags))
 
-    def _learn_together(self, goal: Goal, seen: Arrays) -> Task:
+    def _learn_together(self, goal: TurnGoal, seen: Arrays) -> Task:
         """Take the gradient steps up to a goal, with all learners. Returns false if the team has dissolved."""
         if self._settings.steps.learners > 1:
             # Learners that wait join now. Then they take part from the first goal on.
-            self._steps.may_begin()
-            self._goals.publish(goal_values(goal, self._steps.meeting()) | seen, self._goals_shown.version() + 1)
+            self._steps.attend()
+            self._goals.publish(turn_goal_values(goal, self._steps.meeting()) | seen, self._goals_shown.version() + 1)
         try:
             yield from self._steps.until(goal)
         except DissolvedError:
@@ -214,7 +214,7 @@ class ReplayLearnerNode(WorkingNode):
         """
         self._ports.note("paid", self._settings.limiter.paid(rows, 0) // self._settings.steps.shards)
 
-    def _goal(self, collected: int, taken: Array) -> tuple[Goal, int]:
+    def _goal(self, collected: int, taken: Array) -> tuple[TurnGoal, int]:
         """The goal of a turn with ``collected`` new rows, and the steps that are due and not taken in it.
 
         Without new rows the turn takes steps that were left, or some spare ones. Steps that are due wait until every
@@ -229,8 +229,7 @@ class ReplayLearnerNode(WorkingNode):
         if collected == 0 and due == 0:
             due = min(SPARE_STEPS, self._spare())
         last = self._under_way() or done + due
-        progress = min(1.0, before / self._settings.keeper.run.timesteps)
-        return Goal(last, tuple(map(int, taken)), progress), max(0, owed - (last - done))
+        return TurnGoal(last, tuple(map(int, taken)), self._keeper.progress()), max(0, owed - (last - done))
 
     def _under_way(self) -> int:
         """The last gradient step of a turn that the other learners are in; 0: they are in none.

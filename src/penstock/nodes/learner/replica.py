@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from penstock.algorithm.first_state import first_state
 from penstock.errors import CheckpointError
 from penstock.nodes.contract import Ports
-from penstock.nodes.learner.first_state import first_state
-from penstock.nodes.learner.goals import goal_specs
-from penstock.nodes.learner.steps import Goal, GradientSteps, StepSettings
+from penstock.nodes.learner.goals import TurnGoal, turn_goal_specs
+from penstock.nodes.learner.steps import GradientSteps, StepSettings
 from penstock.nodes.learner.work import Work, WorkingNode
 from penstock.saved_runs.checkpoints import last_good, load_checkpoint
 from penstock.types import Arrays
@@ -42,7 +42,7 @@ class ReplicaNode(WorkingNode):
         self._steps = GradientSteps(self._settings.steps, ports)
         self._steps.start(self._first_state())
         self._statistics = self._settings.steps.updater.spec.policy.statistics()
-        specs = goal_specs(ports.table("rollouts").writers, self._statistics)
+        specs = turn_goal_specs(ports.table("rollouts").writers, self._statistics)
         self._told = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in specs}
         self._version = -1
         return self._learn()
@@ -53,7 +53,7 @@ class ReplicaNode(WorkingNode):
         # Once there is a team, the checkpoint may be gone: it makes room for later ones.
         if settings.checkpoint is not None and not self._ports.rounds("gradients").first_round_is_over():
             return _resumed(settings.checkpoint)
-        return first_state(settings.steps.initial, updater, updater.seed)
+        return first_state(settings.steps.initial, updater.spec, updater.spaces, updater.config, updater.seed)
 
     def _learn(self) -> Work:
         while not self._ports.stopping():
@@ -75,7 +75,7 @@ class ReplicaNode(WorkingNode):
             self._steps.updater.load({part.name: self._told[part.name] for part in self._statistics})
         try:
             with self._ports.span("turn"):
-                yield from self._steps.until(Goal(int(self._told["last"]), taken, float(self._told["progress"])))
+                yield from self._steps.until(TurnGoal(int(self._told["last"]), taken, float(self._told["progress"])))
             self._ports.count("handed_on")
         except DissolvedError:
             # The keeper gives its last commit to all that meet again.
@@ -83,7 +83,7 @@ class ReplicaNode(WorkingNode):
 
     def _told_anew(self) -> bool:
         # The ReplayLearnerNode may have died meanwhile. It publishes its next goal only after it has joined again.
-        self._steps.may_begin()
+        self._steps.attend()
         return self._goals.version() != self._version
 
 

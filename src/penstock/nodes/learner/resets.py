@@ -3,7 +3,7 @@
 Source: Nikishin et al. 2022, https://arxiv.org/abs/2205.07802. Knows neither what is learned nor how.
 """
 
-from penstock.nodes.learner.first_state import first_state
+from penstock.algorithm.first_state import first_state
 from penstock.seeding import reset_seed
 from penstock.types import Arrays
 from penstock.updates.settings import UpdaterSettings
@@ -40,6 +40,6 @@ class Resets:
         """The arrays of a state that begin anew before gradient step ``step``: networks, targets, optimizers."""
         updater = self._updater
         seed = reset_seed(updater.seed, step // self._every)
-        first = first_state(self._initial, updater, seed)
+        first = first_state(self._initial, updater.spec, updater.spaces, updater.config, seed)
         kept = GO_ON | {part.name for part in updater.spec.policy.statistics()}
         return {name: values for name, values in first.items() if name not in kept}

@@ -4,7 +4,7 @@ import numpy as np
 
 from penstock.metrics.report import SENT_BYTES
 from penstock.nodes.contract import Ports
-from penstock.nodes.learner.gradient_slot import gradients_in, metrics_in
+from penstock.nodes.learner.gradient_slot import gradients_in, step_metrics_in
 from penstock.nodes.learner.losses import lag_values, loss_values, refuse_bad_losses
 from penstock.registry import compression_of
 from penstock.types import Arrays
@@ -57,7 +57,7 @@ class Settling:
         if lag > self._max_lag:
             new["too_old"] += 1
             return False
-        metrics = metrics_in(slot)
+        metrics = step_metrics_in(slot)
         refuse_bad_losses(metrics, int(new["update"]) + 1, self._policy)
         self._lags.append(lag)
         self._metrics.append(metrics)

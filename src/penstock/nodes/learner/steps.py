@@ -14,6 +14,7 @@ from penstock.kernels.steps import StepKeys
 from penstock.memory.table import Table
 from penstock.nodes.contract import STEP_LIMIT_S, Ports
 from penstock.nodes.learner.demonstrations import DemonstrationSettings, WithDemonstrations
+from penstock.nodes.learner.goals import TurnGoal
 from penstock.nodes.learner.losses import nothing_kept
 from penstock.nodes.learner.resets import Resets
 from penstock.nodes.learner.sampling import SampleSpec, sampling
@@ -27,7 +28,7 @@ from penstock.updates.contract import ReplayUpdater, SamplingUpdater
 from penstock.updates.settings import UpdaterSettings
 from penstock.updates.team import DissolvedError, RankTeam, ShardTeam, Team
 
-__all__ = ["Goal", "GradientSteps", "StepSettings"]
+__all__ = ["GradientSteps", "StepSettings"]
 
 
 @dataclass(frozen=True)
@@ -57,18 +58,6 @@ class StepSettings:
         """Rows or sequences that this learner samples for one gradient step."""
         schedule, _ = self.updater.spec.replay()
         return schedule.mini_batch_size * self.updater.accumulate
-
-
-@dataclass(frozen=True)
-class Goal:
-    """The goal of a turn: the last gradient step to take, and the slots to sample from."""
-
-    last: int
-    """Gradient steps of the whole run at the end of the turn."""
-    taken: tuple[int, ...]
-    """Rows are sampled from slots below these sequences, one for each writer."""
-    progress: float
-    """In [0, 1]."""
 
 
 class GradientSteps:
@@ -148,7 +137,7 @@ class GradientSteps:
         self.updater.load(state)
         self.done = int(state["gradient_steps"])
 
-    def until(self, goal: Goal) -> Work:
+    def until(self, goal: TurnGoal) -> Work:
         """Take gradient steps until the goal is reached, or the run stops. Learners with shards end a turn together.
 
         Raises:
@@ -189,7 +178,7 @@ class GradientSteps:
             # All have ranked their rows. So the first priorities of the next rollouts do not depend on who is faster.
             self._team.settle(self.updater)
 
-    def _until(self, goal: Goal, beta: float, many: SamplingUpdater) -> Work:
+    def _until(self, goal: TurnGoal, beta: float, many: SamplingUpdater) -> Work:
         """As `until`, with an updater that samples for itself."""
         self._minibatches.begin(goal.taken)
         while self.done < goal.last and not self._ports.stopping():
@@ -228,8 +217,12 @@ class GradientSteps:
             self._former.clear()
 
     def may_begin(self) -> bool:
-        """True if a gradient step may begin. Call it between turns as well: it also lets new learners join."""
+        """True if a gradient step may begin. Learners that wait may join, and newer parameters are taken."""
         return self._team is None or self._team.begin(self.updater)
+
+    def attend(self) -> None:
+        """Between turns: let learners that wait join, and take newer parameters."""
+        self.may_begin()
 
     def lost(self) -> bool:
         """True once a learner on another machine is lost: then no step goes on, and all meet anew."""

@@ -1,13 +1,13 @@
 """StreamFollowerNode: finds gradients on the rollouts of its own environment nodes, and hands them on. Commits nothing.
 
-The `SharedParameterNode` applies the gradients. A3C runs this node in the process of its environment node.
+The `StreamParameterNode` applies the gradients. A3C runs this node in the process of its environment node.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.algorithm import Schedule
+from penstock.algorithm import APPROX_KL, Schedule
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.batch import valid_rows, whole_lanes
 from penstock.nodes.learner.passes import Passes
@@ -54,7 +54,7 @@ class StreamFollowerNode(WorkingNode):
     def __init__(self, settings: StreamFollowerSettings) -> None:
         self._settings = settings
         self._done_with: set[int] = set()
-        """Sequences of the rollouts that this life is done with. The `SharedParameterNode` has still to free them."""
+        """Sequences of the rollouts that this life is done with. The `StreamParameterNode` has still to free them."""
 
     def _begin(self, ports: Ports) -> Work:
         """Build the updater."""
@@ -118,7 +118,7 @@ class StreamFollowerNode(WorkingNode):
     def _oldest(self) -> list[int] | None:
         """The oldest rollouts of this learner's environment nodes, as one look finds them.
 
-        Race: meanwhile the `SharedParameterNode` frees slots, and other environment nodes fill them anew. A slot's
+        Race: meanwhile the `StreamParameterNode` frees slots, and other environment nodes fill them anew. A slot's
         content may change while it is read. So the slot's sequence says whose rollout it is.
         """
         settings, written = self._settings, self._rollouts.written()
@@ -167,11 +167,10 @@ class StreamFollowerNode(WorkingNode):
                 if number == first:
                     self._updater.begin(slots, float(self._told("progress", np.float64, ())))
                 self._updater.minibatches(*passes.minibatch(number))
-            divergences.append(self._team.found().get("approx_kl", 0.0))
+            divergences.append(self._team.found().get(APPROX_KL, 0.0))
             last = number + 1 == passes.total
-            if passes.ends_epoch(number) and schedule.target_kl is not None:
-                # `not <=`, because a divergence of NaN is to end the batch too.
-                last = last or not np.mean(divergences) <= schedule.target_kl
+            if passes.ends_epoch(number):
+                last = last or schedule.ends_epochs(float(np.mean(divergences)))
                 divergences.clear()
             self._hand_on(sequences, last=last)
             yield None

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from penstock.algorithm.first_state import first_state
 from penstock.errors import BadDataError, PenstockError
 from penstock.nodes.contract import Ports
-from penstock.nodes.learner.epochs import BatchGoal, Epochs, EpochSettings
-from penstock.nodes.learner.first_state import first_state
-from penstock.nodes.learner.goals import batch_specs
+from penstock.nodes.learner.epochs import Epochs, EpochSettings
+from penstock.nodes.learner.goals import BatchGoal, batch_goal_specs
 from penstock.nodes.learner.work import Task, Work, WorkingNode
 from penstock.saved_runs.checkpoints import load_checkpoint
 from penstock.types import Arrays
@@ -54,7 +54,9 @@ class StreamReplicaNode(WorkingNode):
         if self._epochs.team is None:
             raise PenstockError("a replica learns together with others")
         self._team: Members = self._epochs.team
-        self._told = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in batch_specs(settings.rollouts_per_batch)}
+        self._told = {
+            spec.name: np.zeros(spec.shape, spec.dtype) for spec in batch_goal_specs(settings.rollouts_per_batch)
+        }
         self._version = -1
         self._update = self._first_goal = -1
         return self._learn()
@@ -66,7 +68,8 @@ class StreamReplicaNode(WorkingNode):
         if settings.checkpoint is not None and not self._ports.rounds("gradients").first_round_is_over():
             saved = load_checkpoint(settings.checkpoint).arrays
             return {**{spec.name: saved[spec.name] for spec in updater.spec.state}, **_forming(int(saved["update"]))}
-        return {**first_state(settings.initial, updater, updater.seed), **_forming(0)}
+        first = first_state(settings.initial, updater.spec, updater.spaces, updater.config, updater.seed)
+        return {**first, **_forming(0)}
 
     def _learn(self) -> Work:
         """Join, learn from one batch after the other, and join again whenever a batch was given up."""

@@ -1,4 +1,4 @@
-"""SharedParameterNode: applies the gradients that learners find on a stream, each once; commits and publishes.
+"""StreamParameterNode: applies the gradients that learners find on a stream, each once; commits and publishes.
 
 It owns the run's state. One commit holds the new parameters, the count of settled gradients, and, with the last
 gradient of a batch, the rollouts that it was found on. It finds no gradient itself and waits for no particular learner.
@@ -12,7 +12,7 @@ from penstock.nodes.contract import Ports
 from penstock.nodes.learner.keeper import Keeper, KeeperSettings
 from penstock.nodes.learner.losses import lag_values
 from penstock.nodes.learner.penalty import adapt
-from penstock.nodes.learner.record import carry_over, count_dropped, count_learned
+from penstock.nodes.learner.record import carry_over, consumed_sequences, count_dropped, count_learned
 from penstock.nodes.learner.settling import Settling
 from penstock.nodes.learner.work import Work, WorkingNode
 from penstock.registry import load
@@ -20,12 +20,12 @@ from penstock.types import Arrays
 from penstock.updates.contract import StreamApplier
 from penstock.updates.settings import UpdaterSettings
 
-__all__ = ["SharedParameterNode", "SharedParameterSettings"]
+__all__ = ["StreamParameterNode", "StreamParameterSettings"]
 
 
 @dataclass(frozen=True)
-class SharedParameterSettings:
-    """What one SharedParameterNode applies and keeps."""
+class StreamParameterSettings:
+    """What one StreamParameterNode applies and keeps."""
 
     keeper: KeeperSettings
     build: str
@@ -39,13 +39,13 @@ class SharedParameterSettings:
     applier) -> Applier``. ``None``: this node applies them."""
 
 
-class SharedParameterNode(WorkingNode):
+class StreamParameterNode(WorkingNode):
     """Takes streams ``gradients`` and ``rollouts``, and publishes on boards ``parameters`` and ``policy``.
 
     A rollout's gradients come after the rollout. Its slot is freed after the commit that names the rollout.
     """
 
-    def __init__(self, settings: SharedParameterSettings) -> None:
+    def __init__(self, settings: StreamParameterSettings) -> None:
         self._settings = settings
         schedule = settings.updater.spec.schedule
         if not isinstance(schedule, Schedule):
@@ -72,10 +72,9 @@ class SharedParameterNode(WorkingNode):
         if committed is None:
             self._applier.load(self._keeper.begin(batch=-1))
         else:
-            self._applier.load({part.name: committed[part.name] for part in settings.keeper.spec.state})
-            used = committed["consumed_sequence"][committed["consumed_slot"] >= 0]
-            self._rollouts.release_consumed(used.tolist())
+            self._rollouts.release_consumed(consumed_sequences(committed))
             self._keeper.take_over(committed)
+            self._applier.load(self._keeper.state())
         self._publish()
         return self._keep()
 
@@ -99,8 +98,8 @@ class SharedParameterNode(WorkingNode):
 
     def _settle(self, found: Arrays) -> Work:
         """Apply one gradient, unless it is too old or an earlier life has settled it. The last one ends its batch."""
-        keeper, run = self._keeper, self._settings.keeper.run
-        committed, learner = keeper.committed, int(found["learner"])
+        keeper, learner = self._keeper, int(found["learner"])
+        committed = keeper.committed
         if self._settling.settled(found, committed):
             return
         new = keeper.next_record()
@@ -108,8 +107,7 @@ class SharedParameterNode(WorkingNode):
         if found["stale"]:
             new["settled"][learner] = found["step"]
         else:
-            progress = min(1.0, float(committed["steps"]) / run.timesteps)
-            new["batch_applied"][learner] += self._settling.settle(found, new, progress)
+            new["batch_applied"][learner] += self._settling.settle(found, new, keeper.progress())
         new["batch"][learner] = found["rollouts"]
         new["batch_settled"][learner] += 1
         if found["last"]:

@@ -13,6 +13,7 @@
 //     load happened before the store.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -120,7 +121,7 @@ class Places {
             std::vector<Stored>& history = places_[place].history;
             if (at == newest(place) && !history.back().seen_by_others && choices_->pick(Question::who_dies, 2) == 1) {
                 history.pop_back();
-                knowledge_[process].seen[place] = static_cast<std::uint8_t>(newest(place));
+                forget(place);
             }
         }
         tail.clear();
@@ -144,6 +145,20 @@ class Places {
     };
 
     [[nodiscard]] std::size_t newest(std::size_t place) const { return places_[place].history.size() - 1; }
+
+    // The last store of this place turns out never to have happened. A process that waited meanwhile took it for seen (see
+    // catch_up), and may have told others.
+    void forget(std::size_t place) {
+        const auto last = static_cast<std::uint8_t>(newest(place));
+        for (Knowledge& knowledge : knowledge_) {
+            knowledge.seen[place] = std::min(knowledge.seen[place], last);
+        }
+        for (std::size_t told = 0; told < count_; ++told) {
+            for (Stored& stored : places_[told].history) {
+                stored.released.seen[place] = std::min(stored.released.seen[place], last);
+            }
+        }
+    }
 
     // The store that a load returns. It is none of `other_than`.
     std::size_t chosen(std::size_t process, std::size_t place, std::memory_order order,

@@ -1,6 +1,6 @@
 """A whole batch of IMPALA and of APPO at their defaults: V-trace, targets, and every gradient step.
 
-    python -m benchmarks.vtrace_update               # about a minute, and the first time two more to compile
+    python -m benchmarks.vtrace_update               # about two minutes
     python -m benchmarks.vtrace_update --write FILE
 
 CartPole-v1, 8 lanes, two networks of 64, 64. V-trace costs a forward pass over all rows of the batch besides what PPO
@@ -37,9 +37,11 @@ class Case(NamedTuple):
     config: Any
     spec: Any
     """The module of the algorithm's spec."""
+    calls: int
+    """Batches of a round."""
 
 
-CASES = (Case("impala", impala.IMPALAConfig(), impala), Case("appo", appo.APPOConfig(), appo))
+CASES = (Case("impala", impala.IMPALAConfig(), impala, 20), Case("appo", appo.APPOConfig(), appo, 1))
 
 
 def updater(case: Case, backend: str, threads: int, arrays: Arrays) -> Updater:
@@ -81,13 +83,8 @@ def learning(case: Case, update: Updater) -> Callable[[], Array]:
     return run
 
 
-def measure(rounds: int, calls: int) -> list[Measured]:
-    """A row for each backend of each algorithm.
-
-    Args:
-        rounds: in which the backends take turns.
-        calls: batches of a round.
-    """
+def measure(rounds: int) -> list[Measured]:
+    """A row for each backend of each algorithm. The backends take turns in so many rounds."""
     rows = []
     for case in CASES:
         of = case.spec.spec(SPACES, case.config)
@@ -98,7 +95,7 @@ def measure(rounds: int, calls: int) -> list[Measured]:
             Contestant(
                 f"{backend}, {threads} thread{'s' * (threads > 1)}",
                 "peer" if backend == "eager" else "penstock",
-                _mean(learning(case, updater(case, backend, threads, arrays)), calls),
+                _mean(learning(case, updater(case, backend, threads, arrays)), case.calls),
             )
             for backend, threads in sides
         ]
@@ -114,7 +111,7 @@ def main() -> None:
     """Measure, print, and write the result."""
     arguments = parser("vtrace_update", __doc__, rounds=9)
     args = arguments.parse_args()
-    report(arguments, args, measure(args.rounds, 5), {"lanes": LANES})
+    report(arguments, args, measure(args.rounds), {"lanes": LANES})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The machines of a cluster that have a host of this run, and calls to these hosts."""
 
 import contextlib
+import functools
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,12 @@ STACKS_LIMIT_S = 5.0
 ANSWERS_LOOK_S = 0.5
 
 
+@functools.cache
+def _hosts() -> Any:  # noqa: ANN401 - Ray's own type
+    """`Host` as a class of Ray's actors. One for all machines: Ray never lets go of such a class."""
+    return ray.remote(Host)
+
+
 class Machine(Listed):
     """A machine of the cluster with a host of this run.
 
@@ -35,7 +42,7 @@ class Machine(Listed):
         # 1. No cores are asked for: Ray would let the host wait where another program has reserved them.
         # 2. No events: Ray's head would keep an entry for each call of a host, 100,000 of them.
         options = {"num_cpus": 0, "enable_task_events": False, "scheduling_strategy": where}
-        self.actor = ray.remote(Host).options(**options).remote(program, list(sys.path))
+        self.actor = _hosts().options(**options).remote(program, list(sys.path))
 
     def call(self, name: str, replied: Callable[[Any, BaseException | None], None], *arguments: Any) -> None:  # noqa: ANN401
         """Call a method of the host. ``replied`` is called with its result or its error, in another thread.

@@ -18,8 +18,9 @@ from penstock.errors import ConfigError, NoClusterError, PenstockError
 
 @pytest.fixture(autouse=True)
 def nothing_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No cluster was started on this machine."""
+    """No cluster was started on this machine; none that somebody else has started is seen."""
     monkeypatch.setattr("penstock.cluster.asked_cluster.utils.read_ray_address", lambda: None)
+    monkeypatch.setattr(services, "_find_address_from_flag", lambda flag: set())
 
 
 @contextlib.contextmanager

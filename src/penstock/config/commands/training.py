@@ -100,4 +100,6 @@ class TuneOptions:
     )
     at_once: int | None = option(None, "most trials that run at once; left out: as many as there are cores", min=1)
     name: str = option("tune", "folder of the trials, in --log_dir", pattern=r"[\w.-]+", form="a name")
-    address: str | None = option(None, "the Ray cluster that runs the trials", pattern=r"\S+", form="auto or host:port")
+    address: str | None = option(
+        None, "the Ray cluster that runs the trials", pattern=r"\S+", form="auto, local or host:port"
+    )

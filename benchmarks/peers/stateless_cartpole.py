@@ -13,26 +13,20 @@ POSITIONS = [0, 2]
 
 
 class Positions(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """Leaves some numbers of an observation, such as its positions.
+    """Leaves the positions of an observation."""
 
-    Args:
-        env: whose observations are vectors.
-        kept: the places of these numbers.
-    """
-
-    def __init__(self, env: gymnasium.Env[Any, Any], kept: list[int]) -> None:
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         super().__init__(env)
         whole = env.observation_space
         if not isinstance(whole, Box):
-            raise TypeError(f"the observations are {whole}, not a Box")
-        self._kept = kept
-        self.observation_space = Box(whole.low[kept], whole.high[kept], dtype=whole.dtype.type)
+            raise TypeError(f"CartPole has observations {whole}, not a Box")
+        self.observation_space = Box(whole.low[POSITIONS], whole.high[POSITIONS], dtype=whole.dtype.type)
 
     def observation(self, observation: Any) -> Any:
-        """The kept numbers."""
-        return observation[self._kept]
+        """The positions."""
+        return observation[POSITIONS]
 
 
 def make_env() -> gymnasium.Env[Any, Any]:
     """One environment."""
-    return Positions(gymnasium.make("CartPole-v1"), POSITIONS)
+    return Positions(gymnasium.make("CartPole-v1"))

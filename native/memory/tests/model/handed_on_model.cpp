@@ -136,7 +136,7 @@ class HandingOn final : public Scenario {
             done = settled(learner);
         }
         std::uint64_t step = std::max(handed_on, done);
-        // Of a batch, as many gradients are settled as steps are: no step is without a gradient.
+        // In a stream each step has the next gradient, so the last settled step is also the number of settled gradients.
         std::uint64_t next = source_ == Source::stream ? done : found_[learner];
         while (next < gradients_) {
             const auto index = slots_.claim(owner, (step + 1) * learners_ + learner);

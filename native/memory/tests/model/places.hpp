@@ -146,15 +146,15 @@ class Places {
 
     [[nodiscard]] std::size_t newest(std::size_t place) const { return places_[place].history.size() - 1; }
 
-    // The last store of this place turns out never to have happened. A process that waited meanwhile took it for seen (see
-    // catch_up), and may have told others.
+    // The last store of this place has never happened after all. A process that waited may have taken it for seen (see
+    // catch_up), and what it released since then says so.
     void forget(std::size_t place) {
         const auto last = static_cast<std::uint8_t>(newest(place));
         for (Knowledge& knowledge : knowledge_) {
             knowledge.seen[place] = std::min(knowledge.seen[place], last);
         }
-        for (std::size_t told = 0; told < count_; ++told) {
-            for (Stored& stored : places_[told].history) {
+        for (std::size_t other = 0; other < count_; ++other) {
+            for (Stored& stored : places_[other].history) {
                 stored.released.seen[place] = std::min(stored.released.seen[place], last);
             }
         }

@@ -1,6 +1,7 @@
 """A trial is a run of its own, which can be followed, stopped in order, and continued elsewhere with changes."""
 
 import math
+import os
 import shutil
 import signal
 import subprocess
@@ -100,23 +101,29 @@ def test_a_trial_is_stopped_in_order_although_ray_blocks_sigint(tmp_path: Path):
 FOLLOWED = """
 import sys
 from pathlib import Path
+import psutil
 from penstock.config.sources import from_mapping
 from penstock.tune.trial import TrialRun
 trial = TrialRun(Path(sys.argv[1]), Path.cwd())
 trial.train(from_mapping(eval(sys.argv[2])))
 trial.wait()
-print(trial._process.pid, flush=True)
+shell = psutil.Process(trial._process.pid)
+print(shell.pid, *[child.pid for child in shell.children()], flush=True)
 sys.stdin.read()
 """
 
 
-def test_a_trial_ends_in_order_if_the_process_that_follows_it_is_killed(tmp_path: Path):
+@pytest.mark.parametrize("children", [False, True])
+def test_a_trial_ends_in_order_if_the_process_that_follows_it_is_killed(tmp_path: Path, children: bool):
+    """Ray kills the children of a process that it ends, too."""
     settings = {**SMALL, "timesteps": 10_000_000, "save_interval": 100_000}
     command = [sys.executable, "-c", FOLLOWED, str(tmp_path), repr(settings)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as follower:
         assert follower.stdout is not None
-        run = int(follower.stdout.readline())
+        child, run = map(int, follower.stdout.readline().split())
         follower.kill()
+        if children:
+            os.kill(child, signal.SIGKILL)
     # Whoever takes it over may not reap it.
     assert wait_until(lambda: not alive(run))
     (folder,) = list_runs(tmp_path)

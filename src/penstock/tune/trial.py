@@ -7,28 +7,32 @@ process that follows it is killed.
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from penstock.config.sources import shown, to_toml
 from penstock.config.whole import Config
 from penstock.errors import PenstockError
 from penstock.metrics.jsonl import METRICS, GrowingLog
-from penstock.metrics.report import EVAL_RETURN, FINAL, RETURN
+from penstock.metrics.report import EVAL_RETURN, FINAL, RETURN, Report
 from penstock.saved_runs.checkpoints import list_checkpoints
 from penstock.saved_runs.run_folder import RunFolder, list_runs
 from penstock.tune.output import OUTPUT, reason_in
 
-__all__ = ["FAILED", "TrialRun"]
+__all__ = ["BEFORE_ANY", "FAILED", "TrialRun", "values_of"]
 
 POLL_S = 0.25
 BEFORE_ANY = {"update": -1.0, "steps": 0.0, "return": float("-inf"), "validation": float("-inf")}
 """What is known of a run without metrics. A scheduler wants all of its values in each report."""
 FAILED = "the run of this trial failed: "
 """Begins the text of the error of a run that failed."""
+_AS_GRANDCHILD = ("/bin/sh", "-c", '"$@"; exit $?', "sh")
+"""Begins the command of a run. Ray kills the children of a process that it ends, but not their children: so the shell
+dies, and the run ends in order."""
 STOP_S = 60.0
 """How long a run that is stopped may take to write its last checkpoint."""
 SAVE_S = 60.0
@@ -85,7 +89,7 @@ class TrialRun:
         try:
             with (self._folder / OUTPUT).open("ab") as output:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", "penstock.tune.tied", str(read), *arguments],
+                    [*_AS_GRANDCHILD, sys.executable, "-m", "penstock.tune.tied", str(read), *arguments],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
@@ -171,7 +175,8 @@ class TrialRun:
         try:
             process.wait(STOP_S)
         except subprocess.TimeoutExpired:
-            process.kill()
+            # With the shell, the run.
+            os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
     def _latest(self) -> dict[str, float]:
@@ -182,11 +187,24 @@ class TrialRun:
             self._log = GrowingLog(run)
         reports, anew = self._log.new()
         values = self._values = nothing if anew else self._values
-        for report in reports:
-            values["update"], values["steps"] = float(report.update), float(report.steps)
-            values["return"] = report.values.get(RETURN, values["return"])
-            if FINAL in report.values:
-                values["evaluation"] = report.values[EVAL_RETURN]
-            elif EVAL_RETURN in report.values:
-                values["validation"] = report.values[EVAL_RETURN]
+        _take(reports, values)
         return values
+
+
+def values_of(run: Path) -> dict[str, float]:
+    """What the metrics in a run folder say now, as `TrialRun.wait` returns it; `BEFORE_ANY` if there are none here."""
+    values = dict(BEFORE_ANY)
+    if (run / METRICS).exists():
+        _take(GrowingLog(run).new()[0], values)
+    return values
+
+
+def _take(reports: Iterable[Report], values: dict[str, float]) -> None:
+    """Bring values up to date with further reports of a run."""
+    for report in reports:
+        values["update"], values["steps"] = float(report.update), float(report.steps)
+        values["return"] = report.values.get(RETURN, values["return"])
+        if FINAL in report.values:
+            values["evaluation"] = report.values[EVAL_RETURN]
+        elif EVAL_RETURN in report.values:
+            values["validation"] = report.values[EVAL_RETURN]

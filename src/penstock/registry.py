@@ -58,6 +58,8 @@ class Runtime(NamedTuple):
     evaluated: str | None = None
     """``(plan, build) -> Outcome``: plays an evaluation on all machines of the cluster that this process has joined.
     ``build`` makes the program of a plan. ``None``: ``launch`` runs the program as any other."""
+    delay: str = ""
+    """What the user is told of first, because it takes long."""
 
 
 class Topology(NamedTuple):
@@ -312,6 +314,7 @@ RUNTIMES = Registry(
             joined="penstock.cluster.launch:joined",
             counted="penstock.cluster.launch:counted",
             evaluated="penstock.cluster.launch:evaluated",
+            delay="Ray starts, or joins a cluster; that may take half a minute",
         ),
         "inline": Runtime(
             "penstock.runtime.inline:launch", "everything in this process, for a debugger", processes=False

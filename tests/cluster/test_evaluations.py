@@ -275,7 +275,7 @@ def test_an_episode_that_cannot_be_written_here_is_one_line(tmp_path: Path, task
     ("settings", "why"),
     [
         ({"runtime": "local", "distributed": True}, "^--distributed True is for --runtime ray, not local; leave out"),
-        ({"address": "auto"}, "^--address names a Ray cluster; give --distributed True in place of --runtime inline$"),
+        ({"address": "auto"}, "^--address names a Ray cluster; give --distributed True, and no other --runtime$"),
         ({"runtime": "rey"}, "^unknown runtime 'rey'; did you mean ray"),
     ],
 )

@@ -59,8 +59,12 @@ def test_a_place_without_room_for_runs_is_refused_and_nothing_is_made(tmp_path, 
     (tmp_path / "file").touch()
     with pytest.raises(RunFolderError, match=r"Not a directory; give another --log_dir$"):
         RunFolder.check_place(tmp_path / "file" / "logs")
+
+    def refused(**_):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
     # For the superuser every folder can be written, so the system's answer is imitated.
-    monkeypatch.setattr(run_folder.os, "access", lambda path, mode: False)
+    monkeypatch.setattr(run_folder.tempfile, "mkdtemp", refused)
     with pytest.raises(RunFolderError, match=r"Permission denied; give another --log_dir$"):
         RunFolder.check_place(tmp_path / "logs")
 

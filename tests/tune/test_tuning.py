@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +21,8 @@ import ray.tune
 
 from penstock.config.sources import from_mapping
 from penstock.errors import ConfigError, DeviceError, EnvError, RunFolderError
-from penstock.metrics.jsonl import GrowingLog, final_evaluations
+from penstock.metrics.jsonl import METRICS, GrowingLog, JsonLines, final_evaluations
+from penstock.metrics.report import RETURN, Report
 from penstock.saved_runs.checkpoints import checkpoint_path, list_checkpoints, load_checkpoint
 from penstock.saved_runs.run_folder import RunFolder, list_runs
 from penstock.tune import tuning
@@ -50,7 +52,7 @@ def test_trials_are_ranked_and_each_has_its_run(tmp_path: Path):
         assert trial.steps == 512
         assert (trial.run_folder / "policy.onnx").exists()
         assert trial.settings["lr"] in {1e-3, 1e-2}
-    table = as_table(trials)
+    table = as_table(trials, len(trials))
     assert table.splitlines()[-1] == f"best: {trials[0].run_folder}"
     assert len(table.splitlines()) == 4
     # Nothing is left of what Ray keeps while trials go on.
@@ -132,32 +134,48 @@ def test_a_search_whose_trials_all_fail_says_why_and_recommends_none(tmp_path: P
         assert row.split()[0] == "failed"
 
 
+@contextlib.contextmanager
+def searching(log_dir: Path) -> Iterator[subprocess.Popen[str]]:
+    """A search by the command, in a process group of its own, whose first trial learns and has no checkpoint yet."""
+    argv = [sys.executable, "-m", "penstock", "tune", "--env", "CartPole-v1", "--address", "local", "--samples", "2"]
+    argv += ["--log_dir", str(log_dir), "--timesteps", "100000000", "--num_envs", "4", "--num_steps", "32"]
+    argv += ["--at_once", "1", "--search", "lr=loguniform:1e-5:1e-4", "--save_interval", "1000000"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True) as command:
+        try:
+            assert wait_until(lambda: any(log.stat().st_size for log in log_dir.glob(f"tune/*/*/{METRICS}")), 240)
+            yield command
+        finally:
+            # After its end this does nothing.
+            command.kill()
+
+
 @pytest.mark.nightly  # Half a minute for Ray. Shorter: ``test_connection.py`` starts one process as Ray does.
 @pytest.mark.alone  # Ray gives itself half a minute to start.
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_to_the_whole_group_stops_the_trials_in_order(tmp_path: Path, number: signal.Signals):
-    argv = [sys.executable, "-m", "penstock", "tune", "--env", "CartPole-v1", "--address", "local", "--samples", "2"]
-    argv += ["--log_dir", str(tmp_path), "--timesteps", "100000000", "--num_envs", "4", "--num_steps", "32"]
-    argv += ["--at_once", "1", "--search", "lr=loguniform:1e-5:1e-4", "--save_interval", "1"]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True) as command:
-        try:
-            assert wait_until(lambda: any(list_checkpoints(run) for run in tmp_path.glob("tune/*/*")), 240)
-            os.killpg(command.pid, number)
-            said, _ = command.communicate(timeout=90)
-        finally:
-            # After its end this does nothing.
-            command.kill()
+    with searching(tmp_path) as command:
+        os.killpg(command.pid, number)
+        said, _ = command.communicate(timeout=90)
     assert command.returncode == 130
     (run,) = [path for trial in (tmp_path / "tune").iterdir() for path in list_runs(trial)]
-    assert said.splitlines()[-1] == f"best: {run}"
+    assert said.splitlines()[-2:] == ["1 more trial has not begun", f"best: {run}"]
     assert not list((tmp_path / "tune").glob(".tune-*"))
+
+
+@pytest.mark.nightly  # As above. Shorter: ``test_trial.py`` kills what Ray kills.
+@pytest.mark.alone
+def test_trials_of_a_command_that_is_killed_write_their_last_checkpoint(tmp_path: Path):
+    with searching(tmp_path) as command:
+        command.kill()
+    (run,) = [path for trial in (tmp_path / "tune").glob("[!.]*") for path in list_runs(trial)]
+    assert wait_until(lambda: bool(list_checkpoints(run)), 60)
 
 
 def test_the_table_says_why_a_trial_failed_and_recommends_only_what_has_learned(tmp_path: Path):
     why = "unknown environment 'B'; did you mean CartPole-v1? " + "and so on " * 10
     stopped = Trial("a", {"lr": 0.1}, 0, float("-inf"), None, None, tmp_path)
-    table = as_table([stopped, Trial("b", {"lr": 0.2}, 0, 0.0, None, why, None)])
+    table = as_table([stopped, Trial("b", {"lr": 0.2}, 0, 0.0, None, why, None)], 2)
     assert why[:150] in table
     assert "-inf" not in table
     assert "best:" not in table
@@ -167,10 +185,10 @@ def test_the_table_says_why_a_trial_failed_and_recommends_only_what_has_learned(
 def test_a_run_whose_only_checkpoint_is_that_before_the_first_update_is_not_recommended(tmp_path: Path):
     trial = Trial("a", {"lr": 0.1}, 0, float("-inf"), None, None, tmp_path)
     checkpoint_path(tmp_path, 0).mkdir(parents=True)
-    assert "best:" not in as_table([trial])
+    assert "best:" not in as_table([trial], 1)
     assert not some_has_learned([trial])
     checkpoint_path(tmp_path, 1).mkdir()
-    assert as_table([trial]).splitlines()[-1] == f"best: {tmp_path}"
+    assert as_table([trial], 1).splitlines()[-1] == f"best: {tmp_path}"
     assert some_has_learned([trial])
     assert not some_has_learned([replace(trial, error="why")])
 
@@ -285,8 +303,32 @@ def test_the_settings_of_a_trial_that_never_began_are_in_the_table(tmp_path: Pat
     (trial,) = tune(from_mapping({**SMALL, "log_dir": str(tmp_path)}), LR, samples=2).trials
     assert (trial.name, trial.settings, trial.run_folder) == ("waiting", {"lr": 0.125}, None)
     assert not trial.begun
-    _, row = as_table([trial]).splitlines()
+    _, row = as_table([trial], 1).splitlines()
     assert row.split() == ["not", "begun", "0.125"]
+    # With few at once, Ray does not take up the later ones before there is room for them.
+    assert as_table([trial], 2).splitlines()[-1] == "1 more trial has not begun"
+    assert as_table([trial], 3).splitlines()[-1] == "2 more trials have not begun"
+
+
+def test_a_trial_has_the_steps_that_its_run_learned_after_its_last_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    run = tmp_path / "tune" / "stopped" / "CartPole-v1-ppo-20260101-000000"
+
+    class Tuner:
+        def __init__(self, trainable: type, **settings: object) -> None:
+            run.mkdir(parents=True)
+            (run / "config.toml").touch()
+            with contextlib.closing(JsonLines(run)) as log:
+                log.write(Report(3, 192, 1.0, {RETURN: 30.0}))
+
+        def fit(self) -> list[object]:
+            reported = {"trial_id": "stopped", "steps": 64, "return": 20.0, "run_folder": str(run)}
+            return [SimpleNamespace(metrics=reported, config={"lr": 0.125}, error=None, path=str(run.parent))]
+
+    _without_ray(monkeypatch, Tuner)
+    (trial,) = tune(from_mapping({**SMALL, "log_dir": str(tmp_path)}), LR, samples=1).trials
+    assert (trial.steps, trial.mean_return, trial.evaluation) == (192, 30.0, None)
 
 
 FAILED_OUTPUT = """Traceback (most recent call last):
@@ -327,7 +369,7 @@ def test_a_trial_that_fails_is_told_with_its_cause_and_its_output(
     told = [line for line in said if line.startswith("trial bad")]
     assert told == [f"trial bad failed: {why} (lr 0.125); its output: {output}"] * noticed
     assert (trial.error, trial.output, trial.begun) == (why, output, True)
-    _, row = as_table([trial]).splitlines()
+    _, row = as_table([trial], 1).splitlines()
     assert row.split()[0] == "failed"
     assert row.endswith(f"{why} ({output})")
 

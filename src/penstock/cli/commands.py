@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from penstock.cli.output import INTERRUPTED, conclude, output_to_error, program, say
 from penstock.errors import ConfigError
-from penstock.registry import load
+from penstock.registry import RUNTIMES, load
 
 __all__ = ["COMMANDS", "PARTS", "Command"]
 
@@ -51,9 +51,9 @@ def _run_folder(options: Any) -> Any:  # noqa: ANN401
 
 def _say_what_delays(config: Any) -> None:  # noqa: ANN401
     """Say what keeps a run from beginning at once, if something does."""
-    line = load("penstock.policies.network_settings:export_note")(config)
-    if line:
-        say(line)
+    for line in (load("penstock.policies.network_settings:export_note")(config), RUNTIMES[config.run.runtime].delay):
+        if line:
+            say(line)
 
 
 def _no_arguments(argv: Sequence[str]) -> None:
@@ -114,7 +114,7 @@ def _tune(argv: Sequence[str]) -> int:
         if note := load("penstock.config.flags:file_note")(argv):
             say(note)
         tuned = tune(config, searched, told=say, processes=processes, **settings)
-    code = say(load("penstock.tune.table:as_table")(tuned.trials))
+    code = say(load("penstock.tune.table:as_table")(tuned.trials, options.samples))
     if tuned.interrupted:
         return INTERRUPTED
     return code or int(not load("penstock.tune.table:some_has_learned")(tuned.trials))

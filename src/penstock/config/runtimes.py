@@ -33,7 +33,7 @@ def check_runtime(runtime: str, *, distributed: bool, address: str | None) -> No
     if distributed and not machines:
         raise ConfigError(f"--distributed True is for --runtime ray, not {runtime}; leave out one of the two")
     if address is not None and not machines:
-        raise ConfigError(f"--address names a Ray cluster; give --distributed True in place of --runtime {runtime}")
+        raise ConfigError("--address names a Ray cluster; give --distributed True, and no other --runtime")
     if address is not None:
         host_and_port(address, f"--address {address}")
 

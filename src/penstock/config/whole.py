@@ -79,8 +79,7 @@ def _check_cluster(run: RunConfig) -> None:
     machines = RUNTIMES[run.runtime].machines
     if run.resources is not None and not machines:
         raise ConfigError(
-            "--resources is what nodes ask a Ray cluster for; give --distributed True in place of --runtime "
-            f"{run.runtime}"
+            "--resources is what nodes ask a Ray cluster for; give --distributed True, and no other --runtime"
         )
     answering = run.resources is not None and "policy" in run.resources.asked
     if answering and run.policy_placement != "node":
@@ -95,8 +94,8 @@ def _check_cluster(run: RunConfig) -> None:
         )
     if run.table_on != RunConfig.table_on and not machines:
         raise ConfigError(
-            f"--table_on {run.table_on} puts the table on machines of a Ray cluster; give --distributed True in "
-            f"place of --runtime {run.runtime}"
+            f"--table_on {run.table_on} puts the table on machines of a Ray cluster; give --distributed True, "
+            "and no other --runtime"
         )
     if run.min_workers is not None:
         if run.resources is None or "env" not in run.resources.asked:

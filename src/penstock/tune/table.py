@@ -17,13 +17,20 @@ _ERROR = 200
 """Most characters of why a trial failed."""
 
 
-def as_table(trials: "Sequence[Trial]") -> str:
-    """A line for each trial, best first, and what to type for the best one."""
+def as_table(trials: "Sequence[Trial]", samples: int) -> str:
+    """A line for each trial, best first, and what to type for the best one.
+
+    Args:
+        trials: those that Ray has taken up.
+        samples: how many were asked for.
+    """
     names = list(trials[0].settings) if trials else []
     head = ["evaluation", "return", "steps", *names, "run"]
     rows = [[*_numbers(trial), *(_short(trial.settings[name]) for name in names), _run(trial)] for trial in trials]
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     lines = ["  ".join(word.rjust(width) for word, width in zip(row, widths, strict=True)) for row in (head, *rows)]
+    if left := samples - len(trials):
+        lines.append(f"{left} more {'trial has' if left == 1 else 'trials have'} not begun")
     best = next((trial.run_folder for trial in trials if trial.error is None and _has_updates(trial.run_folder)), None)
     return "\n".join(lines) + ("" if best is None else f"\nbest: {best}")
 

@@ -39,6 +39,7 @@ from penstock.tune.schedulers import (
 )
 from penstock.tune.search import Search
 from penstock.tune.trainable import config_with, trainable
+from penstock.tune.trial import BEFORE_ANY, values_of
 
 __all__ = ["Trial", "Tuned", "tune"]
 
@@ -222,6 +223,9 @@ def _trial(
     config = result.config or given.get(name, {})
     # A trial that was stopped before its first report has a run as well, if it ran on this machine.
     run = found.get("run_folder") or next(reversed(list_runs(folder / name)), None)
+    if run is not None and (values := values_of(Path(run))) != BEFORE_ANY:
+        # A trial that is stopped learns on after its last report, until it has written its last checkpoint.
+        found = {**found, **values}
     return Trial(
         name,
         {part.name: config.get(part.name) for part in search},

@@ -10,16 +10,27 @@ import numpy as np
 import pytest
 
 import penstock
-from penstock.cli import main
+from penstock.cli import main, output
 from penstock.config.schema import RunConfig
 from penstock.config.sources import from_mapping, with_changes
-from penstock.errors import NodeError
+from penstock.errors import NodeError, StallError
 from penstock.metrics.jsonl import read_reports
-from penstock.notes import changes, differences, failure, never_seen, stale_rows, table_in_memory, unchanged
+from penstock.notes import (
+    changes,
+    differences,
+    evaluation_given_up,
+    failed_at_the_end,
+    failure,
+    never_seen,
+    stale_rows,
+    table_in_memory,
+    unchanged,
+)
 from penstock.run import Result
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import load_checkpoint
 from penstock.saved_runs.manifest import write_manifest
+from penstock.supervision.lives import Exit
 
 SMALL = {
     "env": "tests.environments:ClockEnv",
@@ -241,6 +252,14 @@ def test_a_run_that_learned_nothing_from_its_table_says_so(tmp_path: Path) -> No
     [
         ("Traceback (most recent call last):\n  ...\nValueError: theirs\n", "ValueError: theirs"),
         (
+            "at last:\nTraceback (most recent call last):\n  File 3\nValueError: theirs\n  more\nin lane 4 of env.1\n",
+            "ValueError: theirs; in lane 4 of env.1",
+        ),
+        (
+            "  + Exception Group Traceback (most recent call last):\n  |   File 3\n  | ExceptionGroup: both\n",
+            "| ExceptionGroup: both",
+        ),
+        (
             "at last:\nno sign of life for 2 s\nCurrent thread 0x1 (most recent call first):\n  File 3\n",
             "no sign of life for 2 s",
         ),
@@ -254,6 +273,24 @@ def test_a_run_that_learned_nothing_from_its_table_says_so(tmp_path: Path) -> No
 )
 def test_the_line_on_a_failure_is_the_error_and_no_line_of_a_stack(detail, line):
     assert failure(NodeError("env.0", detail)) == line
+
+
+def test_the_line_on_a_run_that_stood_still_names_no_node() -> None:
+    stood = "the run came no further for 300 s, longer than --stall_timeout allows"
+    error = StallError(f"{stood}\nenv.0: last sign of life 0.1 s ago\nenv.0:\nCurrent thread 0x1")
+    assert failure(error) == stood
+    assert evaluation_given_up(error) == f"the evaluation was given up: {stood}"
+    assert output.failure(error).endswith(f"\npenstock: error: {stood}; what each node waited for stands above")
+
+
+def test_processes_that_failed_while_the_run_ended_are_one_line() -> None:
+    said = "Traceback (most recent call last):\n  File 3\nValueError: theirs\n"
+    line = "env.0{} failed while the run ended, which costs the run nothing: ValueError: theirs"
+    assert failed_at_the_end(()) == ()
+    assert failed_at_the_end((Exit("env.0", 1, said),)) == (line.format(""),)
+    assert failed_at_the_end((Exit("env.0", 1, said), Exit("env.1", 1, said))) == (line.format(" and 1 more"),)
+    (killed,) = failed_at_the_end((Exit("env.0", -11, ""),))
+    assert killed.endswith("nothing: process env.0 was ended by SIGSEGV")
 
 
 def test_metrics_that_no_episode_had_are_told_of_at_the_end() -> None:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         RunFolderError,
         SnapshotError,
         SpaceError,
+        StallError,
         UsageError,
     )
     from penstock.evaluation import Evaluation
@@ -96,6 +97,7 @@ __all__ = [
     "RunFolderError",
     "SnapshotError",
     "SpaceError",
+    "StallError",
     "State",
     "UsageError",
     "Watched",

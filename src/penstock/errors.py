@@ -12,6 +12,7 @@ PenstockError
 │   ├── CheckpointError   a checkpoint is missing, truncated, altered or of another environment
 │   └── BundleError       an exported policy is missing, altered, of another version or of another environment
 ├── NodeError             a node failed while it ran: its name and its own traceback
+│   └── StallError        every node is alive, but the run as a whole came no further
 ├── FencedError           an owner used a slot that it does not hold
 ├── DamagedError          shared memory does not hold what was stored there
 ├── BadDataError          an environment gave data that cannot be learned from
@@ -44,6 +45,7 @@ __all__ = [
     "RunFolderError",
     "SnapshotError",
     "SpaceError",
+    "StallError",
     "UsageError",
     "either",
     "nearest",
@@ -141,6 +143,24 @@ class NodeError(PenstockError):
             return None
         plain = UsageError | BadDataError | DamagedError | LostError | ResourceError
         return found(text) if issubclass(found, plain) else None
+
+
+class StallError(NodeError):
+    """Every node is alive, but the run as a whole came no further.
+
+    Attributes:
+        node: empty.
+        detail: for how long, then what each node waited for, then the stacks of all processes.
+    """
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("", detail)
+        self.args = (detail,)
+
+    @property
+    def stood(self) -> str:
+        """One line: for how long."""
+        return self.detail.partition("\n")[0]
 
 
 class FencedError(PenstockError):

@@ -5,8 +5,9 @@ Writes no file and decides nothing about a run: the learner's record says why a 
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from penstock.algorithm import KL_COEF, AlgorithmSpec
 from penstock.config.schema import RunConfig
 from penstock.config.sources import shown
 from penstock.config.whole import Config
-from penstock.errors import EnvError, NodeError, PenstockError
+from penstock.errors import EnvError, NodeError, PenstockError, StallError
 from penstock.metrics.episode_metrics import metrics_in, missing_metrics, wanting
 from penstock.metrics.report import RETURN_WINDOW
 from penstock.nodes.learner import why_done
@@ -24,6 +25,7 @@ from penstock.program.draw import bytes_text
 from penstock.replay.resumed import Found
 from penstock.replay.table_file import Rings
 from penstock.saved_runs.checkpoints import TABLE, Checkpoint
+from penstock.supervision.lives import Exit, describe
 from penstock.types import Arrays
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "ended_early",
     "evaluation_given_up",
     "evaluation_interrupted",
+    "failed_at_the_end",
     "failure",
     "goes_on_from",
     "interrupted",
@@ -48,6 +51,7 @@ __all__ = [
     "without_effect",
 ]
 
+_TRACEBACK = "Traceback (most recent call last):"
 _STACKS = re.compile(r"^(?:Current thread|Thread) 0x", re.MULTILINE)
 """Where Python's ``faulthandler`` begins the stacks of a process."""
 
@@ -78,7 +82,9 @@ def ended_early(run: RunConfig, record: Arrays, folder: Path) -> tuple[str, ...]
 
 def evaluation_given_up(error: EnvError | NodeError) -> str:
     """One line on why the final evaluation was given up."""
-    text = f"{error.node}: {_last_line(error)}" if isinstance(error, NodeError) else str(error)
+    text = str(error)
+    if isinstance(error, NodeError):
+        text = f"{error.node}: {_last_line(error)}" if error.node else _last_line(error)
     begins = "the evaluation was given up: "
     return text if text.startswith(begins) else begins + text
 
@@ -92,6 +98,16 @@ def evaluation_interrupted(folder: Path) -> str:
 def interrupted(folder: Path) -> str:
     """One line on a command that was interrupted, and whose run has a checkpoint."""
     return f"interrupted; continue with: penstock resume {shlex.quote(str(folder))}"
+
+
+def failed_at_the_end(spared: Sequence[Exit]) -> tuple[str, ...]:
+    """One line on processes that failed when nothing was needed of them any more; empty if there are none."""
+    if not spared:
+        return ()
+    first = spared[0]
+    others = f" and {len(spared) - 1} more" if len(spared) > 1 else ""
+    why = _last_line(NodeError(first.group, first.detail or describe(first)))
+    return (f"{first.group}{others} failed while the run ended, which costs the run nothing: {why}",)
 
 
 def updates_lost(saved: int, updates: int) -> str:
@@ -114,11 +130,22 @@ def goes_on_from(checkpoint: Checkpoint, timesteps: int) -> str:
 
 
 def _last_line(error: NodeError) -> str:
-    """The last line of a failed node's error. If it crashed in native code or hung: the line above its stacks."""
+    """What a failed node's error says, without its traceback or its stacks, in one line."""
+    if isinstance(error, StallError):
+        return error.stood
     said = error.line or error.detail
-    if "(most recent call last)" not in said:
-        said = _STACKS.split(said)[0]
-    return (said.strip().splitlines() or ["it did not say why"])[-1]
+    if _TRACEBACK in said:
+        return _exception_in(said)
+    lines = _STACKS.split(said)[0].strip().splitlines()
+    return lines[-1] if lines else "it did not say why"
+
+
+def _exception_in(said: str) -> str:
+    """The exception below the last traceback: its first line, and its last one, which may be a note on where it was."""
+    below = said.rpartition(_TRACEBACK)[2].strip("\n").splitlines()
+    own = [line.strip() for line in dropwhile(lambda line: line.startswith(" "), below) if line.strip()]
+    # The lines of an exception group are all set in.
+    return "; ".join(dict.fromkeys((own[0], own[-1]))) if own else below[-1].strip()
 
 
 def never_seen(record: Arrays, before: int = 0) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import pytest
 
 from penstock.errors import NodeError
 from tests.chaos import oracle
-from tests.chaos.test_kills import find, fingerprint, lines, train
+from tests.chaos.test_kills import BATCH, SETTINGS, find, fingerprint, lines, train
 from tests.children import killing, newest_checkpoint
 from tests.environments import TargetEnv
 from tests.runtime.nodes import wait_until
@@ -88,6 +88,19 @@ class AlwaysRaises(TargetEnv):
         raise RuntimeError("the bridge is out")
 
 
+class RaisesLate(TargetEnv):
+    """Raises in the first step that a run of three batches does not need."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    def step(self, action):
+        self.taken += 1
+        if self.taken > 3 * BATCH // SETTINGS["num_envs"]:
+            raise RuntimeError("the bridge is out")
+        return super().step(action)
+
+
 class HasChildren(TargetEnv):
     def __init__(self) -> None:
         for apart in (False, True):
@@ -148,6 +161,13 @@ def test_a_fault_that_stays_ends_the_run_with_its_own_words(tmp_path, env: type,
         train(tmp_path, 30, env=f"{HERE}:{env.__name__}", max_restarts=1, env_timeout=1.0, **FAST)
     assert "was started 1 time more, without any progress" in caught.value.detail
     assert env.__name__ in caught.value.detail or "in reset" in caught.value.detail
+
+
+def test_a_run_that_has_learned_all_does_not_fail_by_what_nobody_needs(tmp_path) -> None:
+    """An environment raises in the rollout behind the last one. Whether it comes so far is a matter of time."""
+    result = train(tmp_path, 3, env=f"{HERE}:RaisesLate", eval_episodes=0, **FAST)
+    assert (result.steps, result.interrupted) == (3 * BATCH, False)
+    assert all("which costs the run nothing: RuntimeError: the bridge is out" in note for note in result.notes)
 
 
 def test_children_of_environments_end_with_their_process_and_with_the_run(tmp_path, monkeypatch) -> None:

@@ -13,7 +13,7 @@ from typing import ClassVar
 import psutil
 import pytest
 
-from penstock.errors import NodeError
+from penstock.errors import NodeError, StallError
 from penstock.memory.segment import Segment
 from penstock.metrics.trace import OPEN, STEP, read_timeline
 from penstock.processes import worker
@@ -142,7 +142,7 @@ def test_a_process_that_imports_for_too_long_did_not_start(monkeypatch, tmp_path
 
 @pytest.mark.nightly  # Eight seconds of waiting. Shorter: one process that hangs, above.
 def test_a_run_that_stands_still_ends_and_says_who_waits_for_what() -> None:
-    with pytest.raises(NodeError, match="the run came no further for") as caught:
+    with pytest.raises(StallError, match="the run came no further for") as caught:
         launched(local.launch, replace(counting(5, wanted=50), stall_limit_s=6.0))
     assert "2 of 2 slots of numbers to fill" in caught.value.detail
     assert "0 of 2 slots of numbers to read" in caught.value.detail

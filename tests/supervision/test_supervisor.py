@@ -1,5 +1,6 @@
 """The supervisor's decisions, with a fake clock, a fake process table and fake signs."""
 
+import signal
 from collections.abc import Sequence
 
 import pytest
@@ -109,12 +110,16 @@ class Signs:
 
 
 told: list[Restart] = []
+spared: list[Exit] = []
 
 
 def make(max_restarts: int = 0) -> tuple[Supervisor, Table, Signs]:
     told.clear()
+    spared.clear()
     table, signs, limits = Table("env.0", "learner", "monitor"), Signs(), Limits(10.0, 2.0, max_restarts, 300.0)
-    return Supervisor(table, signs, ends_with=["learner"], limits=limits, tell=told.append, now=0.0), table, signs
+    ends = ["learner"]
+    supervisor = Supervisor(table, signs, ends_with=ends, limits=limits, tell=told.append, spare=spared.append, now=0.0)
+    return supervisor, table, signs
 
 
 def test_a_run_ends_in_order() -> None:
@@ -237,6 +242,47 @@ def test_a_node_that_falls_silent_while_the_run_stops_fails_nothing_unless_it_is
         assert (supervisor.failure is not None) == failed
 
 
+@pytest.mark.parametrize("status", [1, HOPELESS, -signal.SIGSEGV])
+@pytest.mark.parametrize("finished", [True, False])
+def test_who_fails_while_the_run_ends_and_is_needed_no_more_fails_nothing(status: int, finished: bool) -> None:
+    supervisor, table, signs = make(max_restarts=0)
+    if finished:
+        # The supervisor sees both at the same look: the learner has finished, and the environment has failed.
+        signs.learner_finished = True
+    else:
+        supervisor.stop(0.0)
+    table.end("env.0", status, "its traceback")
+    assert supervisor.tick(0.1) is State.STOPPING
+    assert (supervisor.failure, spared, table.started) == (None, [Exit("env.0", status, "its traceback")], [])
+    signs.learner_finished = signs.all_drained = True
+    assert supervisor.tick(0.2) is State.ENDING
+    table.end("learner")
+    table.end("monitor")
+    assert (supervisor.tick(0.3), supervisor.failure) == (State.ENDED, None)
+
+
+def test_who_fails_as_its_loop_ends_fails_the_run_only_if_it_saved_something() -> None:
+    for group, failed in (("env.0", False), ("learner", True), ("monitor", True)):
+        supervisor, table, signs = make()
+        signs.learner_finished = signs.all_drained = True
+        supervisor.tick(0.0)
+        assert supervisor.tick(0.1) is State.ENDING
+        table.end(group, 1, "it could not close")
+        supervisor.tick(0.2)
+        assert (supervisor.failure is not None, [ended.group for ended in spared]) == (
+            failed,
+            [] if failed else [group],
+        )
+
+
+def test_who_is_needed_fails_the_run_while_it_ends() -> None:
+    supervisor, table, _ = make(max_restarts=0)
+    supervisor.stop(0.0)
+    table.end("learner", 1, "its traceback")
+    supervisor.tick(0.1)
+    assert (supervisor.failure, spared) == (Exit("learner", 1, "its traceback"), [])
+
+
 def test_an_end_is_told_by_its_signal() -> None:
     assert describe(Exit("env.0", -9, "")) == "process env.0 was ended by SIGKILL"
     assert describe(Exit("env.0", 3, "")) == "process env.0 ended with status 3"
@@ -259,7 +305,9 @@ def test_a_process_that_ended_before_the_supervisor_looked_is_started_again() ->
     table = Table("env.0", "learner", "monitor")
     table.end("env.0", -9)
     limits = Limits(10.0, 2.0, 3, 300.0)
-    supervisor = Supervisor(table, Signs(), ends_with=["learner"], limits=limits, tell=told.append, now=0.0)
+    supervisor = Supervisor(
+        table, Signs(), ends_with=["learner"], limits=limits, tell=told.append, spare=spared.append, now=0.0
+    )
     assert supervisor.tick(1.0) is State.RUNNING
     assert table.started == ["env.0"]
 
@@ -449,7 +497,9 @@ def test_a_run_that_comes_no_further_ends_and_says_who_waits_for_what() -> None:
     assert supervisor.tick(1199.0) is State.RUNNING
     assert supervisor.tick(1201.0) is State.STOPPING
     assert supervisor.failure is not None
-    assert "the run came no further for 301 s" in supervisor.failure.detail
+    # No node is named as the one that failed.
+    assert supervisor.failure.group == ""
+    assert "the run came no further for 301 s, longer than --stall_timeout allows" in supervisor.failure.detail
     assert "env.0: waits for better times\nlearner: waits for better times" in supervisor.failure.detail
     assert "env.0:\nstacks of env.0\nlearner:\nstacks of learner" in supervisor.failure.detail
     # Half a second each would take the time in which the last checkpoint is written.

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from penstock.errors import LostError, NodeError, PenstockError
+from penstock.errors import LostError, NodeError, PenstockError, StallError
 from penstock.metrics.output import abandon
 from penstock.registry import load
 
@@ -54,7 +54,9 @@ def program() -> str:
 def failure(error: PenstockError) -> str:
     """An error in one line, or with the node's traceback if one line does not suffice; then the notes on the run."""
     said = f"penstock: error: {error}"
-    if isinstance(error, NodeError) and isinstance(error.plain, LostError):
+    if isinstance(error, StallError):
+        said = f"{error.detail.rstrip()}\npenstock: error: {error.stood}; what each node waited for stands above"
+    elif isinstance(error, NodeError) and isinstance(error.plain, LostError):
         said = f"penstock: error: {error.line}"
     elif isinstance(error, NodeError) and error.line is not None:
         said = f"penstock: error: node {error.node}: {error.line.removeprefix(f'{error.node}: ')}"

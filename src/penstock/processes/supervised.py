@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from penstock.errors import NodeError
+from penstock.errors import NodeError, StallError
 from penstock.memory.segment import Segment
 from penstock.metrics.run_log import ProcessLines
 from penstock.processes.interrupts import Interrupts
@@ -95,6 +95,7 @@ def supervised(program: Program, wiring: Wiring, segment: Segment, processes: St
 
     Raises:
         NodeError: a process failed; with that process's traceback.
+        StallError: the run as a whole came no further.
     """
     signs = SharedSigns(wiring, program)
     with Interrupts() as interrupts, contextlib.closing(ProcessLines(program.folder)) as log:
@@ -112,13 +113,16 @@ def supervised(program: Program, wiring: Wiring, segment: Segment, processes: St
             ends_with=tuple(program.node(name).group for name in program.ends_with),
             limits=Limits(DRAIN_LIMIT_S, END_LIMIT_S, program.max_restarts, program.stall_limit_s),
             tell=nodes.note,
+            spare=nodes.spare,
             now=time.monotonic(),
         )
         _supervise(supervisor, interrupts, wiring, hear)
     if supervisor.failure is not None:
         ended = supervisor.failure
+        if not ended.group:
+            raise StallError(ended.detail)
         raise NodeError(ended.group, ended.detail or describe(ended))
-    return Outcome(final_record(wiring, program), interrupts.count > 0, wiring.all_counters())
+    return Outcome(final_record(wiring, program), interrupts.count > 0, wiring.all_counters(), tuple(nodes.spared))
 
 
 def _supervise(supervisor: Supervisor, interrupts: Interrupts, wiring: Wiring, hear: Callable[[], None]) -> None:
@@ -171,6 +175,7 @@ class _Nodes:
         self._number = 0
         self._lives: dict[str, tuple[int, ...]] = {node.name: () for node in program.nodes}
         """Node -> the numbers of its lives so far. A number is used once in a run."""
+        self.spared: list[Exit] = []
         self.exits = processes.exits
         self.running = processes.running
         self.stacks = processes.stacks
@@ -196,7 +201,7 @@ class _Nodes:
 
     def note(self, restart: Restart) -> None:
         """Write a restart into the counters, from which the monitor reports it, and its detail into a file."""
-        kept = self._keep(restart)
+        kept = self._keep(restart.ended, f"restart {restart.number}")
         for node in self._program.members(restart.ended.group):
             self._wiring.counters.set(node.name, "ended_by", restart.ended.status)
             self._wiring.counters.set(node.name, "cause", restart.ended.cause)
@@ -205,13 +210,18 @@ class _Nodes:
             self._wiring.counters.set(node.name, "restarts", restart.number)
         self._wiring.bells.ring_all()
 
-    def _keep(self, restart: Restart) -> bool:
+    def spare(self, ended: Exit) -> None:
+        """Note a process that failed while the run ended, when nothing was needed of it any more."""
+        self.spared.append(ended)
+        self._keep(ended, "while the run ended")
+
+    def _keep(self, ended: Exit, when: str) -> bool:
         """Write the traceback or the stacks into the file. False if there are none, or they could not be written."""
-        ended, file = restart.ended, self._program.deaths
+        file = self._program.deaths
         if file is None or not ended.detail:
             return False
         # The run does not need this file, so a full disk must not end it.
         with contextlib.suppress(OSError), file.open("a", encoding="utf-8") as log:
-            log.write(f"{ended.group}, restart {restart.number}:\n{ended.detail.rstrip()}\n\n")
+            log.write(f"{ended.group}, {when}:\n{ended.detail.rstrip()}\n\n")
             return True
         return False

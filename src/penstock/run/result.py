@@ -17,6 +17,7 @@ from penstock.notes import (
     ended_early,
     evaluation_given_up,
     evaluation_interrupted,
+    failed_at_the_end,
     failure,
     interrupted,
     never_seen,
@@ -143,7 +144,8 @@ def finish(
     saved = [int(path.name.rpartition("-")[2]) for path in list_checkpoints(folder.path)]
     if saved and saved[-1] < updates:
         early = (updates_lost(saved[-1], updates),)
-    notes = (*no_file, *skipped_rollouts(outcome.counters), *stale_rows(run, record), *given_up, *early)
+    spared = failed_at_the_end(outcome.spared)
+    notes = (*no_file, *spared, *skipped_rollouts(outcome.counters), *stale_rows(run, record), *given_up, *early)
     return Result(
         run_folder=folder.path,
         evaluation=evaluation,

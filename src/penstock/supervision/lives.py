@@ -18,6 +18,7 @@ class Exit(NamedTuple):
     """How a process ended."""
 
     group: str
+    """Empty: the run as a whole stood still."""
     status: int
     """Exit status, or minus the signal's number."""
     detail: str

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from penstock.program.graph import ActionLog, Board, NodeSpec, Program, Record, Stream
 from penstock.supervision.contract import Silence
+from penstock.supervision.lives import Exit
 from penstock.types import Arrays, Cause
 from penstock.wiring.edges import SUPERVISOR, Wiring
 
@@ -22,6 +23,8 @@ class Outcome(NamedTuple):
     """The last committed record; empty if the learner committed nothing."""
     interrupted: bool
     counters: dict[str, dict[str, int]]
+    spared: tuple[Exit, ...] = ()
+    """Processes that failed while the run ended, when nothing was needed of them any more."""
 
 
 def final_record(wiring: Wiring, program: Program) -> Arrays:
@@ -101,8 +104,13 @@ class SharedSigns:
         return sum(self._wiring.counters.get(name, "handed_on") for name in names)
 
     def needed(self, group: str) -> bool:
-        """True if the last checkpoint needs this group: it ends the run, or it reads what the ending nodes write."""
+        """True if the last checkpoint needs this group: it ends the run, or it reads what the ending nodes write.
+
+        A group without nodes of the program, such as the relay of a cluster, carries what others need.
+        """
         own = {node.name for node in self._nodes if node.group == group}
+        if not own:
+            return True
         reads = any(own & set(edge.readers) for edge, _ in self._wiring.streams() if self._saves_with(edge))
         return reads or any(not self._wiring.counters.get(name, "finished") for name in own & set(self._last))
 

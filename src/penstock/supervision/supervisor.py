@@ -41,6 +41,7 @@ class Supervisor:
         ends_with: the groups whose nodes end the run.
         limits: of time and of restarts.
         tell: called with each restart.
+        spare: called with each process that failed when nothing was needed of it any more: the run does not fail by it.
         now: when the run began.
     """
 
@@ -52,6 +53,7 @@ class Supervisor:
         ends_with: Sequence[str],
         limits: Limits,
         tell: Callable[[Restart], None],
+        spare: Callable[[Exit], None],
         now: float,
     ) -> None:
         self._processes = processes
@@ -59,6 +61,7 @@ class Supervisor:
         self._ends_with = tuple(ends_with)
         self._limits = limits
         self._tell = tell
+        self._spare = spare
         # Made on first use: a process on another machine may have ended before the first look at the processes.
         self._lives: defaultdict[str, Lives] = defaultdict(lambda: Lives(now))
         self._dead: dict[str, Restart | None] = {}
@@ -139,20 +142,25 @@ class Supervisor:
             if self.state is not State.ENDING:
                 self._lose(ended, now, outside=outside)
             elif ended.status != 0 and not outside and ended.cause is not Cause.REFUSED:
-                self._fail(ended, now)
+                # All is saved. But one that wrote files of the run may have failed to close them.
+                saves = ended.group in self._ends_with or self._signs.needed(ended.group)
+                self._fail(ended, now) if saves else self._spare(ended)
 
     def _lose(self, ended: Exit, now: float, *, outside: bool) -> None:
         """A process has died before the end: plan its restart, or fail the run."""
-        lives, wanted = self._lives[ended.group], self.state is State.RUNNING or self._signs.needed(ended.group)
+        lives, goes_on = self._lives[ended.group], self.state is State.RUNNING and not self._signs.finished()
         if ended.cause is Cause.REFUSED and not lives.restarts:
             raise ResourceError(ended.detail)
         if ended.cause is Cause.REFUSED:
             self._refused[ended.group] = now
         # Recover it in any case: other nodes may wait for a slot that it held.
         self._dead[ended.group] = None
-        if not wanted and (outside or ended.cause is Cause.REFUSED):
+        if not goes_on and not self._signs.needed(ended.group):
+            # It fails the run no more: what was learned is saved without it.
+            if not outside and ended.cause is not Cause.REFUSED:
+                self._spare(ended)
             return
-        if not wanted or ended.status == HOPELESS or self._limits.max_restarts == 0:
+        if ended.status == HOPELESS or self._limits.max_restarts == 0:
             self._fail(ended, now)
             return
         lives.end(self._signs.achieved(ended.group), outside=outside)
@@ -186,9 +194,10 @@ class Supervisor:
             self._progress, self._progress_at = progress, now
         if now - self._progress_at <= self._limits.stall_s:
             return
-        parts = [f"the run came no further for {now - self._progress_at:.0f} s", self._signs.waits(self._living())]
+        stood = f"the run came no further for {now - self._progress_at:.0f} s, longer than --stall_timeout allows"
+        parts = [stood, self._signs.waits(self._living())]
         parts += [f"{group}:\n{stacks}" for group, stacks in self._processes.stacks(self._processes.running()).items()]
-        self.failure = self.failure or Exit(", ".join(self._processes.running()), -signal.SIGKILL, "\n".join(parts))
+        self.failure = self.failure or Exit("", -signal.SIGKILL, "\n".join(parts))
         self.stop(now)
 
     def _fail(self, ended: Exit, now: float) -> None:

@@ -143,5 +143,8 @@ def test_what_it_prints_is_no_part_of_the_answer(processes, capfd) -> None:
 def test_an_environment_that_takes_long_to_open_is_told_of_once(processes, monkeypatch, caplog, after_s, times) -> None:
     monkeypatch.setattr("penstock.processes.errand.SLOW_S", after_s)
     probe_apart(processes, f"{HERE}:SlowEnv", False, reset_limit_s=45.0)
-    said = f"environment {HERE}:SlowEnv is not open yet: it is being made and reset; --env_timeout allows a reset 45 s"
+    said = (
+        f"environment {HERE}:SlowEnv is still being tried out: made (300 s at most), reset (45 s at most, "
+        "--env_timeout) and closed"
+    )
     assert [record.getMessage() for record in caplog.records] == [f"after {after_s:g} s {said}"] * times

@@ -1,5 +1,7 @@
 """What changes and proposes the settings of trials."""
 
+from types import SimpleNamespace
+
 import optuna
 from ray.tune.schedulers.pbt import _explore
 
@@ -58,7 +60,25 @@ def test_too_few_updates_to_stop_or_copy_a_trial_are_one_line():
         "between two; give more --timesteps, or fewer --num_envs or --num_steps"
     )
     assert said("pbt", 200).startswith("--scheduler pbt copies hardly any trial: --timesteps 200 are 1 update of 256 ")
+    assert said("asha", 200, (Search("algo", "choice", ("sac", "dqn")),)) == ""
     assert "2 updates of 512 steps" in said("asha", 1024, (Search("num_steps", "choice", (32, 64)),))
+
+
+def test_asha_judges_no_trial_before_its_first_episode_has_ended():
+    asha = scheduler_of("asha", from_mapping({**SMALL, "timesteps": 1_000}), ())
+    asha.set_search_properties(METRIC, "max")
+    trials = [SimpleNamespace(trial_id=str(number)) for number in range(6)]
+    for trial in trials:
+        asha.on_trial_add(None, trial)
+    # Numbers beside infinities have no quantile that a number could be below.
+    returns = (float("-inf"), float("-inf"), float("-inf"), 5.0, 4.0, -100.0)
+    decided = [
+        asha.on_trial_result(None, trial, {"steps": 100, METRIC: value})
+        for trial, value in zip(trials, returns, strict=True)
+    ]
+    assert decided == ["CONTINUE"] * 4 + ["STOP"] * 2
+    # It is looked at with the first report that has a return.
+    assert asha.on_trial_result(None, trials[0], {"steps": 120, METRIC: -200.0}) == "STOP"
 
 
 def test_optuna_learns_from_each_trial_what_to_propose_next():

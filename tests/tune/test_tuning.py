@@ -29,7 +29,7 @@ from penstock.tune import tuning
 from penstock.tune.search import Search
 from penstock.tune.table import as_table, some_has_learned
 from penstock.tune.trial import FAILED
-from penstock.tune.tuning import Trial, tune
+from penstock.tune.tuning import Trial, _ranked, tune
 from tests.runtime.nodes import wait_until
 from tests.tune.small import SMALL
 
@@ -329,6 +329,24 @@ def test_a_trial_has_the_steps_that_its_run_learned_after_its_last_report(
     _without_ray(monkeypatch, Tuner)
     (trial,) = tune(from_mapping({**SMALL, "log_dir": str(tmp_path)}), LR, samples=1).trials
     assert (trial.steps, trial.mean_return, trial.evaluation) == (192, 30.0, None)
+    assert as_table([trial], 1).splitlines()[1].split()[0] == "stopped"
+
+
+def test_a_trial_without_an_evaluation_that_played_all_its_steps_was_not_stopped(tmp_path: Path):
+    trial = Trial("a", {"lr": 0.1}, 512, 20.0, None, None, tmp_path, played=True, not_evaluated="evaluation was lost")
+    row = as_table([trial], 1).splitlines()[1]
+    assert row.split()[0] == "none"
+    assert row.endswith(f"{tmp_path.parent.name}/{tmp_path.name} (evaluation was lost)")
+
+
+def test_failed_trials_stand_last(tmp_path: Path):
+    def result(name: str, mean: float, error: str | None) -> SimpleNamespace:
+        return SimpleNamespace(
+            metrics={"trial_id": name, "return": mean, "steps": 64}, config={"lr": 0.1}, error=error, path=tmp_path
+        )
+
+    ranked = _ranked([result("bad", 50.0, f"{FAILED}why"), result("weak", 20.0, None)], {}, LR, tmp_path, 512)
+    assert [trial.name for trial in ranked] == ["weak", "bad"]
 
 
 FAILED_OUTPUT = """Traceback (most recent call last):

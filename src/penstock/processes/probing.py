@@ -43,7 +43,10 @@ def probe_apart(
         NodeError: something else failed; it holds the process's own traceback.
     """
     subject = f"environment {display_name(env)}"
-    slow = f"{subject} is not open yet: it is being made and reset; --env_timeout allows a reset {reset_limit_s:g} s"
+    slow = (
+        f"{subject} is still being tried out: made ({MAKE_LIMIT_S:g} s at most), reset ({reset_limit_s:g} s at most, "
+        "--env_timeout) and closed"
+    )
     errand = Errand("probe", PROBE, subject, "made and reset", "making, resetting and closing", EnvError, slow=slow)
     found: EnvProfile = call_apart(
         processes,

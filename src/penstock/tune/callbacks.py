@@ -10,11 +10,11 @@ from typing import Any
 
 import ray.tune
 
-from penstock.config.sources import shown
 from penstock.processes.interrupts import Interrupts
 from penstock.tune.output import OUTPUT, failure_in
 from penstock.tune.schedulers import METRIC
-from penstock.tune.trial import FAILED
+from penstock.tune.table import short
+from penstock.tune.trial import FAILED, up_to_date
 
 __all__ = ["Interrupted", "Settings", "Teller", "reason_of"]
 
@@ -69,9 +69,12 @@ class Teller(ray.tune.Callback):  # type: ignore[misc]
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ANN401
         """A trial has ended, or was stopped."""
         del iteration, trials, info
-        found = trial.last_result or {}
+        last = trial.last_result or {}
+        found = up_to_date(last, Path(last["run_folder"]) if last.get("run_folder") else None)
         mean = float(found.get(METRIC, float("-inf")))
         reached = f"return {mean:,.1f}" if math.isfinite(mean) else "no episode has ended"
+        if found.get("evaluation") is not None:
+            reached = f"evaluation {found['evaluation']:,.1f}, {reached}"
         self._told(f"trial {trial.trial_id}: {reached} after {int(found.get('steps', 0)):,} steps ({_given(trial)})")
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ANN401
@@ -83,7 +86,7 @@ class Teller(ray.tune.Callback):  # type: ignore[misc]
 
 
 def _given(trial: Any) -> str:  # noqa: ANN401 - Ray's own type
-    return ", ".join(f"{name} {shown(value)}" for name, value in trial.config.items())
+    return ", ".join(f"{name} {short(value)}" for name, value in trial.config.items())
 
 
 def _noted(trial: Any) -> str:  # noqa: ANN401 - as above

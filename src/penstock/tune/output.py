@@ -4,27 +4,29 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["OUTPUT", "failure_in", "reason_in"]
+__all__ = ["OUTPUT", "failure_in", "reason_in", "without_evaluation"]
 
 OUTPUT = "output.txt"
 """The file in the folder of a trial."""
 _ERROR = "penstock: error: "
 _NODE = re.compile(r"penstock: (node \S+ failed); its (?:traceback is|stacks are) above")
+_STACKS = re.compile(r"(?:Current thread|Thread) 0x")
+_NOT_EVALUATED = re.compile(r"(?:penstock: )?the (evaluation was (?:given up: .*|interrupted))")
 _TRACEBACK = "Traceback (most recent call last):"
 
 
 def failure_in(path: Path) -> str | None:
     """Why the run failed, in one line; ``None`` if its output names no error, or is not there.
 
-    The last error counts. Of a node with a traceback it is the line of the exception: what the run says of its folder
-    comes behind it.
+    The last error counts. Of a node with a traceback it is the line of the exception, of one with stacks the line above
+    them. What the run says of its folder comes behind.
     """
     lines = _lines(path)
     for place in reversed(range(len(lines))):
         if lines[place].startswith(_ERROR):
             return lines[place].removeprefix(_ERROR)
         if found := _NODE.match(lines[place]):
-            raised = _raised(lines[:place])
+            raised = _raised(lines[:place]) or _above_stacks(lines[:place])
             return found[1] if raised is None else f"{found[1]}: {raised}"
     return None
 
@@ -32,6 +34,12 @@ def failure_in(path: Path) -> str | None:
 def reason_in(path: Path) -> str:
     """As `failure_in`, of a run that has failed. If the output names no error, it is the last line."""
     return failure_in(path) or (_lines(path) or ["it wrote nothing"])[-1]
+
+
+def without_evaluation(path: Path) -> str:
+    """Why a run that has played all its timesteps was not evaluated, in one line; empty if its output does not say."""
+    found = [match[1] for line in _lines(path) if (match := _NOT_EVALUATED.match(line))]
+    return found[-1] if found else ""
 
 
 def _lines(path: Path) -> list[str]:
@@ -46,3 +54,9 @@ def _raised(lines: Sequence[str]) -> str | None:
     begins = [place for place, line in enumerate(lines) if line == _TRACEBACK]
     behind = lines[begins[-1] + 1 :] if begins else []
     return next((line for line in behind if not line.startswith(" ")), None)
+
+
+def _above_stacks(lines: Sequence[str]) -> str | None:
+    """The line above the stacks of a process that hung or crashed, which says so."""
+    first = next((place for place, line in enumerate(lines) if _STACKS.match(line)), 0)
+    return lines[first - 1] if first else None

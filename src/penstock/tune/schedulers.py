@@ -2,6 +2,7 @@
 
 import importlib.util
 import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -55,7 +56,7 @@ def scheduler_of(kind: Scheduler, config: Config, search: Sequence[Search]) -> A
     steps = config.run.timesteps
     if kind == "asha":
         grace = max(1, int(steps * SHARE_BEFORE_STOP))
-        return ASHAScheduler(time_attr="steps", max_t=2 * steps, grace_period=grace, reduction_factor=3)
+        return _Asha(time_attr="steps", max_t=2 * steps, grace_period=grace, reduction_factor=3)
     if kind == "pbt":
         for part in search:
             field = field_table(RunConfig, type(config.algorithm))[part.name]
@@ -71,6 +72,25 @@ def scheduler_of(kind: Scheduler, config: Config, search: Sequence[Search]) -> A
             custom_explore_fn=_within(search),
         )
     return FIFOScheduler()
+
+
+class _Asha(ASHAScheduler):  # type: ignore[misc]
+    """Judges no trial before its first episode has ended. Its return is minus infinity until then."""
+
+    def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:  # noqa: ANN401
+        """Whether a trial goes on, by its latest report."""
+        decision: str = super().on_trial_result(tune_controller, trial, _with_finite_return(result))
+        return decision
+
+    def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:  # noqa: ANN401
+        """A trial has ended."""
+        super().on_trial_complete(tune_controller, trial, _with_finite_return(result))
+
+
+def _with_finite_return(result: dict[str, Any]) -> dict[str, Any]:
+    """A report without its return if no episode has ended. Ray looks at no report without what it compares."""
+    known = math.isfinite(result.get(METRIC, 0.0))
+    return result if known else {name: value for name, value in result.items() if name != METRIC}
 
 
 def _mutation(part: Search) -> Any:  # noqa: ANN401 - Ray's own type
@@ -107,8 +127,11 @@ def searcher_of(kind: Searcher, scheduler: Scheduler, seed: int) -> Any:  # noqa
 def too_few_updates(kind: Scheduler, config: Config, search: Sequence[Search]) -> str:
     """One line if the scheduler cannot do its work, because a trial reports too seldom; else empty.
 
-    A trial reports after each update but the last.
+    A trial reports after each update but the last. Nothing is said if algorithms are searched: each has updates of its
+    own size.
     """
+    if any(part.name == "algo" for part in search):
+        return ""
     rows = config.run.num_envs * _most_steps(config, search)
     updates = -(-config.run.timesteps // rows)
     if kind == "random" or updates >= LEAST_UPDATES:

@@ -11,7 +11,7 @@ from penstock.saved_runs.checkpoints import checkpoint_path, list_checkpoints
 if TYPE_CHECKING:  # it imports Ray
     from penstock.tune.tuning import Trial
 
-__all__ = ["as_table", "some_has_learned"]
+__all__ = ["as_table", "short", "some_has_learned"]
 
 _ERROR = 200
 """Most characters of why a trial failed."""
@@ -26,7 +26,7 @@ def as_table(trials: "Sequence[Trial]", samples: int) -> str:
     """
     names = list(trials[0].settings) if trials else []
     head = ["evaluation", "return", "steps", *names, "run"]
-    rows = [[*_numbers(trial), *(_short(trial.settings[name]) for name in names), _run(trial)] for trial in trials]
+    rows = [[*_numbers(trial), *(short(trial.settings[name]) for name in names), _run(trial)] for trial in trials]
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     lines = ["  ".join(word.rjust(width) for word, width in zip(row, widths, strict=True)) for row in (head, *rows)]
     if left := samples - len(trials):
@@ -47,7 +47,8 @@ def _numbers(trial: "Trial") -> tuple[str, str, str]:
         return "failed", "", f"{trial.steps:,}"
     if not trial.begun:
         return "not begun", "", ""
-    evaluation = "stopped" if trial.evaluation is None else f"{trial.evaluation:,.1f}"
+    without = "none" if trial.played else "stopped"
+    evaluation = without if trial.evaluation is None else f"{trial.evaluation:,.1f}"
     mean_return = f"{trial.mean_return:,.1f}" if math.isfinite(trial.mean_return) else "none"
     return evaluation, mean_return, f"{trial.steps:,}"
 
@@ -57,12 +58,13 @@ def _has_updates(run: Path | None) -> bool:
     return run is not None and any(path != checkpoint_path(run, 0) for path in list_checkpoints(run))
 
 
-def _short(value: object) -> str:
+def short(value: object) -> str:
+    """The value of a setting, in a few characters."""
     return f"{value:.3g}" if isinstance(value, float) else shown(value)
 
 
 def _run(trial: "Trial") -> str:
     where = "" if trial.run_folder is None else f"{trial.run_folder.parent.name}/{trial.run_folder.name}"
     if trial.error is None:
-        return where
+        return f"{where} ({trial.not_evaluated})" if trial.not_evaluated else where
     return trial.error[:_ERROR] + ("" if trial.output is None else f" ({trial.output})")

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from penstock.config.sources import shown, to_toml
 from penstock.config.whole import Config
@@ -23,7 +24,7 @@ from penstock.saved_runs.checkpoints import list_checkpoints
 from penstock.saved_runs.run_folder import RunFolder, list_runs
 from penstock.tune.output import OUTPUT, reason_in
 
-__all__ = ["BEFORE_ANY", "FAILED", "TrialRun", "values_of"]
+__all__ = ["FAILED", "TrialRun", "up_to_date"]
 
 POLL_S = 0.25
 BEFORE_ANY = {"update": -1.0, "steps": 0.0, "return": float("-inf"), "validation": float("-inf")}
@@ -191,12 +192,16 @@ class TrialRun:
         return values
 
 
-def values_of(run: Path) -> dict[str, float]:
-    """What the metrics in a run folder say now, as `TrialRun.wait` returns it; `BEFORE_ANY` if there are none here."""
+def up_to_date(found: Mapping[str, Any], run: Path | None) -> dict[str, Any]:
+    """The last report of a trial, with what the metrics of its run say by now, if they lie on this machine.
+
+    A trial learns on after its last report until it has ended.
+    """
+    if run is None or not (run / METRICS).exists():
+        return dict(found)
     values = dict(BEFORE_ANY)
-    if (run / METRICS).exists():
-        _take(GrowingLog(run).new()[0], values)
-    return values
+    _take(GrowingLog(run).new()[0], values)
+    return {**found, **values}
 
 
 def _take(reports: Iterable[Report], values: dict[str, float]) -> None:

@@ -24,7 +24,7 @@ from penstock.run.launching import opened_processes
 from penstock.saved_runs.run_folder import RunFolder, list_runs
 from penstock.tune.callbacks import Interrupted, Settings, Teller, reason_of
 from penstock.tune.mistakes import check_trials
-from penstock.tune.output import OUTPUT, failure_in
+from penstock.tune.output import OUTPUT, failure_in, without_evaluation
 from penstock.tune.quiet import quiet_ray_tune
 from penstock.tune.resources import kept_for_trial, no_machine_fits, trials_that_fit
 from penstock.tune.schedulers import (
@@ -39,7 +39,7 @@ from penstock.tune.schedulers import (
 )
 from penstock.tune.search import Search
 from penstock.tune.trainable import config_with, trainable
-from penstock.tune.trial import BEFORE_ANY, values_of
+from penstock.tune.trial import up_to_date
 
 __all__ = ["Trial", "Tuned", "tune"]
 
@@ -62,6 +62,10 @@ class Trial:
     output: Path | None = None
     """The file of what its run has printed; ``None`` if it is not on this machine."""
     begun: bool = True
+    played: bool = False
+    """Whether it has played all its timesteps."""
+    not_evaluated: str = ""
+    """Why it has no evaluation although it has played them all, if its run said so."""
 
 
 class Tuned(NamedTuple):
@@ -163,7 +167,9 @@ def tune(
                     stop=Interrupted(interrupts),
                 ),
             )
-            return Tuned(_ranked(tuner.fit(), settings.given, search, folder), interrupts.count > 0)
+            return Tuned(
+                _ranked(tuner.fit(), settings.given, search, folder, config.run.timesteps), interrupts.count > 0
+            )
 
 
 @contextlib.contextmanager
@@ -200,12 +206,15 @@ def _ranked(
     given: Mapping[str, Mapping[str, Any]],
     search: Sequence[Search],
     folder: Path,
+    timesteps: int,
 ) -> list[Trial]:
-    trials = [_trial(result, given, search, folder) for result in results]
+    trials = [_trial(result, given, search, folder, timesteps) for result in results]
     low = float("-inf")
-    return sorted(
-        trials, key=lambda one: (low if one.evaluation is None else one.evaluation, one.mean_return), reverse=True
-    )
+
+    def worth(one: Trial) -> tuple[bool, float, float]:
+        return one.error is None, low if one.evaluation is None else one.evaluation, one.mean_return
+
+    return sorted(trials, key=worth, reverse=True)
 
 
 def _trial(
@@ -213,6 +222,7 @@ def _trial(
     given: Mapping[str, Mapping[str, Any]],
     search: Sequence[Search],
     folder: Path,
+    timesteps: int,
 ) -> Trial:
     found = result.metrics or {}
     name = str(found.get("trial_id", Path(result.path).name))
@@ -223,9 +233,8 @@ def _trial(
     config = result.config or given.get(name, {})
     # A trial that was stopped before its first report has a run as well, if it ran on this machine.
     run = found.get("run_folder") or next(reversed(list_runs(folder / name)), None)
-    if run is not None and (values := values_of(Path(run))) != BEFORE_ANY:
-        # A trial that is stopped learns on after its last report, until it has written its last checkpoint.
-        found = {**found, **values}
+    found = up_to_date(found, None if run is None else Path(run))
+    played = int(found.get("steps", 0)) >= config.get("timesteps", timesteps)
     return Trial(
         name,
         {part.name: config.get(part.name) for part in search},
@@ -236,4 +245,6 @@ def _trial(
         None if run is None else Path(run),
         output if output.exists() else None,
         begun="steps" in found or output.exists(),
+        played=played,
+        not_evaluated=without_evaluation(output) if played else "",
     )

@@ -86,6 +86,8 @@ def test_asha_which_is_the_default_stops_weak_trials_of_the_command(tmp_path: Pa
     argv += ["--env_args", json.dumps({"begun": time.time()}), "--log_dir", str(tmp_path), "--timesteps", "3200"]
     argv += ["--num_envs", "1", "--num_steps", "32", "--mini_batch_size", "32", "--epochs", "1", "--log_interval", "1"]
     argv += ["--eval_episodes", "2", "--samples", "3", "--at_once", "1", "--search", "lr=loguniform:1e-5:1e-4"]
+    # A trial is stopped before its first checkpoint, as on a slow machine with the usual interval.
+    argv += ["--save_interval", "1000"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     runs = [RunFolder(path) for trial in sorted((tmp_path / "tune").iterdir()) for path in list_runs(trial)]
@@ -291,6 +293,8 @@ def test_the_settings_of_a_trial_that_never_began_are_in_the_table(tmp_path: Pat
     class Tuner:
         def __init__(self, trainable: type, *, run_config: ray.tune.RunConfig, **settings: object) -> None:
             self._callbacks = run_config.callbacks
+            # Ray would wait for a checkpoint of each trial that it stops.
+            assert run_config.checkpoint_config.checkpoint_at_end is False
 
         def fit(self) -> list[object]:
             waiting = SimpleNamespace(trial_id="waiting", config={"lr": 0.125})

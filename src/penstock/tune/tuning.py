@@ -163,6 +163,9 @@ def tune(
                     name="trials",
                     storage_path=str(storage),
                     verbose=0,
+                    # Otherwise a trial that is stopped learns on until it has a checkpoint, and fails after a minute
+                    # without one. Nobody reads that checkpoint: the run writes its own.
+                    checkpoint_config=ray.tune.CheckpointConfig(checkpoint_at_end=False),
                     callbacks=[settings, *([Teller(told, folder)] if told else [])],
                     stop=Interrupted(interrupts),
                 ),

@@ -268,6 +268,7 @@ def test_a_run_that_learned_nothing_from_its_table_says_so(tmp_path: Path) -> No
             "process env.0 was ended by SIGSEGV\nThread 0x1 (most recent call first):\n  File 3\n\nExtension modules\n",
             "process env.0 was ended by SIGSEGV",
         ),
+        ("Traceback (most recent call last):\n", "it did not say why"),
         ("", "it did not say why"),
     ],
 )

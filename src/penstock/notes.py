@@ -144,8 +144,10 @@ def _exception_in(said: str) -> str:
     """The exception below the last traceback: its first line, and its last one, which may be a note on where it was."""
     below = said.rpartition(_TRACEBACK)[2].strip("\n").splitlines()
     own = [line.strip() for line in dropwhile(lambda line: line.startswith(" "), below) if line.strip()]
-    # The lines of an exception group are all set in.
-    return "; ".join(dict.fromkeys((own[0], own[-1]))) if own else below[-1].strip()
+    if own:
+        return "; ".join(dict.fromkeys((own[0], own[-1])))
+    # The lines of an exception group are all set in. A traceback may also have been cut off.
+    return below[-1].strip() if below else "it did not say why"
 
 
 def never_seen(record: Arrays, before: int = 0) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from penstock.cluster.claims import release_claims
 from penstock.cluster.copies import Copy, Delivery
 from penstock.cluster.door import Door
 from penstock.cluster.questions import Answer, Asker, Stand
+from penstock.processes.working_directory import leave_removed_directory
 from penstock.saved_runs.leftovers import take_back_where_it_goes_on, tell_where_it_goes_on
 from penstock.saved_runs.run_folder import RunFolder
 
@@ -260,6 +261,7 @@ def _resume(charge: Charge, folder: RunFolder) -> int:
 def _directory(charge: Charge, folder: RunFolder) -> Path:
     """The working directory of a resume: where the user's own code was brought, else the launcher's, if it is here."""
     if ray.get_runtime_context().runtime_env.get("working_dir"):
+        leave_removed_directory()
         return Path.cwd()
     directory = Path(charge.working_directory)
     return directory if directory.is_dir() else folder.path

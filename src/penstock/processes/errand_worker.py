@@ -11,6 +11,7 @@ from penstock.errors import PenstockError
 from penstock.memory.lifeline import watch
 from penstock.processes.log_lines import last_words
 from penstock.processes.worker import leave
+from penstock.processes.working_directory import leave_removed_directory
 from penstock.registry import load
 
 __all__ = ["run"]
@@ -26,6 +27,7 @@ def run(told_fd: int, lifeline_fd: int, error_fd: int) -> NoReturn:
         error_fd: pipe for the traceback of any other error.
     """
     watch(lifeline_fd)
+    leave_removed_directory()
     # What an environment prints is not part of a command's answer.
     with contextlib.suppress(OSError):
         os.dup2(2, 1)

@@ -19,6 +19,7 @@ from penstock.memory.segment import Segment
 from penstock.processes.contract import STACKS_SIGNAL
 from penstock.processes.log_lines import last_words
 from penstock.processes.logged import Teller, into_pipe, listen
+from penstock.processes.working_directory import leave_removed_directory
 from penstock.registry import load
 from penstock.scheduler.loop import Loop, Placed
 from penstock.supervision.lives import HOPELESS
@@ -65,6 +66,7 @@ def work(nbytes: int, segment_fd: int, spec_fd: int, lifeline_fd: int, error_fd:
             a crash in native code.
     """
     watch(lifeline_fd)
+    leave_removed_directory()
     # The launcher decides when a run ends, even if a signal reaches its whole process group. SIG_IGN would be inherited
     # by an environment's children; a handler is not.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

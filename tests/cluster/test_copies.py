@@ -106,6 +106,24 @@ def test_long_logs_come_in_deliveries_that_arrive_soon(run: RunFolder, copy: Cop
     assert content(copy.settle()) == content(run)
 
 
+def test_a_small_checkpoint_comes_whole_with_what_logs_have_grown_by(
+    run: RunFolder, copy: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies, "PIECE", 10_000)
+    run.metrics_path.write_text("line\n")
+    save(run, 1)
+    original = Original(run)
+    held = copy.take(original.next(()))
+    assert held == ("update-00000001",)
+    assert not original.behind
+    save(run, 2)
+    save(run, 3)
+    held = copy.take(original.next(held))
+    assert (held, original.behind) == (("update-00000001", "update-00000003"), True)
+    held = copy.take(original.next(held))
+    assert (len(held), original.behind) == (3, False)
+
+
 def test_the_newest_checkpoint_comes_first_and_those_that_are_gone_go(run: RunFolder, copy: Copy) -> None:
     original = Original(run)
     paths = [save(run, update) for update in (1, 2, 3)]
@@ -172,10 +190,12 @@ def test_a_log_that_a_resume_has_cut_is_sent_anew(run: RunFolder, copy: Copy) ->
 def test_a_damaged_checkpoint_is_not_taken_but_sent_again(run: RunFolder, copy: Copy) -> None:
     original = Original(run)
     path = save(run, 1)
-    while not (delivery := original.next(())).complete:
+    complete = False
+    while not complete:
+        delivery = original.next(())
         spoilt = tuple(piece._replace(content=piece.content[::-1]) for piece in delivery.pieces)
-        copy.take(delivery._replace(pieces=spoilt))
-    assert copy.take(delivery) == ()
+        assert copy.take(delivery._replace(pieces=spoilt)) == ()
+        complete = bool(delivery.complete)
     assert send(original, copy) == (path.name,)
     assert load_checkpoint(copy.settle().checkpoints / path.name).manifest["update"] == 1
 

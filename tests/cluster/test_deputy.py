@@ -415,7 +415,9 @@ def test_a_launcher_is_cut_off_if_neither_its_deputy_nor_the_head_answers(
     monkeypatch.setattr(safekeeping.Door, "opens", lambda door: head_opens)
 
     def lead(end: Exception | None) -> None:
-        with safekeeping.Safekeeping(RunFolder(tmp_path), lambda: there, lambda: None, said.append, "run"):
+        with safekeeping.Safekeeping(
+            RunFolder(tmp_path), lambda: there, lambda: None, lambda: 0, said.append, claims="run"
+        ):
             assert wait_until(lambda: bool(said) or len(killed) >= 2, 30)
             # Until the run has ended, its heir is told that it is not to end yet.
             assert head_opens or wait_until(lambda: len(heard) > 2, 30)
@@ -444,7 +446,7 @@ def test_an_error_while_a_copy_is_kept_is_logged_once_and_the_copy_goes_on(
     heard: list[bool] = []
 
     class Unread:
-        up_to_date, checkpoint_bytes = True, 0
+        up_to_date, checkpoint_bytes, transfer_s = True, 0, 0.0
 
         def __init__(self, folder: RunFolder, machine: SimpleNamespace, claims: str) -> None:
             self.machine = machine
@@ -465,7 +467,7 @@ def test_an_error_while_a_copy_is_kept_is_logged_once_and_the_copy_goes_on(
     there = [SimpleNamespace(id=1, name="machine 1", door=SimpleNamespace(opens=lambda: True), offer=offer)]
     monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address="127.0.0.1:6379"))
     folder = RunFolder(tmp_path)
-    with safekeeping.Safekeeping(folder, lambda: there, lambda: None, lambda why: None, "run"):
+    with safekeeping.Safekeeping(folder, lambda: there, lambda: None, lambda: 0, lambda why: None, claims="run"):
         assert wait_until(lambda: len(heard) > 4, 30)
     log = folder.deaths.read_text()
     assert log.startswith("keeping a copy of the run on another machine failed, and is tried again:\nTraceback")

@@ -24,7 +24,7 @@ from penstock.saved_runs.versions import ORIGIN
 __all__ = ["PIECE", "Copy", "Delivery", "Original", "Piece"]
 
 PIECE = 4 << 20
-"""No piece has more bytes. So each arrives soon, and is a sign of life of its sender."""
+"""A delivery has so many bytes of logs at most, and so many of a checkpoint. So it arrives soon."""
 COPIES = ".copies"
 """Folder beside the run folders. What is in it is no run yet."""
 
@@ -50,6 +50,11 @@ class Delivery(NamedTuple):
     complete: str
     """The checkpoint of which these are the last pieces; empty: none."""
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all pieces."""
+        return sum(len(piece.content) for piece in self.pieces)
+
 
 class Original:
     """A run folder, and what a copy of it has.
@@ -58,6 +63,7 @@ class Original:
         folder: of the run, which may be training.
 
     Attributes:
+        behind: the copy lacks more than the last delivery has: other checkpoints, the rest of one, long logs.
         checkpoint_bytes: size of the last checkpoint that was sent; 0: none was.
     """
 
@@ -68,11 +74,12 @@ class Original:
         self._sending = ""
         self._sent_bytes = 0
         """Of the checkpoint that is under way."""
+        self._parts: Iterator[tuple[tuple[Piece, ...], bool]] = iter(())
+        self.behind = True
         self.checkpoint_bytes = 0
-        self._pieces: Iterator[Piece] = iter(())
 
     def next(self, held: Collection[str]) -> Delivery:
-        """The next thing that the copy lacks: what logs have grown by, then a piece of the newest checkpoint.
+        """What the copy lacks, as much as a delivery has: what logs have grown by, and the newest checkpoint.
 
         A checkpoint that is under way is sent to its end, however many newer ones there are.
 
@@ -82,30 +89,41 @@ class Original:
         folder = self._folder
         pins = pinned(folder.path)
         listed = tuple(path.name for path in list_checkpoints(folder.path))
+        grown = self._all_grown()
+        if not self._sending:
+            self._sending = next((name for name in reversed(listed) if name not in held), "")
+            self._parts = _parts_of(folder.checkpoints / self._sending) if self._sending else iter(())
+        complete = ""
+        part, is_last = self._next_part()
+        self._sent_bytes += sum(len(piece.content) for piece in part)
+        if is_last:
+            complete, self.checkpoint_bytes = self._sending, self._sent_bytes
+            self._sending, self._sent_bytes = "", 0
+        delivery = Delivery((*grown, *part), listed, pins, complete)
+        lacking = set(listed).difference(held, [complete])
+        self.behind = bool(lacking or self._sending) or delivery.nbytes >= PIECE
+        return delivery
+
+    def _next_part(self) -> tuple[tuple[Piece, ...], bool]:
+        """The next pieces of the checkpoint that is under way, and whether they are its last ones."""
+        try:
+            return next(self._parts, ((), False))
+        except OSError:
+            # It was removed before it was opened: newer ones take its place.
+            self._sending, self._sent_bytes = "", 0
+            return (), False
+
+    def _all_grown(self) -> list[Piece]:
+        """What files other than checkpoints have grown by. All together have no more bytes than a piece may have."""
+        folder = self._folder
         events = sorted(folder.path.glob(f"{EVENTS}*"))
         logs = (folder.metrics_path, folder.log_path, folder.launches_path, folder.deaths, *events)
         # A launch writes its code before it trains, and changes none that is there.
         code = sorted(path for path in folder.code.rglob("*") if path.is_file())
-        files = (folder.config_path, folder.path / ORIGIN, *logs, *code)
         pieces: list[Piece] = []
-        for path in files:
-            # All logs together are as long as a piece: their sender is given up if an answer takes too long.
+        for path in (folder.config_path, folder.path / ORIGIN, *logs, *code):
             pieces += self._grown(path, PIECE - sum(len(piece.content) for piece in pieces))
-        if not self._sending:
-            self._sending = next((name for name in reversed(listed) if name not in held), "")
-            self._pieces = _pieces_of(folder.checkpoints / self._sending) if self._sending else iter(())
-        complete = ""
-        # The checkpoint may be removed before it is opened: newer ones take its place.
-        with contextlib.suppress(OSError):
-            piece = next(self._pieces, None)
-            if piece is not None:
-                self._sent_bytes += len(piece.content)
-                return Delivery((*pieces, piece), listed, pins, "")
-            complete = self._sending
-        if complete:
-            self.checkpoint_bytes = self._sent_bytes
-        self._sending, self._sent_bytes = "", 0
-        return Delivery(tuple(pieces), listed, pins, complete)
+        return pieces
 
     def _grown(self, path: Path, most: int) -> Iterator[Piece]:
         """The next bytes, ``most`` at most, of a file that grows, or that was replaced by another of its name."""
@@ -120,18 +138,25 @@ class Original:
                 yield Piece(name, at, content)
 
 
-def _pieces_of(checkpoint: Path) -> Iterator[Piece]:
-    """The bytes of a checkpoint, in order."""
+def _parts_of(checkpoint: Path) -> Iterator[tuple[tuple[Piece, ...], bool]]:
+    """The bytes of a checkpoint in order, in parts of `PIECE` bytes, and with each part whether it is the last."""
     inside = f"checkpoints/{checkpoint.name}{PARTIAL}"
     with contextlib.ExitStack() as opened:
         # All are opened first: so they are read to their end, although the run may remove the checkpoint meanwhile.
         # Otherwise none would ever arrive over a slow link.
         files = [(path.name, opened.enter_context(path.open("rb"))) for path in sorted(checkpoint.iterdir())]
+        part: list[Piece] = []
+        room = PIECE
         for name, file in files:
             at = 0
-            while content := file.read(PIECE):
-                yield Piece(f"{inside}/{name}", at, content)
+            while content := file.read(room):
+                part.append(Piece(f"{inside}/{name}", at, content))
                 at += len(content)
+                room -= len(content)
+                if room == 0:
+                    yield tuple(part), False
+                    part, room = [], PIECE
+        yield tuple(part), True
 
 
 class Copy:

@@ -17,6 +17,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from penstock.cluster.copies import Original
 from penstock.cluster.deputy import NAMESPACE, SILENCE_S, Charge, Deputy, kept_on
 from penstock.cluster.door import Door
+from penstock.cluster.freshness import Freshness
 from penstock.cluster.launcher_thread import LauncherThread
 from penstock.cluster.listing import own_door, own_name
 from penstock.cluster.machines import Machine
@@ -33,8 +34,8 @@ GIVEN_UP_S = SILENCE_S - 4.0
 """A deputy that does not answer for so long is given up. Ray then has 4 s to end it, before it would take over."""
 START_S = 120.0
 """The same for one that has not answered yet: its Python has to start."""
-FRESH_S, FRESH_BYTES = 2.0, 5e6
-"""Besides the checkpoints that are due, a copy gets one every two to three seconds, but no more bytes a second."""
+LOOK_S = 0.02
+"""How often the thread looks whether the run has written a checkpoint."""
 END_S = 5.0
 PAUSE_S = 3.0
 """Seconds after a deputy was given up until the next one is appointed."""
@@ -60,6 +61,7 @@ class Safekeeping(LauncherThread):
         folder: of the run.
         machines: the machines, besides the launcher's, that take part at the time of the call.
         want_checkpoint: ask the run for a checkpoint.
+        written: how many checkpoints the run has written.
         cut_off: called with the reason if the run must end here: neither the deputy nor Ray's head answers, so the
             deputy may take over.
         claims: names the claims of the run.
@@ -70,7 +72,9 @@ class Safekeeping(LauncherThread):
         folder: RunFolder,
         machines: Callable[[], Sequence[Machine]],
         want_checkpoint: Callable[[], None],
+        written: Callable[[], int],
         cut_off: Callable[[str], None],
+        *,
         claims: str,
     ) -> None:
         # Where Ray's head is lost, the thread may wait for it.
@@ -78,10 +82,10 @@ class Safekeeping(LauncherThread):
         self._folder = folder
         self._machines = machines
         self._want_checkpoint = want_checkpoint
+        self._written = written
         self._cut_off = cut_off
         self._claims = claims
-        self._wanted = time.monotonic()
-        """When a checkpoint was last asked for."""
+        self._freshness = Freshness()
         self._head = Door.at(ray.get_runtime_context().gcs_address)
         self._given_up: set[str] = set()
         self._deputy: _Appointed | None = None
@@ -110,17 +114,26 @@ class Safekeeping(LauncherThread):
             self._over.wait(WORD_S)
         elif self._deputy is None:
             self._appoint()
-        elif not self._deputy.hear(self._over):
-            self._give_up(self._deputy)
-        elif self._deputy.up_to_date and not self._over.is_set():
-            self._refresh(self._deputy.checkpoint_bytes)
-            self._over.wait(WORD_S)
+        else:
+            written = self._written()
+            if not self._deputy.hear(self._over):
+                self._give_up(self._deputy)
+            elif self._deputy.up_to_date:
+                self._wait(self._deputy, written)
 
-    def _refresh(self, nbytes: int) -> None:
-        """Ask for a checkpoint if the last request is long enough ago for checkpoints of this size."""
-        if time.monotonic() - self._wanted > max(FRESH_S, nbytes / FRESH_BYTES):
-            self._wanted = time.monotonic()
-            self._want_checkpoint()
+    def _wait(self, deputy: "_Appointed", written: int) -> None:
+        """Wait until the run has written another checkpoint, or the deputy is to hear a word. Ask for that checkpoint.
+
+        Args:
+            deputy: its copy is up to date.
+            written: the checkpoints that the run had written before that.
+        """
+        until = time.monotonic() + WORD_S
+        while self._written() == written and (now := time.monotonic()) < until:
+            if self._freshness.due(now, written, deputy.checkpoint_bytes, deputy.transfer_s):
+                self._want_checkpoint()
+            if self._over.wait(LOOK_S):
+                break
 
     def _appoint(self) -> None:
         there = self._machines()
@@ -155,11 +168,15 @@ class _Appointed:
     Attributes:
         machine: where it runs.
         up_to_date: whether its copy lacks nothing.
+        transfer_s: how long the last checkpoint took on its way, in seconds; 0: not known yet.
     """
 
     def __init__(self, folder: RunFolder, machine: Machine, claims: str) -> None:
         self.machine = machine
         self.up_to_date = False
+        self.transfer_s = 0.0
+        self._under_way_s = 0.0
+        """The same of the checkpoint that is under way, up to now."""
         self._original = Original(folder)
         self._held: tuple[str, ...] = ()
         self._limit_s = START_S
@@ -203,19 +220,24 @@ class _Appointed:
         Args:
             over: set when the run has ended, so that nothing is waited for.
         """
+        begun = time.monotonic()
         delivery = self._original.next(self._held)
-        self.up_to_date = not delivery.pieces and not delivery.complete
-        until = time.monotonic() + self._limit_s
+        self.up_to_date = not self._original.behind
         answer: Any = self._actor.take.remote(delivery)
         try:
             while not ray.wait([answer], timeout=WORD_S)[0]:
                 if over.is_set():
                     return True
-                if time.monotonic() > until:
+                if time.monotonic() > begun + self._limit_s:
                     return False
             self._held = ray.get(answer)
         except ray.exceptions.RayError:
             return False
+        if self._limit_s == GIVEN_UP_S:
+            # Its first answer came late, because it had to start.
+            self._under_way_s += time.monotonic() - begun
+        if delivery.complete:
+            self.transfer_s, self._under_way_s = self._under_way_s, 0.0
         self._limit_s = GIVEN_UP_S
         return True
 

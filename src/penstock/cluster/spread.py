@@ -6,6 +6,7 @@ exactly as the local runtime does.
 
 import contextlib
 from dataclasses import replace
+from functools import partial
 
 from penstock.cluster.claims import Claims
 from penstock.cluster.connection import joined
@@ -98,9 +99,10 @@ def _run(program: Program, processes: Processes, cluster: Members) -> Outcome:
                 keeping = ShardKeeping(
                     files, wiring, spread.place_of, relay, program.deaths, stall_limit_s=program.stall_limit_s
                 )
+            written = partial(wiring.counters.get, "checkpointer", "checkpoints")
             with (
                 HeadWatch(cluster_address(), wiring.want_checkpoint, relay.fail, RESUME),
-                Safekeeping(folder, spread.left, wiring.want_checkpoint, relay.fail, claims.run),
+                Safekeeping(folder, spread.left, wiring.want_checkpoint, written, relay.fail, claims=claims.run),
                 keeping,
             ):
                 outcome = supervised(program, wiring, segment, spread)

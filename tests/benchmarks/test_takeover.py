@@ -17,10 +17,10 @@ from benchmarks.takeover import (
     Loss,
     around_restart,
     bars_of,
+    gone_on,
     new_reports,
     row_of,
     runs_that_learn,
-    steps_at,
     update_resumed,
 )
 from penstock.config.flags import train_from_arguments
@@ -56,18 +56,22 @@ def test_updates_after_a_restart_are_told_from_those_before() -> None:
     assert ([one.update for one in before], after) == ([1, 2, 3, 4, 5], [])
     before, after = around_restart([*BEFORE, another, restart, line(6, 31.0)], "learner.1")
     assert [one.update for one in after] == [6]
-    assert steps_at(before, after[0].update - 1) == 500
     assert around_restart(BEFORE, "learner.1") == (reports_of(BEFORE, 0.0), [])
 
 
-def test_steps_at_an_update_are_those_of_the_last_line_up_to_it() -> None:
-    reports = reports_of([line(2, 1.0), line(5, 2.0)], 0.0)
-    assert [steps_at(reports, update) for update in (1, 2, 4, 5, 6)] == [0, 200, 200, 500, 500]
+def test_a_run_went_on_from_the_last_line_up_to_an_update() -> None:
+    reports = reports_of([line(2, 1.0), line(5, 2.5)], 0.0)
+    losses = [gone_on(20.0, reports, update) for update in (1, 2, 4, 5)]
+    assert [one.committed for one in losses] == [500] * 4
+    assert [one.went_on_from for one in losses] == [0, 200, 200, 500]
+    assert [one.again_s for one in losses] == [2.5, 1.5, 1.5, 0.0]
 
 
 def test_the_longest_round_is_held_to_the_bar_and_a_run_that_did_not_go_on_falls_short() -> None:
-    losses = [Loss(18.04, 500, 400), Loss(30.0, 700, 700), Loss(16.0, 300, 300)]
-    assert [bar.holds for bar in bars_of("ppo", "launcher", losses)] == [True]
+    losses = [Loss(18.04, 500, 400, 0.254), Loss(30.0, 700, 700), Loss(16.0, 300, 300)]
+    assert [bar.holds for bar in bars_of("ppo", "launcher", losses)] == [True, True]
+    slow = [*losses, Loss(16.0, 500, 100, 2.5)]
+    assert [bar.holds for bar in bars_of("ppo", "launcher", slow)] == [True, False]
     assert row_of("ppo", "launcher", losses) == {
         "case": "ppo",
         "lost": "launcher",
@@ -76,9 +80,10 @@ def test_the_longest_round_is_held_to_the_bar_and_a_run_that_did_not_go_on_falls
         "seconds": [18.0, 30.0, 16.0],
         "committed_steps": [500, 700, 300],
         "went_on_from_steps": [400, 700, 300],
+        "learned_again_s": [0.25, 0.0, 0.0],
     }
     losses.append(Loss(math.inf, 800, None))
-    assert [bar.holds for bar in bars_of("ppo", "launcher", losses)] == [False]
+    assert [bar.holds for bar in bars_of("ppo", "launcher", losses)] == [False, True]
     row = row_of("ppo", "launcher", losses)
     assert (row["largest_s"], row["seconds"][-1], row["went_on_from_steps"][-1]) == (None, None, None)
     assert math.isfinite(row["median_s"])
@@ -101,14 +106,14 @@ def test_a_run_goes_on_that_still_learns_at_the_end_and_the_lost_one_must_not_le
 
 
 def test_behind_a_cut_link_one_run_goes_on_and_the_command_ends() -> None:
-    losses = [Loss(20.0, 500, 400, LivedOn(1, 71.25, 0.5)), Loss(21.0, 500, 400, LivedOn(1, 90.0, 1.0))]
-    assert [bar.holds for bar in bars_of("ppo", "link", losses)] == [True, True, True]
+    losses = [Loss(20.0, 500, 400, 0.5, LivedOn(1, 71.25, 0.5)), Loss(21.0, 500, 400, 0.5, LivedOn(1, 90.0, 1.0))]
+    assert [bar.holds for bar in bars_of("ppo", "link", losses)] == [True, True, True, True]
     row = row_of("ppo", "link", losses)
     assert (row["runs"], row["command_s"]) == ([1, 1], [71.2, 90.0])
-    both = [*losses, Loss(20.0, 500, 400, LivedOn(2, 71.0, 0.5))]
-    assert [bar.holds for bar in bars_of("ppo", "link", both)] == [True, False, True]
-    neither = [*losses, Loss(math.inf, 500, None, LivedOn(0, math.inf, math.inf))]
-    assert [bar.holds for bar in bars_of("ppo", "link", neither)] == [False, False, False]
+    both = [*losses, Loss(20.0, 500, 400, 0.5, LivedOn(2, 71.0, 0.5))]
+    assert [bar.holds for bar in bars_of("ppo", "link", both)] == [True, True, False, True]
+    neither = [*losses, Loss(math.inf, 500, None, 0.0, LivedOn(0, math.inf, math.inf))]
+    assert [bar.holds for bar in bars_of("ppo", "link", neither)] == [False, True, False, False]
     assert row_of("ppo", "link", neither)["command_s"][-1] is None
 
 

@@ -195,6 +195,7 @@ def test_a_run_is_resumed_only_where_the_head_answers_and_nobody_goes_on_on_the_
     for run in (old, folder):
         run.path.mkdir()
         run.launches_path.write_text("first\n")
+    (folder.checkpoints / "update-00000007").mkdir(parents=True)
     word = threading.Event()
     if handed_over:
         word.set()
@@ -206,7 +207,9 @@ def test_a_run_is_resumed_only_where_the_head_answers_and_nobody_goes_on_on_the_
     code = deputy.REFUSED
     deputy.Deputy._go_on(one, folder)
     assert not told(), "nobody goes on"
-    assert ("machine 2 was cut off" in folder.deaths.read_text()) == (launcher and not handed_over)
+    said = folder.deaths.read_text()
+    assert ("machine 2 was cut off" in said) == (launcher and not handed_over)
+    assert ("from update-00000007" in said) == bool(resumed)
 
 
 def test_a_deputy_that_is_told_to_go_on_does_so_at_once_although_the_launchers_machine_is_there(

@@ -22,6 +22,7 @@ from penstock.cluster.copies import Copy, Delivery
 from penstock.cluster.door import Door
 from penstock.cluster.questions import Answer, Asker, Stand
 from penstock.processes.working_directory import leave_removed_directory
+from penstock.saved_runs.checkpoints import list_checkpoints
 from penstock.saved_runs.leftovers import take_back_where_it_goes_on, tell_where_it_goes_on
 from penstock.saved_runs.run_folder import RunFolder
 
@@ -212,7 +213,8 @@ class Deputy:
                     _say(folder, f"{charge.home} is there: {charge.here} was cut off. The run goes on there")
                     return
                 how = "was cut off" if self._handed_over.is_set() else "was lost"
-                _say(folder, f"{charge.home}, the launcher's, {how}. {charge.here} goes on in {folder.path}")
+                place = f"in {folder.path}, from {list_checkpoints(folder.path)[-1].name}"
+                _say(folder, f"{charge.home}, the launcher's, {how}. {charge.here} goes on {place}")
                 # In a thread, because Ray does not answer if its head is lost meanwhile.
                 threading.Thread(target=release_claims, args=(charge.claims,), daemon=True).start()
                 # Stays so while a refused resume is to be tried again: until then no command may go on.

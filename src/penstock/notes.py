@@ -17,7 +17,7 @@ from penstock.algorithm import KL_COEF, AlgorithmSpec
 from penstock.config.schema import RunConfig
 from penstock.config.sources import shown
 from penstock.config.whole import Config
-from penstock.errors import EnvError, NodeError, PenstockError, StallError
+from penstock.errors import BadDataError, EnvError, NodeError, PenstockError, StallError
 from penstock.metrics.episode_metrics import metrics_in, missing_metrics, wanting
 from penstock.metrics.report import RETURN_WINDOW
 from penstock.nodes.learner import why_done
@@ -87,6 +87,11 @@ def evaluation_given_up(error: EnvError | NodeError) -> str:
         text = f"{error.node}: {_last_line(error)}" if error.node else _last_line(error)
     begins = "the evaluation was given up: "
     return text if text.startswith(begins) else begins + text
+
+
+def evaluation_failed(error: BadDataError) -> str:
+    """One line on a final evaluation that met bad numbers."""
+    return f"the evaluation failed: {failure(error)}"
 
 
 def evaluation_interrupted(folder: Path) -> str:

@@ -107,6 +107,29 @@ def test_it_says_why_there_is_no_evaluation(tmp_path, asked: int, steps: int, te
     assert f"| Result | {text}; " in folder.card_path.read_text()
 
 
+def test_it_says_why_the_evaluation_failed(tmp_path):
+    folder, _ = written(tmp_path, None)
+    write_card(folder, CONFIG, 1_000_000, 61, None, unevaluated="the evaluation was given up: lane 0 | a hang")
+    text = folder.card_path.read_text()
+    assert "| Result | not evaluated: the evaluation was given up: lane 0 &#124; a hang; the commands" in text
+
+
+def test_a_card_without_a_checkpoint_offers_what_works_without_one(tmp_path):
+    folder = RunFolder(tmp_path)
+    write_card(folder, CONFIG, 0, 0, None, failure="no memory")
+    commands = folder.card_path.read_text().partition("```sh\n")[2].partition("```")[0].splitlines()
+    assert [line.split()[1] for line in commands] == ["train", "plot", "--logdir"]
+    assert f"--config {folder.config_path} " in commands[0]
+
+
+def test_the_card_names_the_file_of_deaths(tmp_path):
+    folder, text = written(tmp_path, EVALUATION)
+    assert "deaths.log" not in text
+    folder.deaths.write_text("died")
+    write_card(folder, CONFIG, 999_424, 61, EVALUATION)
+    assert "- `deaths.log`: the tracebacks of processes that failed" in folder.card_path.read_text()
+
+
 def test_the_card_names_several_learners(tmp_path):
     folder, text = written(tmp_path, EVALUATION)
     assert "| Learners |" not in text

@@ -15,10 +15,10 @@ from penstock.metrics.final import log_final
 from penstock.metrics.run_log import add_to_log
 from penstock.notes import (
     ended_early,
+    evaluation_failed,
     evaluation_given_up,
     evaluation_interrupted,
     failed_at_the_end,
-    failure,
     interrupted,
     never_seen,
     nothing_learned,
@@ -129,6 +129,11 @@ def finish(
                 evaluation = judge(processes, prepared, published, asked, folder)
         except (EnvError, NodeError) as error:
             given_up = (evaluation_given_up(error),)
+            write_card(folder, card_config, steps, updates, None, unevaluated=given_up[0])
+        except BadDataError as error:
+            with contextlib.suppress(RunFolderError):
+                write_card(folder, card_config, steps, updates, None, unevaluated=evaluation_failed(error))
+            raise
     if evaluation is not None:
         elapsed_s = float(record["elapsed_s"])
         log_final(folder.path, evaluation, updates, steps, elapsed_s, axis=run.tensorboard_axis)
@@ -171,7 +176,7 @@ def _noting_its_end(folder: RunFolder, steps: int, updates: int) -> Iterator[Non
         yield
     except BadDataError as error:
         with contextlib.suppress(RunFolderError):
-            _log_end(folder.path, steps, updates, f"the evaluation failed: {failure(error)}")
+            _log_end(folder.path, steps, updates, evaluation_failed(error))
         raise
     except KeyboardInterrupt:
         with contextlib.suppress(RunFolderError):

@@ -31,6 +31,7 @@ def write_card(
     evaluation: Evaluated | None,
     *,
     failure: str | None = None,
+    unevaluated: str | None = None,
 ) -> None:
     """Write the card, replacing an earlier one.
 
@@ -41,6 +42,7 @@ def write_card(
         updates: updates made.
         evaluation: of the final policy; ``None`` if there is none.
         failure: one line on why the run failed, if it did.
+        unevaluated: one line on why its evaluation failed, if that did.
 
     Raises:
         RunFolderError: the card cannot be written.
@@ -48,7 +50,7 @@ def write_card(
     text = "\n\n".join(
         (
             f"# {folder.name}",
-            _summary(folder, config, steps, updates, evaluation, failure=failure),
+            _summary(folder, config, steps, updates, _result(config.run, steps, evaluation, failure, unevaluated)),
             _commands(folder, config.run),
             _contents(folder),
             f"## Config\n\n```toml\n{to_toml(config)}```\n",
@@ -60,9 +62,7 @@ def write_card(
         raise RunFolderError(f"cannot write {folder.card_path}: {error.strerror or error}") from error
 
 
-def _summary(
-    folder: RunFolder, config: Config, steps: int, updates: int, evaluation: Evaluated | None, *, failure: str | None
-) -> str:
+def _summary(folder: RunFolder, config: Config, steps: int, updates: int, result: list[tuple[str, str]]) -> str:
     run = config.run
     parts = parts_of(folder, run)
     policy_nodes = parts_text(parts, policy_nodes_text, "in place")
@@ -79,18 +79,32 @@ def _summary(
         *([("Learners", learners)] if learners else []),
         ("Update", f"`{run.backend}` on `{run.device}`"),
         *_code(folder),
+        *result,
     ]
-    if failure is not None:
-        rows.append(("Result", f"failed, so not evaluated: {failure.replace('|', '&#124;')}"))
-    elif evaluation is None:
-        rows.append(("Result", f"{_why_not_evaluated(run, steps)}; the commands below still work"))
-    else:
-        result = f"return **{evaluation.mean_return:,.1f}** ± {evaluation.std_return:,.1f}"
-        remark = f" ({evaluation.remark})" if evaluation.remark else ""
-        rows.append(("Result", f"{result} over {evaluation.episodes} greedy episodes{remark}"))
-        rows.append(("Episode length", f"{evaluation.mean_length:,.1f} steps"))
     lines = [f"| {name} | {value} |" for name, value in rows]
     return "\n".join((f"A policy trained by penstock {__version__}.", "", "| | |", "|---|---|", *lines))
+
+
+def _result(
+    run: RunConfig, steps: int, evaluation: Evaluated | None, failure: str | None, unevaluated: str | None
+) -> list[tuple[str, str]]:
+    """The rows on how good the policy became, or on why that is not known."""
+    if failure is not None:
+        return [("Result", f"failed, so not evaluated: {_in_a_cell(failure)}")]
+    if evaluation is None:
+        why = _why_not_evaluated(run, steps) if unevaluated is None else f"not evaluated: {_in_a_cell(unevaluated)}"
+        return [("Result", f"{why}; the commands below still work")]
+    result = f"return **{evaluation.mean_return:,.1f}** ± {evaluation.std_return:,.1f}"
+    remark = f" ({evaluation.remark})" if evaluation.remark else ""
+    return [
+        ("Result", f"{result} over {evaluation.episodes} greedy episodes{remark}"),
+        ("Episode length", f"{evaluation.mean_length:,.1f} steps"),
+    ]
+
+
+def _in_a_cell(text: str) -> str:
+    """A line of text as a cell of a table has it."""
+    return text.replace("|", "&#124;")
 
 
 def _resumed(parts: Sequence[Part], steps: int) -> list[tuple[str, str]]:
@@ -120,7 +134,7 @@ def _why_not_evaluated(run: RunConfig, steps: int) -> str:
 def _shape(run: RunConfig) -> list[tuple[str, str]]:
     """Rows on the environment's arguments, wrappers and own reward, if there are any."""
     given = {"Arguments": run.env_args, "Wrappers, the first innermost": run.wrap, "Opponents": run.opponents}
-    rows = [(name, f"`{shown(value).replace('|', '&#124;')}`") for name, value in given.items() if value]
+    rows = [(name, f"`{_in_a_cell(shown(value))}`") for name, value in given.items() if value]
     learned = f"`{run.reward}`; returns below are the environment's own"
     return [*rows, ("Rewards learned from", learned)] if run.reward else rows
 
@@ -141,17 +155,21 @@ def _plays_games(run: RunConfig) -> bool:
 
 def _commands(folder: RunFolder, run: RunConfig) -> str:
     path = shlex.quote(str(folder.path))
-    judge = f"penstock serve {path}                   # let games play with it"
-    if not _plays_games(run):
-        judge = f"penstock eval {path} --episodes 100     # how good it is"
-    return f"""## What to do with it
-
-```sh
-{judge}
-penstock resume {path}                  # continue from its last checkpoint
-penstock plot {path}                    # its curves
-tensorboard --logdir {path}               # if TensorBoard is installed
-```"""
+    curves = [
+        (f"penstock plot {path}", "its curves"),
+        (f"tensorboard --logdir {path}", "if TensorBoard is installed"),
+    ]
+    if not list_checkpoints(folder.path):
+        config = shlex.quote(str(folder.config_path))
+        lines = [(f"penstock train --config {config}", "begin anew: it has no checkpoint"), *curves]
+    else:
+        judge = (f"penstock eval {path} --episodes 100", "how good it is")
+        if _plays_games(run):
+            judge = (f"penstock serve {path}", "let games play with it")
+        lines = [judge, (f"penstock resume {path}", "continue from its last checkpoint"), *curves]
+    width = max(len(command) for command, _ in lines)
+    text = "\n".join(f"{command:{width}}  # {what}" for command, what in lines)
+    return f"## What to do with it\n\n```sh\n{text}\n```"
 
 
 def _contents(folder: RunFolder) -> str:
@@ -174,6 +192,8 @@ def _contents(folder: RunFolder) -> str:
             "what the display showed, warnings of processes, how the run ended: each line with its time",
         ),
     ]
+    if folder.deaths.exists():
+        files.append((folder.deaths.name, "the tracebacks of processes that failed, and what the run did about it"))
     if folder.code.exists():
         files.append((f"{folder.code.name}/", "the modules of your own that it ran, and changes since their commit"))
     if folder.table_path.exists():

@@ -16,6 +16,7 @@ __all__ = ["COMMANDS", "PARTS", "Command"]
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 """Unit of ``--every`` -> seconds."""
+_FLAGS = "[--name value ...]"
 
 
 class Command(NamedTuple):
@@ -29,6 +30,8 @@ class Command(NamedTuple):
     """A command line that works."""
     options: str | None = None
     """Name of its dataclass in ``config/commands/``. ``None``: it takes the settings of a run, or nothing."""
+    takes: str = _FLAGS
+    """What is typed behind its name, for the line of its usage."""
 
 
 def _ready_processes() -> Any:  # noqa: ANN401 - of a class that is loaded on use
@@ -292,10 +295,15 @@ def _presets(argv: Sequence[str]) -> int:
 PARTS = {
     "Train": {
         "train": Command(_train, "train a policy", "penstock train --env Pendulum-v1"),
-        "resume": Command(_resume, "continue a run from a checkpoint", "penstock resume latest"),
+        "resume": Command(
+            _resume,
+            "continue a run from a checkpoint",
+            "penstock resume latest",
+            takes=f"RUN {_FLAGS}",
+        ),
         "tune": Command(
             _tune,
-            "train many runs with different settings, and compare them; takes every setting of train as well",
+            "train many runs with different settings, and compare them; takes every setting of train but --run_name as well",
             "penstock tune --env Pendulum-v1 --samples 20 --search lr=loguniform:1e-5:1e-2",
             "TuneOptions",
         ),
@@ -309,6 +317,7 @@ PARTS = {
             "write a small project that runs at once: an environment or a game of your own, its tests, its settings",
             "penstock new my_project --template rl",
             "NewOptions",
+            takes=f"FOLDER {_FLAGS}",
         ),
     },
     "Look at a run": {
@@ -317,31 +326,42 @@ PARTS = {
             "play episodes with a trained policy, greedily: without exploration",
             "penstock eval latest --episodes 100",
             "EvalOptions",
+            takes=f"RUN {_FLAGS}",
         ),
         "watch": Command(
             _watch,
             "film greedy episodes, or show them in a window",
             "penstock watch latest --episodes 3",
             "WatchOptions",
+            takes=f"RUN {_FLAGS}",
         ),
-        "plot": Command(_plot, "plot the curves of one run, or of several runs", "penstock plot latest", "PlotOptions"),
+        "plot": Command(
+            _plot,
+            "plot the curves of one run, or of several runs",
+            "penstock plot latest",
+            "PlotOptions",
+            takes=f"[RUN] {_FLAGS}",
+        ),
         "compare": Command(
             _compare,
             "set runs on one task side by side: return, speed and idle time, with 95 % intervals",
             "penstock compare RUN_A RUN_B --plot compared.png",
             "CompareOptions",
+            takes=f"SIDE SIDE ... {_FLAGS}",
         ),
         "metrics": Command(
             _metrics,
             "print the metrics of a run: mean, sum, smallest, largest, quantiles",
             "penstock metrics latest loss/policy --kind mean --last 100",
             "MetricsOptions",
+            takes=f"RUN [METRIC] {_FLAGS}",
         ),
         "trace": Command(
             _trace,
             "write when each node worked, and when it was idle, to a file for Perfetto; the run needs --trace True",
             "penstock trace latest",
             "TraceOptions",
+            takes=f"RUN {_FLAGS}",
         ),
     },
     "Bring a policy into production": {
@@ -350,41 +370,51 @@ PARTS = {
             "list the versions (checkpoints) of a run's policy; pin, prune and clone them",
             "penstock models latest --pin best",
             "ModelsOptions",
+            takes=f"RUN {_FLAGS}",
         ),
         "export": Command(
             _export,
             "export a policy as a bundle: one folder, which ONNX Runtime runs without penstock",
             "penstock export latest --out policy",
             "ExportOptions",
+            takes=f"RUN {_FLAGS}",
         ),
         "verify": Command(
             _verify,
             "compare the actions of a bundle with those of the trained network",
             "penstock verify policy --against latest",
             "VerifyOptions",
+            takes=f"BUNDLE {_FLAGS}",
         ),
         "serve": Command(
             _serve,
             "serve trained policies over HTTP, TCP and gRPC",
             "penstock serve latest --port 8000",
             "ServeOptions",
+            takes=f"RUN|BUNDLE | NAME=RUN|BUNDLE ... {_FLAGS}",
         ),
         "bench-serve": Command(
             _bench_serve,
             "measure a server: actions a second, and how long each takes",
             "penstock bench-serve http://localhost:8000 --clients 64",
             "BenchServeOptions",
+            takes=f"URL {_FLAGS}",
         ),
         "retrain": Command(
             _retrain,
             "go on learning from episodes that a server kept; publish the result if it is no worse",
             "penstock retrain latest --experience kept/policy --every 1h --drift 0.1",
             "RetrainOptions",
+            takes=f"RUN {_FLAGS}",
         ),
     },
     "Lists": {
-        "algos": Command(_algos, "list the algorithms with their actions, topology and paper", "penstock algos"),
-        "presets": Command(_presets, "list the presets: settings that work well for one task", "penstock presets"),
+        "algos": Command(
+            _algos, "list the algorithms with their actions, topology and paper", "penstock algos", takes=""
+        ),
+        "presets": Command(
+            _presets, "list the presets: settings that work well for one task", "penstock presets", takes=""
+        ),
     },
 }
 """Part of ``penstock --help`` -> its commands by their names."""

@@ -42,18 +42,8 @@ def program_help(parts: Mapping[str, Mapping[str, Command]]) -> str:
 
 def command_help(name: str, command: Command, argv: Sequence[str]) -> str:
     """What a command does, and its flags; ``argv`` may name an algorithm, whose settings are listed too."""
-    takes = {
-        "new": " FOLDER",
-        "compare": " SIDE SIDE ...",
-        "verify": " BUNDLE",
-        "serve": " RUN|BUNDLE | NAME=RUN|BUNDLE ...",
-        "bench-serve": " URL",
-        "metrics": " RUN [METRIC]",
-        "plot": " [RUN]",
-        **dict.fromkeys(("resume", "eval", "watch", "export", "models", "retrain", "trace"), " RUN"),
-    }.get(name, "")
-    flags = "" if name in {"algos", "presets"} else " [--name value ...]"
-    head = f"usage: penstock {name}{takes}{flags}\n\n{command.text}, for example: {command.example}\n\n"
+    usage = f"usage: penstock {name} {command.takes}".rstrip()
+    head = f"{usage}\n\n{command.text}, for example: {command.example}\n\n"
     head += _FIRST.get(name, "")
     width = shutil.get_terminal_size().columns
     body = ""

@@ -52,6 +52,9 @@ def content(folder: RunFolder) -> dict[str, bytes]:
 
 
 def test_a_copy_has_what_the_run_has(run: RunFolder, copy: Copy) -> None:
+    for name, text in (("0123/own_env.py", "x = 1\n" * 50), ("0123/pack/__init__.py", ""), ("4567/own_env.py", "")):
+        (run.code / name).parent.mkdir(parents=True, exist_ok=True)
+        (run.code / name).write_text(text)
     run.metrics_path.write_text("line\n" * 100)
     board = TensorBoard(run.path, "steps")
     original = Original(run)
@@ -64,9 +67,6 @@ def test_a_copy_has_what_the_run_has(run: RunFolder, copy: Copy) -> None:
     run.deaths.write_text("died")
     run.log_path.write_text("update 10")
     run.launches_path.write_text("{}")
-    for name, text in (("0123/own_env.py", "x = 1\n" * 50), ("0123/pack/__init__.py", ""), ("4567/own_env.py", "")):
-        (run.code / name).parent.mkdir(parents=True, exist_ok=True)
-        (run.code / name).write_text(text)
     save(run, 2)
     assert send(original, copy, held) == ("update-00000001", "update-00000002")
     settled = copy.settle()

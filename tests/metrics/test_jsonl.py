@@ -3,7 +3,15 @@ import math
 
 import pytest
 
-from penstock.metrics.jsonl import METRICS, GrowingLog, JsonLines, evaluations, final_evaluations, read_reports
+from penstock.metrics.jsonl import (
+    METRICS,
+    GrowingEvaluations,
+    GrowingLog,
+    JsonLines,
+    evaluations,
+    final_evaluations,
+    read_reports,
+)
 from penstock.metrics.report import Report
 
 
@@ -91,6 +99,19 @@ def test_evaluations_by_their_update(tmp_path):
         file.write(b'{"update": 5, "eval/return_mean": 9')
     assert evaluations(tmp_path) == {1: 3.0, 4: 6.0}
     assert final_evaluations(tmp_path) == {4: 7.0}
+
+
+def test_evaluations_of_a_run_that_goes_on_are_those_of_its_log_at_any_time(tmp_path):
+    growing = GrowingEvaluations(tmp_path)
+    assert growing.now() == {}
+    log = JsonLines(tmp_path)
+    for update in range(1, 9):
+        log.write(Report(update, 8 * update, 0.0, {"eval/return_mean": float(update)} if update % 2 else {"loss": 1.0}))
+        assert growing.now() == evaluations(tmp_path)
+    log.close()
+    # A resume cuts off what it will learn again.
+    JsonLines(tmp_path, resumed_update=4).close()
+    assert growing.now() == evaluations(tmp_path) == {1: 1.0, 3: 3.0}
 
 
 def test_a_growing_log_gives_each_report_once_and_says_when_it_begins_anew(tmp_path):

@@ -75,6 +75,8 @@ class Original:
         self._sent_bytes = 0
         """Of the checkpoint that is under way."""
         self._parts: Iterator[tuple[tuple[Piece, ...], bool]] = iter(())
+        self._unsent_code = sorted(path for path in folder.code.rglob("*") if path.is_file())
+        """Of its files, those that are not sent whole yet. A launch writes its code before it trains."""
         self.behind = True
         self.checkpoint_bytes = 0
 
@@ -118,11 +120,17 @@ class Original:
         folder = self._folder
         events = sorted(folder.path.glob(f"{EVENTS}*"))
         logs = (folder.metrics_path, folder.log_path, folder.launches_path, folder.deaths, *events)
-        # A launch writes its code before it trains, and changes none that is there.
-        code = sorted(path for path in folder.code.rglob("*") if path.is_file())
         pieces: list[Piece] = []
-        for path in (folder.config_path, folder.path / ORIGIN, *logs, *code):
-            pieces += self._grown(path, PIECE - sum(len(piece.content) for piece in pieces))
+        room = PIECE
+        for path in (folder.config_path, folder.path / ORIGIN, *logs):
+            pieces += self._grown(path, room)
+            room = PIECE - sum(len(piece.content) for piece in pieces)
+        while self._unsent_code and room > 0:
+            found = list(self._grown(self._unsent_code[0], room))
+            pieces += found
+            room -= sum(len(piece.content) for piece in found)
+            if room > 0:
+                del self._unsent_code[0]
         return pieces
 
     def _grown(self, path: Path, most: int) -> Iterator[Piece]:

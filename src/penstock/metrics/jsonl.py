@@ -1,15 +1,25 @@
 """Writes and reads the log of all metrics, ``RUN/metrics.jsonl``: one JSON object a line."""
 
+import contextlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from penstock.metrics.report import EVAL_RETURN, FINAL, Report
 
-__all__ = ["METRICS", "GrowingLog", "JsonLines", "each_report", "evaluations", "final_evaluations", "read_reports"]
+__all__ = [
+    "METRICS",
+    "GrowingEvaluations",
+    "GrowingLog",
+    "JsonLines",
+    "each_report",
+    "evaluations",
+    "final_evaluations",
+    "read_reports",
+]
 
 METRICS = "metrics.jsonl"
 
@@ -68,10 +78,16 @@ def each_report(folder: Path) -> Iterator[Report]:
 
 
 class GrowingLog:
-    """Reads the log of a run that goes on, each line once."""
+    """Reads the log of a run that goes on, each line once.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: the run folder.
+        metric: only reports that have it are read. Few may have it, and a log may be long.
+    """
+
+    def __init__(self, folder: Path, metric: str = "") -> None:
         self.folder = folder
+        self._metric = metric.encode()
         self._file = 0
         """Number of the file that was read last. A resume that cuts lines off makes another one."""
         self._read = 0
@@ -94,33 +110,46 @@ class GrowingLog:
                 if not raw.endswith(b"\n"):
                     break
                 self._read += len(raw)
-                if (line := _parsed(raw)) is not None:
+                if self._metric in raw and (line := _parsed(raw)) is not None:
                     reports.append(_report(line))
         return reports, anew
 
 
-def evaluations(folder: Path) -> dict[int, float]:
+class GrowingEvaluations:
+    """The evaluations of a run that goes on, as `evaluations` finds them. Reads each line of its log once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._log = GrowingLog(folder, EVAL_RETURN)
+        self._found: dict[int, float] = {}
+
+    def now(self) -> Mapping[int, float]:
+        """All of them up to now."""
+        with contextlib.suppress(OSError):
+            reports, anew = self._log.new()
+            if anew:
+                self._found.clear()
+            self._found |= _returns(report for report in reports if FINAL not in report.values)
+        return self._found
+
+
+def evaluations(folder: Path) -> Mapping[int, float]:
     """Update -> mean return of its evaluation during the run; the last one if an update has several.
 
     Empty if there is no log. Leaves out final evaluations: no checkpoint is chosen by their episodes.
     """
-    return _evaluations(folder, lambda report: FINAL not in report.values)
+    return GrowingEvaluations(folder).now()
 
 
 def final_evaluations(folder: Path) -> dict[int, float]:
     """Update -> mean return of the evaluation at the end of the run, and of each time that it was resumed."""
-    return _evaluations(folder, lambda report: FINAL in report.values)
-
-
-def _evaluations(folder: Path, chosen: Callable[[Report], bool]) -> dict[int, float]:
-    name = EVAL_RETURN.encode()
     try:
-        with (folder / METRICS).open("rb") as file:
-            # Few lines hold an evaluation and a log may be long, so only these are parsed.
-            lines = [line for raw in file if name in raw and (line := _parsed(raw)) is not None]
+        reports, _ = GrowingLog(folder, EVAL_RETURN).new()
     except OSError:
         return {}
-    reports = filter(chosen, map(_report, lines))
+    return _returns(report for report in reports if FINAL in report.values)
+
+
+def _returns(reports: Iterable[Report]) -> dict[int, float]:
     found = [(report.update, report.values.get(EVAL_RETURN, math.nan)) for report in reports]
     return {update: value for update, value in found if not math.isnan(value)}
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from penstock.metrics.histograms import Histograms, Part, histogram
+from penstock.metrics.jsonl import GrowingEvaluations
 from penstock.metrics.report import Report
 from penstock.nodes.contract import Ports
 from penstock.replay.contents import contents
@@ -71,6 +72,7 @@ class CheckpointerNode:
             with ports.busy("remove what was left", self._settings.write_limit_s):
                 sweep(self._settings.folder / "checkpoints")
         self._checkpoints = ports.stream_reader("checkpoints")
+        self._evaluations = GrowingEvaluations(self._settings.folder)
         self._histograms: deque[Histograms] | None = None
         if self._settings.parts:
             self._histograms = ports.meeting("histograms", deque)
@@ -108,7 +110,7 @@ class CheckpointerNode:
             if self._files is not None:
                 facts[NAMED] = told(self._files.kept())
             save_checkpoint(settings.folder, _saved_arrays(slot), facts, self._contents(slot))
-            prune_checkpoints(settings.folder, settings.keep, settings.keep_every)
+            prune_checkpoints(settings.folder, settings.keep, settings.keep_every, self._evaluations.now())
             if self._histograms is not None:
                 self._histograms.append(_spread(slot, settings.parts))
         self._ports.count("checkpoints")

@@ -80,19 +80,25 @@ def no_checkpoint(run: Path) -> CheckpointError:
     )
 
 
-def prune_checkpoints(run: Path, keep: int, every: int = 0) -> None:
+def prune_checkpoints(run: Path, keep: int, every: int = 0, evaluated: Mapping[int, float] | None = None) -> None:
     """Remove the checkpoints that no rule keeps. A checkpoint that cannot be removed stays.
 
     These stay: the latest; the last ``keep`` that are not passing; those whose update is a multiple of ``every`` (0:
     none); the best; pinned ones; those whose evaluation is not known yet, because it ends later than its checkpoint is
     written.
+
+    Args:
+        run: the run folder.
+        keep: see above.
+        every: see above.
+        evaluated: the run's `evaluations`; ``None``: its log is read.
     """
     paths, standings = list_checkpoints(run), _standings(run)
     passing = {one.path for one in standings if one.passing}
     lasting = [path for path in paths if path not in passing]
     if len(paths) <= keep and not passing:
         return
-    known = evaluations(run)
+    known = evaluations(run) if evaluated is None else evaluated
     best, last = _best(standings, known), max(known, default=-1)
     kept = {paths[-1], *lasting[-keep:], *(one.path for one in standings if one.asked and one.update > last)}
     if best is not None:

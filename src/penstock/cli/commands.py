@@ -303,7 +303,7 @@ PARTS = {
         ),
         "tune": Command(
             _tune,
-            "train many runs with different settings, and compare them; takes every setting of train but --run_name as well",
+            "train many runs with different settings, and compare them; takes the settings of train as well",
             "penstock tune --env Pendulum-v1 --samples 20 --search lr=loguniform:1e-5:1e-2",
             "TuneOptions",
         ),

@@ -520,7 +520,7 @@ def test_what_an_environment_prints_is_no_part_of_the_answer(monkeypatch, capsys
 
     monkeypatch.setattr("penstock.run.evaluate", evaluate)
     monkeypatch.setattr("penstock.cli.commands._run_folder", lambda options: RunFolder(tmp_path))
-    monkeypatch.setattr("penstock.cli.commands._say_what_delays", lambda config: None)
+    monkeypatch.setattr("penstock.cli.commands._say_what_delays", lambda config, runtime: None)
     monkeypatch.setattr(RunFolder, "read_config", lambda folder: None)
     assert main(["eval", "run", "--json"]) == 0
     shown = capsys.readouterr()

@@ -170,7 +170,17 @@ def test_a_run_that_goes_on_elsewhere_is_not_gone_on_with_beside_it(tmp_path: Pa
         tell_where_it_goes_on(folder, new, "machine 2")
     assert not (new.path / "goes_on_in").exists()
     assert run_to_resume(str(tmp_path), "cart") == other, "a run of its own on the other machine"
-    says = rf"^run pole goes on in {new.path}, on machine 2, .* give --run_name pole-2, or .* remove .*/goes_on_in$"
+    says = rf"^run pole goes on in {new.path}, on machine 2, .* name pole-2, or .* remove .*pole/goes_on_in$"
+    with pytest.raises(penstock.RunFolderError, match=says):
+        run_to_resume(str(tmp_path), "pole")
+    with pytest.raises(penstock.RunFolderError, match=says):
+        penstock.resume(old.path)
+    # The second machine is lost, too.
+    third = RunFolder(tmp_path / "pole-2-2")
+    third.path.mkdir()
+    third.launches_path.write_text("one\n")
+    tell_where_it_goes_on(new, third, "machine 3")
+    says = r"goes on in .*pole-2-2, on machine 3, .* remove .*pole/goes_on_in$"
     with pytest.raises(penstock.RunFolderError, match=says):
         run_to_resume(str(tmp_path), "pole")
     take_back_where_it_goes_on(old, other, "machine 2")

@@ -21,6 +21,7 @@ def written(tmp_path, evaluation):
     facts = {"env": "X", "spaces": "", "algorithm": "ppo", "steps": 1, "update": 61, "return_mean": -150.0}
     save_checkpoint(folder.path, {"x": np.zeros(1)}, facts)
     folder.policy_path.write_bytes(b"onnx")
+    folder.metrics_path.write_text("{}\n")
     write_card(folder, CONFIG, 999_424, 61, evaluation)
     return folder, folder.card_path.read_text()
 
@@ -32,6 +33,7 @@ def test_the_card_says_what_the_run_is_how_good_it_became_and_what_to_type(tmp_p
     assert "999,424 of 1,000,000 steps, 61 updates" in text
     assert f"penstock eval '{folder.path}' --episodes 100" in text
     assert f"penstock resume '{folder.path}'" in text
+    assert f"penstock plot '{folder.path}'" in text
     assert "update-00000061" in text
     assert "policy.onnx" in text
 
@@ -111,14 +113,14 @@ def test_it_says_why_the_evaluation_failed(tmp_path):
     folder, _ = written(tmp_path, None)
     write_card(folder, CONFIG, 1_000_000, 61, None, unevaluated="the evaluation was given up: lane 0 | a hang")
     text = folder.card_path.read_text()
-    assert "| Result | not evaluated: the evaluation was given up: lane 0 &#124; a hang; the commands" in text
+    assert "| Result | not evaluated: the evaluation was given up: lane 0 &#124; a hang |" in text
 
 
 def test_a_card_without_a_checkpoint_offers_what_works_without_one(tmp_path):
     folder = RunFolder(tmp_path)
     write_card(folder, CONFIG, 0, 0, None, failure="no memory")
     commands = folder.card_path.read_text().partition("```sh\n")[2].partition("```")[0].splitlines()
-    assert [line.split()[1] for line in commands] == ["train", "plot", "--logdir"]
+    assert [line.split()[1] for line in commands] == ["train"]
     assert f"--config {folder.config_path} " in commands[0]
 
 

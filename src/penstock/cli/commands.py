@@ -52,9 +52,9 @@ def _run_folder(options: Any) -> Any:  # noqa: ANN401
     return load("penstock.saved_runs.run_folder:RunFolder").find(options.run, options.log_dir)
 
 
-def _say_what_delays(config: Any) -> None:  # noqa: ANN401
-    """Say what keeps a run from beginning at once, if something does."""
-    for line in (load("penstock.policies.network_settings:export_note")(config), RUNTIMES[config.run.runtime].delay):
+def _say_what_delays(config: Any, runtime: str) -> None:  # noqa: ANN401
+    """Say what keeps a command from beginning at once, if something does: a run's networks, or the runtime used."""
+    for line in (load("penstock.policies.network_settings:export_note")(config), RUNTIMES[runtime].delay):
         if line:
             say(line)
 
@@ -85,7 +85,7 @@ def _train(argv: Sequence[str]) -> int:
         )
         for line in filter(None, notes):
             say(line)
-        _say_what_delays(config)
+        _say_what_delays(config, config.run.runtime)
         result = load("penstock.run:train")(config, run_name=options.run_name, processes=processes)
         return conclude(result, config.run.env)
 
@@ -99,7 +99,8 @@ def _resume(argv: Sequence[str]) -> int:
 def _resume_run(folder: Any, settings: Any, checkpoint: str | None, processes: Any) -> int:  # noqa: ANN401
     """Resume a run with changed settings, and print the result; return the exit code."""
     resume, config = load("penstock.run:resume"), folder.read_config()
-    _say_what_delays(config)
+    config = load("penstock.config.sources:with_changes")(config, settings)
+    _say_what_delays(config, config.run.runtime)
     result = resume(folder.path, checkpoint=checkpoint, settings=settings, processes=processes)
     return conclude(result, config.run.env)
 
@@ -129,7 +130,9 @@ def _eval(argv: Sequence[str]) -> int:
         taken = ("episodes", "checkpoint", "seed", "num_workers", "runtime", "distributed", "address", "keep")
         asked = {name: getattr(options, name) for name in taken}
         evaluate, folder = load("penstock.run:evaluate"), _run_folder(options)
-        _say_what_delays(folder.read_config())
+        playing = load("penstock.config.runtimes:runtime_of")
+        runtime = playing(options.runtime, distributed=options.distributed, default="local")
+        _say_what_delays(folder.read_config(), runtime)
         evaluation = evaluate(folder.path, **asked, quiet=False, processes=processes)
     if options.json:
         numbers = ("mean_return", "std_return", "mean_length", "episodes", "metrics")
@@ -145,7 +148,7 @@ def _watch(argv: Sequence[str]) -> int:
         names = ("out", "episodes", "seconds", "window", "checkpoint", "seed")
         asked = {name: getattr(options, name) for name in names}
         watch, folder = load("penstock.watching:watch"), _run_folder(options)
-        _say_what_delays(folder.read_config())
+        _say_what_delays(folder.read_config(), "local")
         found = watch(folder.path, **asked, processes=processes)
     played = [
         f"episode {number}: return {value:,.1f}, {length:,} steps"

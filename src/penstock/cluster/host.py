@@ -354,7 +354,7 @@ class Host:
             return
         for group in self._processes.running():
             self._processes.kill(group)
-            ended = Exit(group, -signal.SIGKILL, f"home asked for nothing for {SILENCE_S:.0f} s")
+            ended = Exit(group, -signal.SIGKILL, f"the launcher asked for nothing for {SILENCE_S:.0f} s")
             self._untold.append((self._tasks[group].life, ended))
 
     def _excuse(self) -> None:

@@ -28,6 +28,7 @@ from penstock.run.result import Result, finish, logged, telling_how_to_go_on
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import load_checkpoint, set_aside_after
 from penstock.saved_runs.launches import add_launch
+from penstock.saved_runs.leftovers import check_goes_on_nowhere
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.trained import asking_for_objects, pointing_to_line, with_opponents
 from penstock.types import EnvFactory
@@ -78,6 +79,7 @@ def resume(
     folder = RunFolder.open(Path(run))
     # Claimed before anything is read: another process may go on with the run until then.
     with folder.claim(), telling_how_to_go_on(folder):
+        check_goes_on_nowhere(folder)
         config = with_changes(folder.read_config(), {**(settings or {}), **more})
         with opened_processes(processes, config.run) as opened:
             return _resume(opened, folder, config, given, checkpoint, quiet=quiet)
@@ -119,6 +121,8 @@ def _resume(
         add_launch(folder, saved.path.name, kept_config.run, int(saved.manifest["steps"]), prepared.own_modules())
         set_aside_after(folder.path, int(saved.manifest["update"]))
         folder.clear_trace()
+        # What it says is not true any more once the run has learned more. The end of the run writes another one.
+        folder.card_path.unlink(missing_ok=True)
         begun_anew = sum(start.position is None and start.rollout > 0 for start in planned.starts)
         # 4. The run itself. One with nothing left to do ends at once, with the record that its evaluation needs.
         outcome = launch(processes, prepared, folder, program)

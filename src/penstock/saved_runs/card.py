@@ -92,8 +92,9 @@ def _result(
     if failure is not None:
         return [("Result", f"failed, so not evaluated: {_in_a_cell(failure)}")]
     if evaluation is None:
-        why = _why_not_evaluated(run, steps) if unevaluated is None else f"not evaluated: {_in_a_cell(unevaluated)}"
-        return [("Result", f"{why}; the commands below still work")]
+        if unevaluated is not None:
+            return [("Result", f"not evaluated: {_in_a_cell(unevaluated)}")]
+        return [("Result", f"{_why_not_evaluated(run, steps)}; the commands below still work")]
     result = f"return **{evaluation.mean_return:,.1f}** ± {evaluation.std_return:,.1f}"
     remark = f" ({evaluation.remark})" if evaluation.remark else ""
     return [
@@ -155,10 +156,12 @@ def _plays_games(run: RunConfig) -> bool:
 
 def _commands(folder: RunFolder, run: RunConfig) -> str:
     path = shlex.quote(str(folder.path))
-    curves = [
-        (f"penstock plot {path}", "its curves"),
-        (f"tensorboard --logdir {path}", "if TensorBoard is installed"),
-    ]
+    curves = []
+    if folder.metrics_path.exists() and folder.metrics_path.stat().st_size:
+        curves = [
+            (f"penstock plot {path}", "its curves"),
+            (f"tensorboard --logdir {path}", "if TensorBoard is installed"),
+        ]
     if not list_checkpoints(folder.path):
         config = shlex.quote(str(folder.config_path))
         lines = [(f"penstock train --config {config}", "begin anew: it has no checkpoint"), *curves]

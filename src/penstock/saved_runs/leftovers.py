@@ -14,6 +14,7 @@ from penstock.saved_runs.durable import remove_folder
 from penstock.saved_runs.run_folder import RunFolder
 
 __all__ = [
+    "check_goes_on_nowhere",
     "is_unbegun",
     "remove_if_unbegun",
     "run_to_resume",
@@ -50,7 +51,7 @@ def run_to_resume(log_dir: str, name: str) -> RunFolder | None:
     try:
         if not _is_begun(folder):
             return None
-        _check_goes_on_nowhere(folder)
+        check_goes_on_nowhere(folder)
         if list_checkpoints(folder.path):
             return folder
         # Claimed, so that no run is removed that has just begun and has no checkpoint yet.
@@ -87,13 +88,24 @@ def _where(new: RunFolder, machine: str) -> str:
     return f"{new.path}\n{machine}\n"
 
 
-def _check_goes_on_nowhere(folder: RunFolder) -> None:
-    mark = folder.path / GOES_ON_IN
-    if mark.is_file():
-        path, _, machine = mark.read_text(encoding="utf-8").strip().partition("\n")
+def check_goes_on_nowhere(folder: RunFolder) -> None:
+    """Check that no other machine has gone on with this run in another folder.
+
+    Raises:
+        RunFolderError: one has. The line says where, also if that one was lost in turn.
+        OSError: what says so cannot be read.
+    """
+    followed, found = {folder.path}, ""
+    while (mark := (Path(found) if found else folder.path) / GOES_ON_IN).is_file():
+        found, _, machine = mark.read_text(encoding="utf-8").strip().partition("\n")
+        if Path(found) in followed:
+            break
+        followed.add(Path(found))
+    if found:
         raise RunFolderError(
-            f"run {folder.name} goes on in {path}, on {machine}, because its launcher's machine was lost; give "
-            f"--run_name {shlex.quote(Path(path).name)}, or to go on with {folder.name} all the same remove {mark}"
+            f"run {folder.name} goes on in {found}, on {machine}, because its launcher's machine was lost; name "
+            f"{shlex.quote(Path(found).name)}, or to go on with {folder.name} all the same remove "
+            f"{folder.path / GOES_ON_IN}"
         )
 
 

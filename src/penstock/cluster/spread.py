@@ -25,6 +25,7 @@ from penstock.cluster.shard_files import shard_files
 from penstock.cluster.shard_keeping import ShardKeeping, with_shard_boards
 from penstock.cluster.spread_processes import SpreadProcesses
 from penstock.cluster.troubles import write_down
+from penstock.memory.heap import map_large_blocks
 from penstock.memory.segment import Segment
 from penstock.processes.starts import Processes
 from penstock.processes.supervised import supervised
@@ -83,6 +84,7 @@ def run(program: Program, processes: Processes) -> Outcome:
 
 
 def _run(program: Program, processes: Processes, cluster: Members) -> Outcome:
+    map_large_blocks()
     wiring = Wiring(program.edges, [(node.name, node.group) for node in program.nodes])
     segment = Segment.create(wiring.nbytes, "penstock")
     wiring.attach(segment.bytes)

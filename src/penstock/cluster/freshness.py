@@ -8,7 +8,7 @@ LEAST_S = 0.2
 """Between two requests."""
 MOST_BYTES = 5e6
 """A second, for checkpoints on their way."""
-LINK_SHARE = 0.2
+LINK_SHARE = 0.1
 """Of the time, a checkpoint may be on its way for so much."""
 AGAIN_S = 3.0
 """After so long an unanswered request is repeated. It may have been lost with a process."""

@@ -21,6 +21,7 @@ FACTS = {"env": "E", "algorithm": "ppo", "spaces": "S", "steps": 0}
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copies, "PIECE", 100)
+    monkeypatch.setattr(copies, "SMALL_PIECE", 100)
 
 
 @pytest.fixture
@@ -110,6 +111,7 @@ def test_a_small_checkpoint_comes_whole_with_what_logs_have_grown_by(
     run: RunFolder, copy: Copy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(copies, "PIECE", 10_000)
+    monkeypatch.setattr(copies, "SMALL_PIECE", 10_000)
     run.metrics_path.write_text("line\n")
     save(run, 1)
     original = Original(run)
@@ -122,6 +124,22 @@ def test_a_small_checkpoint_comes_whole_with_what_logs_have_grown_by(
     assert (held, original.behind) == (("update-00000001", "update-00000003"), True)
     held = copy.take(original.next(held))
     assert (len(held), original.behind) == (3, False)
+
+
+def test_parts_of_a_small_checkpoint_are_sent_within_a_call_and_those_of_a_large_one_are_few(
+    run: RunFolder, copy: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies, "PIECE", 4 << 20)
+    monkeypatch.setattr(copies, "SMALL_PIECE", 60_000)
+    for values, deliveries in ((16_000, 3), (1_000_000, 2)):
+        save_checkpoint(run.path, {"weights": np.zeros(values)}, {**FACTS, "update": values})
+        original, sizes, held = Original(run), [], copy.checkpoints()
+        while not (delivery := original.next(held)).complete:
+            copy.take(delivery)
+            sizes.append(delivery.nbytes)
+        assert f"update-{values:08d}" in copy.take(delivery)
+        assert len(sizes) + 1 == deliveries
+        assert values > 16_000 or max(*sizes, delivery.nbytes) < 100_000
 
 
 def test_the_newest_checkpoint_comes_first_and_those_that_are_gone_go(run: RunFolder, copy: Copy) -> None:

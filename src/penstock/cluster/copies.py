@@ -25,6 +25,9 @@ __all__ = ["PIECE", "Copy", "Delivery", "Original", "Piece"]
 
 PIECE = 4 << 20
 """A delivery has so many bytes of logs at most, and so many of a checkpoint. So it arrives soon."""
+SMALL, SMALL_PIECE = 300_000, 60_000
+"""Of a checkpoint of up to 300 KB a delivery has 60 KB. Ray sends up to 100 KB within the call. More would go by way of
+object stores, over further connections, each of which may take some seconds after a cut until it sends again."""
 COPIES = ".copies"
 """Folder beside the run folders. What is in it is no run yet."""
 
@@ -147,14 +150,15 @@ class Original:
 
 
 def _parts_of(checkpoint: Path) -> Iterator[tuple[tuple[Piece, ...], bool]]:
-    """The bytes of a checkpoint in order, in parts of `PIECE` bytes, and with each part whether it is the last."""
+    """The bytes of a checkpoint in order, in parts for one delivery, and with each part whether it is the last."""
     inside = f"checkpoints/{checkpoint.name}{PARTIAL}"
     with contextlib.ExitStack() as opened:
         # All are opened first: so they are read to their end, although the run may remove the checkpoint meanwhile.
         # Otherwise none would ever arrive over a slow link.
         files = [(path.name, opened.enter_context(path.open("rb"))) for path in sorted(checkpoint.iterdir())]
+        most = SMALL_PIECE if sum(os.fstat(file.fileno()).st_size for _, file in files) <= SMALL else PIECE
         part: list[Piece] = []
-        room = PIECE
+        room = most
         for name, file in files:
             at = 0
             while content := file.read(room):
@@ -163,7 +167,7 @@ def _parts_of(checkpoint: Path) -> Iterator[tuple[tuple[Piece, ...], bool]]:
                 room -= len(content)
                 if room == 0:
                     yield tuple(part), False
-                    part, room = [], PIECE
+                    part, room = [], most
         yield tuple(part), True
 
 

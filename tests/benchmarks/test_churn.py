@@ -39,7 +39,7 @@ def test_throughput_is_back_once_it_is_for_three_seconds(rates, seconds: float) 
 
 def test_the_longest_recovery_of_each_kind_is_judged() -> None:
     log = reports((0, 20, 1000), (25, 40, 1000), (60, 100, 1000))
-    seen = Seen(log, [Fault("was killed", 20.0), Fault("joined", 40.0)], INTERRUPTED, NOTHING, -150.0)
+    seen = Seen(log, [Fault("was killed", 20.0), Fault("joined", 40.0)], INTERRUPTED, NOTHING, -150.0, -210.0)
     assert [what for what, _ in recoveries(seen)] == ["was killed", "joined"]
     held = {bar.name: bar.holds for bar in bars_of(seen)}
     assert held["longest recovery after a host was killed, s"]
@@ -51,6 +51,6 @@ def test_throughput_is_judged_by_what_the_hosts_usually_do_that_are_there() -> N
     # Two hosts do 2,000 steps a second on these cores, three hosts 1,000.
     log = reports((0, 20, 1000), (20, 40, 2000), (40, 60, 1000), (60, 80, 2000), (80, 100, 1000))
     faults = [Fault(what, at) for what, at in zip(["was killed", "joined"] * 2, [20.0, 40.0, 60.0, 80.0], strict=True)]
-    seen = Seen(log, faults, INTERRUPTED, NOTHING, -150.0)
+    seen = Seen(log, faults, INTERRUPTED, NOTHING, -150.0, -210.0)
     assert usual_rates(seen) == pytest.approx({"was killed": 2000, "joined": 1000}, rel=0.06)
     assert max(seconds for _, seconds in recoveries(seen)) < 2

@@ -183,6 +183,9 @@ def test_a_run_that_goes_on_elsewhere_is_not_gone_on_with_beside_it(tmp_path: Pa
     says = r"goes on in .*pole-2-2, on machine 3, .* remove .*pole/goes_on_in$"
     with pytest.raises(penstock.RunFolderError, match=says):
         run_to_resume(str(tmp_path), "pole")
+    (third.path / "goes_on_in").write_bytes(b"\xff")
+    with pytest.raises(penstock.RunFolderError, match=r"cannot read .*pole-2-2/goes_on_in: .* remove it$"):
+        penstock.resume(old.path)
     take_back_where_it_goes_on(old, other, "machine 2")
     assert (old.path / "goes_on_in").exists()
     take_back_where_it_goes_on(old, new, "machine 2")

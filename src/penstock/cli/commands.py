@@ -98,8 +98,8 @@ def _resume(argv: Sequence[str]) -> int:
 
 def _resume_run(folder: Any, settings: Any, checkpoint: str | None, processes: Any) -> int:  # noqa: ANN401
     """Resume a run with changed settings, and print the result; return the exit code."""
-    resume, config = load("penstock.run:resume"), folder.read_config()
-    config = load("penstock.config.sources:with_changes")(config, settings)
+    resume = load("penstock.run:resume")
+    config = load("penstock.config.sources:with_changes")(folder.read_config(), settings)
     _say_what_delays(config, config.run.runtime)
     result = resume(folder.path, checkpoint=checkpoint, settings=settings, processes=processes)
     return conclude(result, config.run.env)

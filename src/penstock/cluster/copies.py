@@ -9,7 +9,7 @@ import glob
 import os
 import secrets
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,7 +56,7 @@ class Delivery(NamedTuple):
     @property
     def nbytes(self) -> int:
         """Bytes of all pieces."""
-        return sum(len(piece.content) for piece in self.pieces)
+        return _nbytes(self.pieces)
 
 
 class Original:
@@ -100,7 +100,7 @@ class Original:
             self._parts = _parts_of(folder.checkpoints / self._sending) if self._sending else iter(())
         complete = ""
         part, is_last = self._next_part()
-        self._sent_bytes += sum(len(piece.content) for piece in part)
+        self._sent_bytes += _nbytes(part)
         if is_last:
             complete, self.checkpoint_bytes = self._sending, self._sent_bytes
             self._sending, self._sent_bytes = "", 0
@@ -119,7 +119,7 @@ class Original:
             return (), False
 
     def _all_grown(self) -> list[Piece]:
-        """What files other than checkpoints have grown by. All together have no more bytes than a piece may have."""
+        """What files other than checkpoints have grown by. All together have at most `PIECE` bytes."""
         folder = self._folder
         events = sorted(folder.path.glob(f"{EVENTS}*"))
         logs = (folder.metrics_path, folder.log_path, folder.launches_path, folder.deaths, *events)
@@ -127,11 +127,11 @@ class Original:
         room = PIECE
         for path in (folder.config_path, folder.path / ORIGIN, *logs):
             pieces += self._grown(path, room)
-            room = PIECE - sum(len(piece.content) for piece in pieces)
+            room = PIECE - _nbytes(pieces)
         while self._unsent_code and room > 0:
             found = list(self._grown(self._unsent_code[0], room))
             pieces += found
-            room -= sum(len(piece.content) for piece in found)
+            room -= _nbytes(found)
             if room > 0:
                 del self._unsent_code[0]
         return pieces
@@ -147,6 +147,10 @@ class Original:
             if content or had[0] != number:
                 self._sent[name] = number, at + len(content)
                 yield Piece(name, at, content)
+
+
+def _nbytes(pieces: Iterable[Piece]) -> int:
+    return sum(len(piece.content) for piece in pieces)
 
 
 def _parts_of(checkpoint: Path) -> Iterator[tuple[tuple[Piece, ...], bool]]:

@@ -92,12 +92,15 @@ def check_goes_on_nowhere(folder: RunFolder) -> None:
     """Check that no other machine has gone on with this run in another folder.
 
     Raises:
-        RunFolderError: one has. The line says where, also if that one was lost in turn.
-        OSError: what says so cannot be read.
+        RunFolderError: one has, or what says so cannot be read. The line says where the run is now, also if the
+            machine that went on with it was lost in turn.
     """
     followed, found = {folder.path}, ""
     while (mark := (Path(found) if found else folder.path) / GOES_ON_IN).is_file():
-        found, _, machine = mark.read_text(encoding="utf-8").strip().partition("\n")
+        try:
+            found, _, machine = mark.read_text(encoding="utf-8").strip().partition("\n")
+        except (OSError, ValueError) as error:
+            raise RunFolderError(f"cannot read {mark}: {error}; to go on with {folder.name}, remove it") from error
         if Path(found) in followed:
             break
         followed.add(Path(found))

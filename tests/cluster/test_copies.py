@@ -76,6 +76,14 @@ def test_a_copy_has_what_the_run_has(run: RunFolder, copy: Copy) -> None:
     assert len(list(settled.path.glob(f"{EVENTS}*"))) == 2
 
 
+def test_a_removed_copy_stays_removed_although_a_delivery_was_under_way(run: RunFolder, copy: Copy) -> None:
+    save(run, 1)
+    delivery = Original(run).next(())
+    copy.remove()
+    assert copy.take(delivery) == ()
+    assert not list((run.path.parent.parent / "elsewhere").iterdir())
+
+
 def test_what_a_resumed_run_prunes_and_says_of_its_origin_is_the_same_in_a_copy(run: RunFolder, copy: Copy) -> None:
     (run.path / ORIGIN).write_text('{"run": "another", "checkpoint": "update-00000001"}')
     for update in (1, 2, 3):

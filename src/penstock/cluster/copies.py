@@ -192,6 +192,7 @@ class Copy:
         for earlier in self._folder.path.parent.glob(f"{glob.escape(name)}.????????"):
             shutil.rmtree(earlier, ignore_errors=True)
         self._folder.checkpoints.mkdir(parents=True)
+        self._is_removed = False
 
     def take(self, delivery: Delivery) -> tuple[str, ...]:
         """Write what was delivered. Returns the checkpoints that the copy has, each verified by its hashes.
@@ -199,6 +200,9 @@ class Copy:
         Raises:
             OSError: the disk is full.
         """
+        if self._is_removed:
+            # Its sender did not know that yet. Writing would make the folder again, and nobody would remove it.
+            return ()
         for piece in delivery.pieces:
             self._write(piece)
         if delivery.complete:
@@ -215,7 +219,8 @@ class Copy:
         return tuple(path.name for path in list_checkpoints(self._folder.path))
 
     def remove(self) -> None:
-        """Remove the copy."""
+        """Remove the copy. It takes nothing any more."""
+        self._is_removed = True
         shutil.rmtree(self._folder.path, ignore_errors=True)
         self._tidy()
 

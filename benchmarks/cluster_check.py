@@ -19,7 +19,7 @@ not matter.
 Three hosts with many short rollouts fill this machine's cores, although all environments sleep: the task *relay* took
 86% of them with rollouts of 4 steps, and takes 64 to 74% with 6. Hosts on machines of their own would not. So the model
 of these hosts also has the cores that they share with the launcher, and the processor time that a rollout and a version
-take. Runs on one host and on two tell that time, and two on this machine alone, with 1 and with 16 workers, that of a
+take. Runs on one host and on three tell that time, and two on this machine alone, with 1 and with 16 workers, that of a
 step: what a batch takes beside its steps is in both. What a step takes beside its sleep is no measure of it: timers are
 late.
 Learners have one thread, so the processor time of one is the time that it learns. It shares the cores as well: with
@@ -216,7 +216,7 @@ def measure() -> Measured:
     with quick_hosts(1) as address:
         carried = bytes_a_second(address)
         few, many = (trained(COSTLY, workers, on_cluster(address)) for workers in (FEW, MANY))
-    with quick_hosts(2) as address:
+    with quick_hosts(MOST) as address:
         apart = trained(COSTLY, FEW, on_cluster(address))
     return measured_by(Runs(alone, crowd, slow, slowest, few, many, apart), carried)
 
@@ -237,7 +237,7 @@ class Runs(NamedTuple):
     many: Run
     """``MANY`` workers on one host."""
     apart: Run
-    """``FEW`` workers on two hosts."""
+    """``FEW`` workers on ``MOST`` hosts."""
 
 
 def measured_by(runs: Runs, local_bytes_s: float) -> Measured:
@@ -258,7 +258,8 @@ def measured_by(runs: Runs, local_bytes_s: float) -> Measured:
     )
     step_work = max(0.0, _work_more(runs.crowd, runs.alone)) / ((MANY - 1) * SHORT)
     of_rollout = _work_more(many, few) / (MANY - FEW) - SHORT * step_work
-    return Measured(costs, step, step_work, max(0.0, of_rollout), max(0.0, runs.apart.work_s - few.work_s))
+    of_version = (runs.apart.work_s - few.work_s) / (MOST - 1)
+    return Measured(costs, step, step_work, max(0.0, of_rollout), max(0.0, of_version))
 
 
 def _work_more(more: Run, less: Run) -> float:

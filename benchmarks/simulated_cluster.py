@@ -9,7 +9,8 @@ The model has these queues, each served in order:
   every learner gets the gradients of all others over its link.
 - The newest version goes to all machines at once, and they share the link; versions in between are left out.
 - Hosts that are imitated on one machine share its cores (`Shared`), and take them from its learner as often as they
-  leave them to it. Real machines have cores of their own.
+  leave them to it. A version takes them also from the rollouts that are under way when it arrives. Real machines have
+  cores of their own.
 
 Measures nothing: `benchmarks.cluster_check` measures the costs.
 """
@@ -119,6 +120,8 @@ class Cluster:
         self._workers = machines * setting.workers
         self._begun = np.zeros(self._workers, np.int64)
         self._collecting = np.zeros(self._workers, np.bool_)
+        self._delays = np.zeros(self._workers)
+        """For how long versions took the cores from the rollout that a worker collects, in seconds."""
         self._versions = np.zeros(machines, np.int64)
         """The newest version that each machine has."""
         self._newest = 0
@@ -167,6 +170,10 @@ class Cluster:
         self._later(ends, "collected", worker, version)
 
     def _collected(self, worker: int, version: int) -> None:
+        if delay := float(self._delays[worker]):
+            self._delays[worker] = 0.0
+            self._later(self._now + delay, "collected", worker, version)
+            return
         self._collecting[worker] = False
         setting = self._setting
         size = setting.row_bytes * setting.lanes * setting.num_steps
@@ -221,6 +228,8 @@ class Cluster:
                 # The time of one machine alone is part of the way back.
                 alone = self._shared.version_s / self._shared.cores
                 takes += max(0.0, self._serve_cores(alone) - self._now - alone)
+                # Where rollouts may begin late, some are under way now.
+                self._delays += np.where(self._collecting, alone, 0.0)
             self._later(self._now + takes, "published", machine, self._sent)
         self._send()
 

@@ -9,6 +9,7 @@ from benchmarks.cluster_check import (
     EPOCHS,
     FEW,
     MANY,
+    MOST,
     SHORT,
     TASKS,
     TIMES,
@@ -51,7 +52,7 @@ def run_of(workers: int, *, hosts: int = 1, times: int = 1) -> Run:
 def test_costs_are_those_that_explain_the_runs() -> None:
     slow, slowest = (run_of(workers, hosts=0, times=TIMES) for workers in (FEW, MANY))
     alone, crowd = run_of(1, hosts=0), run_of(MANY, hosts=0)
-    runs = Runs(alone, crowd, slow, slowest, run_of(FEW), run_of(MANY), run_of(FEW, hosts=2))
+    runs = Runs(alone, crowd, slow, slowest, run_of(FEW), run_of(MANY), run_of(FEW, hosts=MOST))
     found = measured_by(runs, COSTS.local_bytes_s)
     assert asdict(found.costs) == pytest.approx(asdict(COSTS))
     assert found[1:] == pytest.approx((STEP_S, STEP_WORK_S, ROLLOUT_S, VERSION_S))

@@ -97,6 +97,15 @@ def test_imitated_hosts_take_the_core_of_a_busy_learner() -> None:
     assert outcome.limit == "learners"
 
 
+def test_a_version_takes_cores_from_the_rollouts_that_are_under_way() -> None:
+    # A rollout takes 1 s, and the version of the batch before comes in the middle of it: half of its 0.5 s of processor
+    # time falls on each core. In lock step none is under way then.
+    shared = Shared(cores=2, rollout_s=0.0, version_s=0.5)
+    ahead = Cluster(replace(SETTING, lag=1, row_s=0.0), COSTS, 1, shared).run()
+    assert ahead.steps_per_s == pytest.approx(10 / (1 + 0.5 / 2))
+    assert Cluster(SETTING, COSTS, 1, shared).run().steps_per_s == pytest.approx(10 / 2.5)
+
+
 def test_the_committed_costs_give_the_tables() -> None:
     costs = committed_costs()
     assert costs.rollout_s > 0

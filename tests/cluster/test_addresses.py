@@ -258,7 +258,7 @@ def test_a_run_without_its_cluster_leaves_no_folder(tmp_path) -> None:
 
 def test_the_environment_of_the_program_is_as_it_was_after_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     during: list[tuple[str | None, str | None]] = []
-    names = ("RAY_USAGE_STATS_ENABLED", "RAY_gcs_rpc_server_reconnect_timeout_s")
+    names = ("RAY_USAGE_STATS_ENABLED", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO")
     monkeypatch.setenv(names[0], "1")
     monkeypatch.delenv(names[1], raising=False)
     monkeypatch.setattr(ray, "init", lambda **_: during.append((os.environ[names[0]], os.environ[names[1]])))
@@ -266,5 +266,5 @@ def test_the_environment_of_the_program_is_as_it_was_after_a_connection(monkeypa
     with joined("local"):
         pass
     # What the user has set counts.
-    assert during == [("1", "180")]
+    assert during == [("1", "0")]
     assert (os.environ[names[0]], os.environ.get(names[1])) == ("1", None)

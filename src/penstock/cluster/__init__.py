@@ -13,6 +13,12 @@ _LOST_MACHINE = "has been marked dead because the detector"
 """In Ray's words on any machine of the cluster that is lost. Of those that a run uses it says so itself. What Ray says
 if its process alone dies stays: of the launcher's machine these words are the only ones."""
 
+HEADLESS_S = 180.0
+"""Ray ends this process, without a word, so long after its head is lost. Its default, a minute, is too short on a busy
+machine: `penstock.cluster.head.HeadWatch` ends the run after 40 s, and what it then saves and says takes its time."""
+
+# Ray reads it when it is imported. Set later, it holds for some of Ray's connections only.
+os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", f"{HEADLESS_S:.0f}")
 if os.environ.get(REMOTE_OUTPUT, "") in {"", "0"}:
     # Ray reads it when it is imported. `log_to_driver` does not apply to these words.
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", _LOST_MACHINE)

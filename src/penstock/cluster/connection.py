@@ -23,13 +23,9 @@ from penstock.processes.interrupts import Interrupts
 
 __all__ = ["check_address", "counted", "joined"]
 
-HEADLESS_S = 180.0
-"""Ray ends this process, without a word, so long after its head is lost. Its default, a minute, is too short on a busy
-machine: `penstock.cluster.head.HeadWatch` ends the run after 40 s, and what it then saves and says takes its time."""
 _VARIABLES = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_gcs_rpc_server_reconnect_timeout_s": f"{HEADLESS_S:.0f}",
 }
 """What Ray is told unless the user's environment says otherwise."""
 _BY_JOINED = threading.Event()

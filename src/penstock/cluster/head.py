@@ -1,7 +1,7 @@
 """HeadWatch: a thread of the launcher that ends the run in order if Ray's head is lost.
 
 Ray itself ends every process that is joined to it some time after its head is lost, without a word to the run: the
-launcher after `penstock.cluster.connection.HEADLESS_S`, those of other machines after a minute.
+launcher after `penstock.cluster.HEADLESS_S`, those of other machines after a minute.
 """
 
 import time

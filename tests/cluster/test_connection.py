@@ -15,7 +15,7 @@ import ray
 from ray._private import services, utils
 
 from penstock.cluster import REMOTE_OUTPUT, connection
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, PenstockError
 
 
 @pytest.mark.parametrize(("variable", "shown"), [(None, False), ("", False), ("0", False), ("1", True)])
@@ -145,3 +145,12 @@ def test_an_interrupt_while_ray_starts_is_not_lost_and_waits_until_ray_can_end(
         assert signal.getsignal(number) is signal.default_int_handler
     finally:
         signal.signal(number, before)
+
+
+def test_a_directory_that_was_removed_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(PenstockError, match="the current directory was removed"), connection.joined("local"):
+        pass

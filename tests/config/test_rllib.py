@@ -159,6 +159,8 @@ def test_a_file_of_our_own_has_no_note(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ('batch_mode = "complete_episodes"\n', "batch_mode complete_episodes has no counterpart"),
+        ('batch_mode = "weird"\n', "batch_mode in .*rllib.toml takes truncate_episodes, not weird"),
+        ("env_config = {a = 1}\n", "unknown setting env_config in .*rllib.toml; it is env_args here$"),
         ("kl_coeff = 0.2\nkl_coef = 0.2\n", "kl_coeff of RLlib is kl_coef here, which is given as well"),
         ("vf_clip_param = 10.0\n", "vf_clip_param of RLlib has no counterpart: .*; leave it out"),
         ("num_env_runners = 2\nnum_workers = 2\n", "which is given as well"),
@@ -217,6 +219,12 @@ def test_a_batch_of_each_learner_is_multiplied(tmp_path: Path) -> None:
         config_from_arguments(arguments(tmp_path, text + "train_batch_size = 512\n"))
 
 
+def test_each_learner_has_a_lane_if_nothing_gives_lanes(tmp_path: Path) -> None:
+    text = "num_learners = 2\ntrain_batch_size_per_learner = 300\n"
+    assert rows_and_lanes(arguments(tmp_path, text)) == (600, 2)
+    assert rows_and_lanes(arguments(tmp_path, text + "num_env_runners = 3\n")) == (600, 6)
+
+
 def rows_and_lanes(argv: list[str]) -> tuple[int, int]:
     config = config_from_arguments(argv)
     return config.algorithm.num_steps * config.run.num_envs, config.run.num_envs
@@ -233,4 +241,4 @@ def test_a_batch_keeps_its_rows_if_a_flag_changes_what_it_is_split_over(tmp_path
     assert rows_and_lanes([*argv, "--num_workers", "4"]) == (4000, 20)
     assert "num_env_runners 2 is not used: --num_workers 4 is given" in file_note([*argv, "--num_workers", "4"])
     argv = arguments(tmp_path, "train_batch_size_per_learner = 4000\n")
-    assert rows_and_lanes([*argv, "--learners", "2"]) == (8000, 1)
+    assert rows_and_lanes([*argv, "--learners", "2"]) == (8000, 2)

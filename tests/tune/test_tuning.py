@@ -181,6 +181,8 @@ def test_the_table_says_why_a_trial_failed_and_recommends_only_what_has_learned(
     assert why[:150] in table
     assert "-inf" not in table
     assert "best:" not in table
+    # A long reason pushes no other line aside.
+    assert len(table.splitlines()[1]) < 150
     assert not some_has_learned([stopped])
 
 

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -45,7 +46,7 @@ def joined(address: str | None, modules: Sequence[str] = ()) -> Iterator[None]:
     Raises:
         NoClusterError: there is no cluster at this address.
         ConfigError: this is no address, or the user's own code cannot be sent to its machines.
-        PenstockError: Ray does not start here.
+        PenstockError: Ray does not start here, or this process is in a directory that was removed.
         KeyboardInterrupt: on Ctrl-C or SIGTERM while Ray starts, once it has started and ended. A second one: at once.
     """
     if ray.is_initialized():
@@ -54,8 +55,21 @@ def joined(address: str | None, modules: Sequence[str] = ()) -> Iterator[None]:
         return
     asked = asked_cluster(address)
     asked.check()
+    _check_directory()
     with ray_variables({name: value for name, value in _VARIABLES.items() if name not in os.environ}):
         yield from _joined(asked, modules)
+
+
+def _check_directory() -> None:
+    """Ray asks for the name of the directory that this process is in.
+
+    Raises:
+        PenstockError: it has none any more.
+    """
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise PenstockError("the current directory was removed, and Ray needs one; change to another one") from None
 
 
 def _joined(asked: AskedCluster, modules: Sequence[str]) -> Iterator[None]:

@@ -47,6 +47,8 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "activation_fn": ("activation",),
     "env_kwargs": ("env_args",),
     "wrapper_class": ("wrap",),
+    # RLlib
+    "env_config": ("env_args",),
     # DistributedPPO, and torch
     "steps_per_worker": ("num_steps",),
     "dtype": ("precision",),

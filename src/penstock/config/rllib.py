@@ -123,12 +123,8 @@ def renamed(
         put(_MINIBATCH_OF_A_LEARNER, "mini_batch_size", theirs[_MINIBATCH_OF_A_LEARNER] * learners)
     _lanes(theirs, _Counts({**given, **values, **flags}, labels), put)
     _rollouts(theirs, _Counts({**given, **values, **flags}, labels), known, put, said)
-    if theirs.get("batch_mode", "truncate_episodes") != "truncate_episodes":
-        raise ConfigError(
-            f"batch_mode {theirs['batch_mode']} has no counterpart: a rollout has --num_steps steps of each lane, "
-            "wherever episodes end; leave it out"
-        )
     if "batch_mode" in theirs:
+        _check_batch_mode(theirs["batch_mode"], labels["batch_mode"])
         said.append(f"batch_mode {theirs['batch_mode']} changes nothing: it is always so")
     unused = theirs.keys() & _NOT_USED.keys()
     # One GPU of each is the same wish in RLlib's older and newer words.
@@ -176,6 +172,16 @@ def _check_count(value: object, label: str, least: int) -> None:
         raise ConfigError(f"{label} takes a whole number of at least {least}, not {shown}")
 
 
+def _check_batch_mode(mode: object, label: str) -> None:
+    if mode == "complete_episodes":
+        raise ConfigError(
+            "batch_mode complete_episodes has no counterpart: a rollout has --num_steps steps of each lane, wherever "
+            "episodes end; leave it out"
+        )
+    if mode != "truncate_episodes":
+        raise ConfigError(f"{label} takes truncate_episodes, not {mode}")
+
+
 def _is_whole(gpus: object) -> bool:
     """True for one GPU or more. A part of one says how RLlib shares it, not that a learner shall be there."""
     return isinstance(gpus, int | float) and gpus >= 1
@@ -213,8 +219,9 @@ def _rollouts(theirs: Mapping[str, Any], so_far: _Counts, known: Collection[str]
         if "num_envs" in so_far.values:
             lanes = so_far.of("num_envs", 1, batch)
         else:
-            # RLlib steps one environment in each process, unless it is told otherwise.
-            lanes = so_far.of("num_workers", 1, batch)
+            # RLlib steps one environment in each process, unless it is told otherwise. Here each learner also needs a
+            # lane of its own.
+            lanes = math.lcm(so_far.of("num_workers", 1, batch), so_far.of("learners", 1, batch))
             put(batch, "num_envs", lanes)
         if rows % lanes:
             raise ConfigError(

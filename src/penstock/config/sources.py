@@ -16,7 +16,7 @@ from penstock.config.commands import ResumeOptions
 from penstock.config.fields import AUTO, DependentDefaults, Field, Value, field_table, fields_of
 from penstock.config.hyper_parameters import algorithm_config, algorithm_fields
 from penstock.config.opponents import SCORE
-from penstock.config.other_names import unknown
+from penstock.config.other_names import OTHER_NAMES, unknown
 from penstock.config.rllib import NAMES
 from penstock.config.runtimes import CLUSTER, runtime_of
 from penstock.config.schema import RunConfig
@@ -285,7 +285,7 @@ def _is_table(value: object) -> bool:
 def _refuse_unknown(settings: Mapping[str, Setting], known: Collection[str]) -> None:
     for name, setting in settings.items():
         if name not in known:
-            if isinstance(setting.value, Mapping):
+            if isinstance(setting.value, Mapping) and name not in OTHER_NAMES:
                 raise ConfigError(
                     f"unknown setting {setting.label}: it is a table, and settings are not grouped; write its keys "
                     f"before all tables, without [{name}]"

@@ -27,8 +27,9 @@ def as_table(trials: "Sequence[Trial]", samples: int) -> str:
     names = list(trials[0].settings) if trials else []
     head = ["evaluation", "return", "steps", *names, "run"]
     rows = [[*_numbers(trial), *(short(trial.settings[name]) for name in names), _run(trial)] for trial in trials]
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    lines = ["  ".join(word.rjust(width) for word, width in zip(row, widths, strict=True)) for row in (head, *rows)]
+    # The last column stands apart: why a trial failed may be long, and pushes nothing aside there.
+    widths = [max(map(len, column)) for column in zip(*(row[:-1] for row in (head, *rows)), strict=True)]
+    lines = ["  ".join([*map(str.rjust, row[:-1], widths), row[-1]]).rstrip() for row in (head, *rows)]
     if left := samples - len(trials):
         lines.append(f"{left} more {'trial has' if left == 1 else 'trials have'} not begun")
     best = next((trial.run_folder for trial in trials if trial.error is None and _has_updates(trial.run_folder)), None)

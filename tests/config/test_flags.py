@@ -203,6 +203,7 @@ def test_episode_metrics_are_named_once_each_and_are_not_too_many():
             for never in ("0s", "00h", "0.00m")
         ),
         (ResumeOptions, ["a", "b"], "unexpected argument 'b'"),
+        (EvalOptions, ["a", "--distributed", "maybe"], "--distributed takes True or False, not 'maybe'"),
         (ResumeOptions, ["a", "--run", "b"], "unknown flag --run"),
         (EvalOptions, ["a", "--episodes", "0"], "--episodes takes a whole number of at least 1, not 0"),
     ],

@@ -111,13 +111,22 @@ def _apart_from(options: type[Options], argv: Sequence[str]) -> tuple[Options, _
 def _config(line: _Line, options: type) -> Config:
     if line.positionals:
         stray = line.positionals[0]
-        if stray in line.behind:
-            raise ConfigError(f"{line.behind[stray]} takes True or False, not {stray!r}")
+        _check_not_behind(stray, line)
         raise ConfigError(f"unexpected argument {stray!r}; settings are written as --name value: --env CartPole-v1")
     preset, settings = _of_preset(line), _settings(line)
     if preset:
         _check_preset(str(line.flags["preset"].value), preset, settings)
     return from_settings(settings, flags=(*_SOURCES, *_flags_of(options)))
+
+
+def _check_not_behind(stray: str, line: _Line) -> None:
+    """Check that an argument which nothing takes is not meant for the switch before it.
+
+    Raises:
+        ConfigError: it stands behind one.
+    """
+    if stray in line.behind:
+        raise ConfigError(f"{line.behind[stray]} takes True or False, not {stray!r}")
 
 
 def _settings(line: _Line) -> dict[str, Setting]:
@@ -246,7 +255,9 @@ def _options(options: type[Options], line: _Line) -> Options:
     positional = [field for field in table.values() if field.positional]
     repeated = bool(positional) and positional[-1].many
     if len(line.positionals) > len(positional) and not repeated:
-        raise ConfigError(f"unexpected argument {line.positionals[len(positional)]!r}")
+        stray = line.positionals[len(positional)]
+        _check_not_behind(stray, line)
+        raise ConfigError(f"unexpected argument {stray!r}")
     if missing := [field for field in positional[len(line.positionals) :] if field.required]:
         raise ConfigError(f"{missing[0].name.upper()} is missing: {missing[0].help}")
     values = {name: from_text(table[name], str(item.value), item.label) for name, item in line.flags.items()}

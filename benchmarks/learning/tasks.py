@@ -17,6 +17,7 @@ __all__ = [
     "PictureEnv",
     "RanksEnv",
     "RanksInObservationEnv",
+    "RecalledAimEnv",
     "RecalledRanksEnv",
 ]
 
@@ -170,6 +171,26 @@ class MaskedAimEnv(AimEnv):
         if tool == (self.tool + 1) % self.TOOLS:
             raise ValueError(f"tool {tool} is not possible")
         return self._aimed(int(tool), place)
+
+
+class RecalledAimEnv(_Task):
+    """Aim in every step at the place that the first step shows. Only memory can tell it later.
+
+    The reward is 1, less the mean squared distance to the place. A policy without memory gets 7.6 of 10 at most.
+    """
+
+    observation_space = Box(-1.0, 1.0, (3,), np.float32)
+    """1 in the first step, else 0; the place, later 0."""
+    action_space = Box(-1.0, 1.0, (2,), np.float32)
+
+    def _show(self) -> Any:
+        if self.steps:
+            return np.zeros(3, np.float32)
+        self.place = self.np_random.uniform(-0.9, 0.9, 2)
+        return np.array([1.0, *self.place], np.float32)
+
+    def _quality(self, action: Any) -> float:
+        return float(1.0 - np.mean((action - self.place) ** 2))
 
 
 class PictureEnv(_Task):

@@ -203,7 +203,7 @@ def test_fewer_timesteps_than_a_batch_are_told() -> None:
     batch = "16,384 steps, --num_envs 8 times --num_steps 2,048"
     said = f"--timesteps 10 is less than one batch ({batch}): the run plays one batch"
     assert prepared(timesteps=10).told == (said,)
-    assert prepared(timesteps=16_384).told == ()
+    assert prepared(timesteps=16_384, num_steps=2047).told == ()
     assert prepared(timesteps=10, learners=2).told == (said,)
     # Learners that do not wait for each other learn from the rollouts of their own lanes.
     apart = {"learners": 2, "sync_mode": "non_blocking", "exchange": "parameter_server"}
@@ -214,6 +214,23 @@ def test_fewer_timesteps_than_a_batch_are_told() -> None:
     # A table is learned from as its rows come; with A3C each process learns from its own rollout.
     assert prepared(algo="dqn", env="CartPole-v1", timesteps=10).told == ()
     assert prepared(algo="a3c", env="CartPole-v1", timesteps=10, num_workers=2).told == ()
+
+
+def test_a_run_of_few_batches_is_told_of_shorter_ones() -> None:
+    # 200,000 / 16,384 = 12.2
+    said = (
+        "--timesteps 200,000 are 13 batches of 16,384 steps: so short a run often learns more with shorter ones; try "
+    )
+    assert prepared(timesteps=200_000).told == (f"{said}--num_steps 256",)
+    many = "--timesteps 200,000 are 2 batches of 131,072 steps"
+    (line,) = prepared(timesteps=200_000, num_envs=64).told
+    assert line.startswith(many)
+    assert line.endswith("--num_steps 32")
+    for enough in ({"timesteps": 32 * 16_384}, {"timesteps": 200_000, "num_steps": 1024}):
+        assert prepared(**enough).told == ()
+    # Without lock step a newer policy takes over within a batch. The other algorithms have short batches.
+    assert prepared(timesteps=200_000, sync_mode="non_blocking").told == ()
+    assert prepared(timesteps=1000, algo="a2c").told == prepared(timesteps=1000, **DQN).told == ()
 
 
 DQN = {"algo": "dqn", "env": "CartPole-v1"}

@@ -1,5 +1,6 @@
 """Lines for the display of a run: settings that got another value than the user asked for, or change nothing."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,11 @@ from penstock.registry import RUNTIMES, TOPOLOGIES
 from penstock.types import Discrete, MultiDiscrete
 
 __all__ = ["remarks"]
+
+_FEW = 32
+"""With fewer batches than these a run is short. docs/algorithms/ppo-trials.md has what such runs learned."""
+_ROWS, _LEAST_STEPS = 2048, 32
+"""Rows of a batch with which short runs learned more, and the fewest steps of a lane that a line advises."""
 
 
 def remarks(
@@ -32,6 +38,7 @@ def remarks(
     return (
         *_fewer_threads(threads, config.run),
         *_less_than_a_batch(config, spec),
+        *_few_batches(config, spec),
         *_without_effect(config, spec, profile),
         *_range_of_returns(config),
         *_slow_precision(config),
@@ -136,6 +143,19 @@ def _less_than_a_batch(config: Config, spec: AlgorithmSpec) -> tuple[str, ...]:
         batch, lanes = "one batch of a learner", f"{run.num_envs} lanes over {run.learners} learners"
     what = f"{batch} ({rows:,} steps, {lanes} times --num_steps {num_steps:,})"
     return (f"--timesteps {run.timesteps} is less than {what}: the run plays one batch",)
+
+
+def _few_batches(config: Config, spec: AlgorithmSpec) -> tuple[str, ...]:
+    """One line if a run in lock step has few batches, because its batches are as long as by default; else empty."""
+    run, settings = config.run, config.algorithm
+    rows = run.num_envs * settings.num_steps
+    shorter = max(_LEAST_STEPS, _ROWS // run.num_envs)
+    if spec.table is not None or run.sync_mode != "blocking" or _is_given(settings, "num_steps"):
+        return ()
+    if not rows <= run.timesteps < _FEW * rows or settings.num_steps < 2 * shorter:
+        return ()
+    what = f"--timesteps {run.timesteps:,} are {math.ceil(run.timesteps / rows)} batches of {rows:,} steps"
+    return (f"{what}: so short a run often learns more with shorter ones; try --num_steps {shorter}",)
 
 
 def _fewer_threads(wanted: int | str, run: RunConfig) -> tuple[str, ...]:

@@ -218,9 +218,7 @@ def test_fewer_timesteps_than_a_batch_are_told() -> None:
 
 def test_a_run_of_few_batches_is_told_of_shorter_ones() -> None:
     # 200,000 / 16,384 = 12.2
-    said = (
-        "--timesteps 200,000 are 13 batches of 16,384 steps: so short a run often learns more with shorter ones; try "
-    )
+    said = "--timesteps 200,000 are 13 batches of 16,384 steps; with so few, smaller batches often learn more: try "
     assert prepared(timesteps=200_000).told == (f"{said}--num_steps 256",)
     many = "--timesteps 200,000 are 2 batches of 131,072 steps"
     (line,) = prepared(timesteps=200_000, num_envs=64).told

@@ -155,7 +155,7 @@ def _few_batches(config: Config, spec: AlgorithmSpec) -> tuple[str, ...]:
     if not rows <= run.timesteps < _FEW * rows or settings.num_steps < 2 * shorter:
         return ()
     what = f"--timesteps {run.timesteps:,} are {math.ceil(run.timesteps / rows)} batches of {rows:,} steps"
-    return (f"{what}: so short a run often learns more with shorter ones; try --num_steps {shorter}",)
+    return (f"{what}; with so few, smaller batches often learn more: try --num_steps {shorter}",)
 
 
 def _fewer_threads(wanted: int | str, run: RunConfig) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ def test_a_number_of_observations_to_compare_is_at_least_1() -> None:
 
 def test_an_unknown_precision_is_refused_at_once() -> None:
     unknown: Any = "int4"
-    with pytest.raises(ConfigError, match=r"^--quantize int4: one of int8, fp16$"):
+    with pytest.raises(ConfigError, match=r"^there is no --quantize int4; give one of int8, fp16$"):
         penstock.export("nowhere", "policy", quantize=unknown)
 
 

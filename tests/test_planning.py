@@ -231,6 +231,16 @@ def test_a_run_of_few_batches_is_told_of_shorter_ones() -> None:
     assert prepared(timesteps=1000, algo="a2c").told == prepared(timesteps=1000, **DQN).told == ()
 
 
+def test_evaluated_updates_without_a_checkpoint_are_told() -> None:
+    said = (
+        "--eval_interval 2 also evaluates updates that have no checkpoint (--save_interval 50), so `--checkpoint best` "
+        "cannot be one of them; give --save_interval 2"
+    )
+    assert prepared(eval_interval=2).told == (said,)
+    for every in ({"eval_interval": 0}, {"eval_interval": 2, "save_interval": 2}, {"eval_interval": 100}):
+        assert prepared(**every).told == ()
+
+
 DQN = {"algo": "dqn", "env": "CartPole-v1"}
 ATOMS = {"atoms": 51, "value_min": 0.0, "value_max": 200.0}
 SAC = {"algo": "sac", "env": "Pendulum-v1", "temperature": 0.1}

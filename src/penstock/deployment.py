@@ -101,12 +101,12 @@ def export(
     """
     observations = count_of(observations, "observations of export")
     if quantize not in (None, *PRECISIONS):
-        raise ConfigError(f"--quantize {quantize}: one of {', '.join(PRECISIONS)}")
+        raise ConfigError(f"there is no --quantize {quantize}; give one of {', '.join(PRECISIONS)}")
     folder, out = RunFolder.open(run), expanded(out)
     check_place(out)
     unknown = [name for name in format if name not in FORMATS]
     if unknown:
-        raise ConfigError(f"--format {unknown[0]}: one of {', '.join(FORMATS)}")
+        raise ConfigError(f"there is no --format {unknown[0]}; give one of {', '.join(FORMATS)}")
     if noise and "torch" in format:
         raise ConfigError("--noise True is for onnx: the program of --format torch is greedy; leave out one of the two")
     with processes or Processes() as opened:

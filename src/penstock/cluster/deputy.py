@@ -172,7 +172,7 @@ class Deputy:
             time.sleep(LOOK_S)
             if self._handed_over.is_set() or (self._silent_s() > self._patience_s() and not self._charge.door.opens()):
                 with self._lock:
-                    # It may have said something while this thread stood at the door.
+                    # The launcher may have spoken while this thread tried to reach its machine. So look again.
                     if self._handed_over.is_set() or self._silent_s() > SILENCE_S:
                         try:
                             self._take_over()

@@ -83,7 +83,8 @@ def _ask(claims: Claims, program: Program) -> None:
     # First the learners that stay here: what is asked for on any machine would take their room.
     for group in staying_learners(program):
         claims.take(group, None, asked_by(program, group))
-    # Granted here, it would start no machine. Once there are others, the other learners of a table run only there.
+    # The other learners of a table run on other machines only. So ask for room elsewhere: room on this machine would
+    # start no machine.
     ask = claims.ask if sampled(program) is None else claims.ask_elsewhere
     for group in movable_learners(program):
         if asked := asked_by(program, group):

@@ -176,16 +176,16 @@ class ShardFiles:
         The files that the last checkpoint names stay, and so do those that the next one may name.
 
         Args:
-            name: of the files.
+            name: of the new files.
             taken: for each writer, the sequence below which slots belong to the checkpoint.
             place: as for `find`.
             relay: it knows which machines are lost.
-            rest: shard and its machine -> what this lacks, and what does not come with goals any more.
-            limit_s: how long other machines are waited for.
-            over: once it is true, none is waited for, and what this machine writes is given up.
+            rest: (shard, its machine) -> the slots that this machine lacks and that no goal will bring any more.
+            limit_s: how long to wait for other machines, in seconds.
+            over: once it is true, the call waits for no machine, and gives up the file that this machine writes.
 
         Returns:
-            A line for each shard that is not written. It keeps the name that it has.
+            A line for each shard that was not written. `names` keeps the older file of such a shard.
         """
         share, places = len(taken) // self._edge.shards, [place(group) for group in self._groups]
         marks = [

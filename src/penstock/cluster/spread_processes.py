@@ -114,7 +114,8 @@ class SpreadProcesses:
             self._relay.begin(spec.lives[RELAY], spec.former[RELAY])
             return
         if group in self._seats:
-            # Race: its next life may be due by itself, and its seat was taken meanwhile. So it needs no other.
+            # Race: 1. A policy node dies, and its next life is due. 2. Its seat is taken, which asks for a start, too.
+            # 3. This is the start of the next life: forget the other one.
             self._moved = [ended for ended in self._moved if ended.group != group]
             if not self._seats.taken(group):
                 return

@@ -359,7 +359,7 @@ def _copies(stream: StreamReader | StreamWriter, wanted: Callable[[int], bool]) 
     2. A node fills that slot, and then one of the slots that this call has still to look at.
     3. This call finds the later rollout, and not the earlier one.
 
-    So rollouts behind one that has come meanwhile are left to the next call.
+    So this call leaves out each slot with a higher sequence than one that has come meanwhile. The next call copies it.
     """
     written = sorted((sequence, index) for sequence, index in stream.written().items() if wanted(sequence))
     found = [SlotCopy(sequence, packed(stream.slot(index))) for sequence, index in written]

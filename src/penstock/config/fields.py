@@ -192,9 +192,13 @@ def _shown(bound: float) -> str:
 def tunable(default: Any, text: str, **bounds: object) -> Any:  # noqa: ANN401  (a field stands for its value)
     """A hyper-parameter: its default, and a text on what moves when you change it (with the usual range).
 
-    ``bounds`` are ``min``, ``max``, ``choices``, ``pattern`` with its ``form`` in words, ``adds``: a repeated flag adds
-    to a list, ``alone``: a value that is no list stands for a list of one, and ``fixed``: why a resumed run keeps its
-    value, if it must.
+    ``bounds`` are:
+
+    - ``min``, ``max``, ``choices``: what values are allowed.
+    - ``pattern``: a regular expression for text. ``form``: the same in words, for error texts and the help.
+    - ``adds``: a repeated flag adds to a list.
+    - ``alone``: a value that is no list counts as a list of one.
+    - ``fixed``: why a resumed run must keep its value.
 
     Raises:
         TypeError: there is no such bound.

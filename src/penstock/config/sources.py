@@ -313,7 +313,7 @@ def _as_text(value: object) -> object:
 
 
 def _as_list(field: Field, value: object) -> object:
-    """A list of one in place of a single number, as on a command line, or of any value if the field says ``alone``."""
+    """A list of the value alone, if it is a number, or no list and the field says ``alone``; else the value itself."""
     shape = getattr(value, "shape", None)
     is_number = isinstance(value, int | float) or shape == ()
     is_list = isinstance(value, list | tuple) or bool(shape)

@@ -70,7 +70,10 @@ def _check_together(run: RunConfig) -> None:
         if run.policy_placement != "node" and getattr(run, name) != getattr(RunConfig, name):
             raise ConfigError(f"--{name} needs --policy_placement node: with env there are no policy nodes")
     if run.num_workers != "auto" and run.policy_nodes > run.num_workers:
-        raise ConfigError(f"--policy_nodes {run.policy_nodes} is more than --num_workers {run.num_workers}")
+        raise ConfigError(
+            f"--policy_nodes {run.policy_nodes} is more than --num_workers {run.num_workers}; give at most "
+            f"{run.num_workers} policy nodes, or more processes"
+        )
 
 
 def _check_cluster(run: RunConfig) -> None:

@@ -75,6 +75,6 @@ class JointReplay:
         return found
 
     def note_ends(self, t: int, ended: Array) -> None:
-        """Note the lanes whose episodes have ended with step t: bool ``[B]``. Those that played have failed."""
+        """Note whose episodes have ended with step t: bool ``[B]``. A lane that was replaying has failed by that."""
         self._over = ended.copy()
         self._failed |= ended & (self._begins <= t)

@@ -61,9 +61,9 @@ class Versions:
     every: int
     """A version's update is a multiple of this. Such checkpoints are never removed by the run."""
     delay: int
-    """A version of update u plays once the policy that learns is of an update after u + this.
+    """For how many updates a new version waits: that of update u may play once the learner is past update u + this.
 
-    Then its checkpoint is on the disk: see `Pool.take_version`."""
+    By then its checkpoint is on the disk: see `Pool.take_version`."""
     settings: PolicySettings
     deployed: Deployed
     """Makes the parameters of ``settings`` from those of a checkpoint."""
@@ -126,15 +126,16 @@ class Pool:
         return self._of.spaces
 
     def take_version(self, version: int) -> None:
-        """From now on, the policy that learns is of this version. Until the first call it is not known.
+        """From now on, the policy that learns has this version. Before the first call its version is not known.
 
-        Why, in lock step, a version u is on the disk once the policy is of an update after u + 2 s, where s is
+        In lock step, the checkpoint of update u is on the disk once the policy is past update u + 2 s, where s is
         ``save_interval``:
 
-        1. The learner hands over the checkpoints of u and of u + s. The stream to the checkpointer has two slots
-           (``CHECKPOINT_SLOTS``).
-        2. For that of u + 2 s it needs a free slot, and slots become free in order, each once it is written.
-        3. Only then it learns the next update, and publishes it.
+        1. The learner hands over the checkpoints of updates u and u + s. They may fill both slots of the stream to the
+           checkpointer (``CHECKPOINT_SLOTS``).
+        2. The checkpoint of update u + 2 s needs a free slot. Slots become free in order, each once its checkpoint is
+           written. So the checkpoint of u is written by then.
+        3. Only after that does the learner learn and publish the next update.
         """
         newest = self._newest_update
         self._version = version

@@ -108,7 +108,8 @@ class Opposed:
             self._returns[agent] = self._returns.get(agent, 0.0) + earned
             if terminations.get(agent) or truncations.get(agent):
                 self._ended.add(agent)
-        # An environment may ask an ended agent for its action, and show it nothing. Others never act on an old one.
+        # Keep the last observation of an ended agent, which may be asked for an action without getting a new one. An
+        # agent that is alive must get a new one.
         self._obs = {agent: seen for agent, seen in self._obs.items() if agent in self._ended} | dict(obs)
         over = self._learner in self._ended or self._learner not in self._env.agents
         self.agents = [] if over else [LEARNER]

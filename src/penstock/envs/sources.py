@@ -145,7 +145,7 @@ def open_source(
     except BaseException:
         for one in made:
             if hasattr(one, "close"):
-                # The error above says more than one of an environment that was hardly begun.
+                # Ignore an error of `close`: the first error, which is raised again below, says more.
                 with contextlib.suppress(Exception):
                     one.close()
         raise

@@ -1,4 +1,4 @@
-"""A source around another one. What a class of this kind does not change, it hands on. Changes nothing itself."""
+"""The base class of sources that wrap another source. Calls that a subclass does not override go to that source."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,14 +9,14 @@ __all__ = ["WrappedSource"]
 
 
 class WrappedSource(EnvSource):
-    """Hands on the calls that are the same for a source and for what is around it.
+    """Wraps a source, and passes on the calls that need no change.
 
-    A class of this kind gives `reset`, `step`, `begin`, `replay`, `snapshot` and `lay` of its own: each of them takes
-    or gives observations.
+    A subclass defines `reset`, `step`, `begin`, `replay`, `snapshot` and `lay`, because these take or give
+    observations.
 
     Args:
-        source: steps the lanes.
-        spaces: what this source shows of them.
+        source: the wrapped source, which steps the lanes.
+        spaces: the spaces of the lanes as this source shows them.
     """
 
     def __init__(self, source: EnvSource, spaces: Spaces) -> None:

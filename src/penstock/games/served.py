@@ -233,7 +233,7 @@ class AgentSteps:
         return self._played.get(self._endpoints.find(policy).name, self._others)
 
     def _with(self, key: SessionKey) -> PolicySteps | GameSteps:
-        """Where this session lives. If it lives nowhere, the answer does not matter: each refuses it."""
+        """The object that answers this session. For an unknown session any of them will do: each refuses it."""
         return next((steps for steps in self._all if steps.has(key)), self._others)
 
 

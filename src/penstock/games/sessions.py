@@ -45,7 +45,7 @@ class GameSteps:
         idle_seconds: a session without a request for so long has vanished.
         stopping: whether the run is to end.
         expired: is called for each session that `sweep` ends.
-        failed: is told of an error of an agent, and of the reply that the agent owes.
+        failed: is called with the error of an agent, and with the reply that its client still waits for, if any.
         purpose: what the server does, for error texts.
     """
 
@@ -96,7 +96,7 @@ class GameSteps:
         return session is not None and session.parted is not None
 
     def drop(self, key: SessionKey) -> None:
-        """End a session whose client is gone, once its lane answers. Until then its lane is taken, its name is not."""
+        """End a session whose client is gone, once its lane answers. Its name is free at once, its lane only then."""
         session = self._live[key]
         session.is_dropped = True
         session.add(Request("vanish"))

@@ -55,9 +55,9 @@ def _of(metric: EpisodeMetric, values: Array) -> float:
 
 
 def wanting(numbered: Mapping[str, bool]) -> list[str]:
-    """Names in infos without a number that a user may have misspelt.
+    """The names that a user may have misspelt: those without a number.
 
-    Scores are none of them: an opponent may never have been drawn.
+    Scores against opponents are left out, because an opponent may never have been drawn.
 
     Args:
         numbered: each name -> whether it has a number.

@@ -15,13 +15,13 @@ STALE_S = 2.0
 class IdleShares:
     """The idle share of each node since its counters were looked at last.
 
-    A share is kept until there is enough time for a new one. Reports that waited come within a millisecond: each may
-    stand for many updates, but what the nodes did in this millisecond says nothing about them. The first share of a run
-    needs no such time.
+    A share is computed anew only after ``LEAST_COUNTED_NS`` of the node's time; until then the old one is kept. The
+    reason: reports that had to wait arrive within one millisecond. Each may stand for many updates, but what the node
+    did in this millisecond says nothing about them. The first share of a run needs no least time.
 
     Args:
         counters: node -> counter -> value, at the beginning.
-        again: an earlier life of the caller may have found shares, so the first ones are no first ones of the run.
+        again: true if an earlier life of the caller may have computed shares. Then no share counts as the first one.
     """
 
     def __init__(self, counters: Mapping[str, Mapping[str, int]], *, again: bool) -> None:

@@ -245,7 +245,7 @@ class RecordPort(Protocol):
 
 
 class Transport(Protocol):
-    """One learner's end of what carries arrays from learner to learner. Rules that meet in rounds know nothing else.
+    """Carries arrays between learners in rounds: one learner's end. Rules of exchange with rounds use nothing else.
 
     1. Each member sends what it brings to a round.
     2. It sleeps until the round is over.

@@ -47,7 +47,7 @@ def version_interval(run: RunConfig) -> int:
 
 
 def version_delay(run: RunConfig) -> int:
-    """A version of update u plays once the policy that learns is of an update after u + this."""
+    """For how many updates a new version waits: that of update u may play once the learner is past update u + this."""
     return CHECKPOINT_SLOTS * run.save_interval
 
 

@@ -118,9 +118,10 @@ def prepare(
         config: what to run.
         processes: one of them probes the environment. Of a user's algorithm, another one asks ``supports``.
         given: environment, wrappers and reward that were passed as objects and have no names.
-        cluster_cores: as `resolve` takes it. What does not depend on it is refused before it is called.
-        checks: what the caller itself refuses, also before that. Only what depends on the number of environment
-            processes is not settled yet: this number, ``threads``, ``policy_placement`` and ``--table_bytes``.
+        cluster_cores: returns the cores of a cluster, as for `resolve`. It may have to join the cluster. So it is
+            called after all checks that do not need the cores.
+        checks: checks of the caller's own, called before ``cluster_cores``. Four things are not settled by then: the
+            number of environment processes, ``threads``, ``policy_placement`` and ``--table_bytes``.
 
     Raises:
         UsageError: the environment, its spaces, the device or a backend cannot be used.

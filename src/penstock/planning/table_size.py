@@ -17,14 +17,14 @@ __all__ = ["check_sequences", "with_checked_table", "within_table_bytes"]
 
 
 def with_checked_table(config: Config, spec: AlgorithmSpec) -> AlgorithmSpec:
-    """The spec, whose table has ``capacity`` rows, with the rows at which learning begins.
+    """The spec with a checked table. Cloning gets a small table; with sequences, ``min_rows`` may become larger.
 
     Raises:
         ConfigError: the table holds too few rows for its minibatches.
     """
     schedule, table = spec.replay()
     if spec.cloning is not None:
-        # Nothing is sampled from it: it has room for the turn that is learned from and for the next one.
+        # Cloning samples nothing from this table. So it only needs room for this turn's rollouts and for the next ones.
         capacity = 2 * config.run.num_envs * config.algorithm.num_steps
         return replace(spec, table=replace(table, capacity=capacity))
     if table.sequences is not None:
@@ -36,7 +36,7 @@ def with_checked_table(config: Config, spec: AlgorithmSpec) -> AlgorithmSpec:
 
 
 def within_table_bytes(config: Config, spec: AlgorithmSpec, profile: EnvProfile) -> AlgorithmSpec:
-    """The spec, of `with_checked_table`, with a table of no more rows than ``table_bytes`` allows.
+    """The spec with a table whose rows fit into ``table_bytes``. Call `with_checked_table` first.
 
     Raises:
         ConfigError: the table holds too few rows for its minibatches.

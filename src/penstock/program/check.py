@@ -99,7 +99,7 @@ def _edge(program: Program, edge: Edge) -> list[str]:
 
 
 def _process_group(program: Program, group: ProcessGroup) -> list[str]:
-    """Check that the first member writes the board on which it says where the others find it, and that they read it."""
+    """Check the board by which members of a process group find each other: the first writes it, all others read it."""
     for edge in program.edges:
         if isinstance(edge, Board) and edge.name == group.board:
             faults = [

@@ -29,7 +29,7 @@ class Ranking:
 
 
 def known_priorities(ranking: Ranking, slot: Arrays) -> Array:
-    """What a newly filled slot says of the first priorities of its rows: ``[T, lanes]``, or one NaN. NaN: not known."""
+    """First priorities for the rows of a new slot, to the power alpha: ``[T, lanes]``, or one NaN. NaN: not known."""
     initial = np.nan if ranking.initial is None else load(ranking.initial)(slot, ranking.config)
     return np.asarray(np.power(initial, ranking.alpha))
 

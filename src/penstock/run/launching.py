@@ -48,7 +48,9 @@ def import_ahead(run: RunConfig) -> None:
 
 
 def counted_cores(cluster: contextlib.ExitStack, config: Config, given: Given) -> Callable[[], int | None]:
-    """What counts the cores of the run's cluster, as `prepare` takes it. It joins the cluster until ``cluster`` ends.
+    """A function for `prepare` that joins the run's cluster and returns its cores; ``None`` if it is one machine.
+
+    This process stays joined until the stack ``cluster`` is closed.
 
     The call raises:
         ConfigError: as `joined_cluster`.

@@ -72,7 +72,9 @@ class Result:
 
 @contextlib.contextmanager
 def telling_how_to_go_on(folder: RunFolder) -> Iterator[None]:
-    """Give an interrupt without a word the command that continues the run, if the run has a checkpoint.
+    """Add to a KeyboardInterrupt of the ``with`` block the command that continues the run.
+
+    Nothing is added if the interrupt has a text already, or if the run has no checkpoint.
 
     Raises:
         KeyboardInterrupt: as the body does.

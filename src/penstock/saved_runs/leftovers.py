@@ -67,9 +67,10 @@ def run_to_resume(log_dir: str, name: str) -> RunFolder | None:
 
 
 def tell_where_it_goes_on(old: RunFolder, new: RunFolder, machine: str) -> None:
-    """Write into the folder of a run that another machine goes on with it in a new folder, so that no second one does.
+    """Mark the old folder of a run: another machine continues the run in the new folder.
 
-    Nothing is written if the old folder is not there, as where machines share no disk, or is of another run.
+    The mark keeps a second command from continuing the run in the old folder; see `check_goes_on_nowhere`. No mark is
+    written if the old folder is not there, because the machines share no disk, or if it belongs to another run.
     """
     with contextlib.suppress(OSError):
         begun = new.launches_path.read_bytes()

@@ -63,14 +63,15 @@ def _recorded(settings: object) -> dict[str, Any] | None:
 
 
 def parts_text(parts: Sequence[Part], text_of: Callable[[RunConfig], str], otherwise: str) -> str:
-    """What is said of a run, with the steps to which it holds: ``2 learners, gossip, to 40,000 steps; then 1 learner``.
+    """One text on all parts of a run: ``2 learners, gossip, to 40,000 steps; then 1 learner``.
 
-    Parts of which the same is said count as one.
+    Neighbouring parts with the same text are joined. Steps before the first part are called ``unknown``. The result is
+    empty if no part has a text.
 
     Args:
         parts: of the run.
-        text_of: what is said of a part, as `penstock.config.agreement.learners_text`; empty if there is nothing to say.
-        otherwise: stands for that beside other parts.
+        text_of: makes the text of one part, such as `penstock.config.agreement.learners_text`. It may be empty.
+        otherwise: replaces an empty text if another part has one.
     """
     said: list[tuple[int, str]] = [(0, "unknown")] if parts[0].begin else []
     for part in parts:

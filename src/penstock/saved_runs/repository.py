@@ -117,7 +117,7 @@ def _command(repository: Path, *arguments: str) -> tuple[str, ...]:
 
 
 def _environment(repository: Path) -> dict[str, str]:
-    """Of a git that looks at this folder and at none above it, takes no lock, fetches nothing and asks nobody."""
+    """The environment variables for git: it looks at no folder above, takes no lock, fetches nothing, asks nobody."""
     own = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
     kept = {name: value for name, value in os.environ.items() if name not in own}
     told = {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}

@@ -307,9 +307,9 @@ def list_runs(log_dir: Path) -> list[Path]:
 
 
 def _other_than_a_run(path: Path) -> str:
-    """The end of an error text: what a path is that users may mistake for a run folder, and what to give instead.
+    """What a path is instead of a run folder, and what to give instead, as the end of an error text.
 
-    Empty if the path is none of these: a part of a run, a file, a bundle, a folder of runs.
+    Knows four mistakes: a part of a run, a file, a bundle, and a folder of runs. Empty for any other path.
     """
     try:
         if not path.exists():
@@ -328,7 +328,7 @@ def _other_than_a_run(path: Path) -> str:
 
 
 def _no_run(path: Path) -> str:
-    """The end of an error text: why a path is no run folder, if it is nothing that users may mistake for one."""
+    """Why a path is no run folder, as the end of an error text, if `_other_than_a_run` says nothing about it."""
     try:
         is_there = path.exists()
     except (OSError, ValueError):

@@ -121,8 +121,8 @@ class Metrics:
         Args:
             name: of the metric.
             kind: ``mean``, ``sum``, ``min``, ``max``, ``last``, or ``quantile``.
-            q: for ``quantile``: the share of the lines whose value is at most the number that is wanted, from 0 to 1.
-                Between two lines it is interpolated.
+            q: only for ``quantile``, from 0 to 1: the share of the lines whose value is at most the result; 0.5 gives
+                the median. Between two lines the result is interpolated.
             last: only this many of the latest lines with the metric; ``None``: all.
 
         Returns:

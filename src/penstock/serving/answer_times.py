@@ -67,10 +67,12 @@ class AnswerTimes:
         return self.mean * math.exp2((self._answered_at - now) / _HALF_LIFE_S)
 
     def place(self, now: float) -> tuple[float, float]:
-        """Its place among servers: the one with the smallest is asked first, and the next one if that fails.
+        """The sort key of this server: the server with the smallest key is asked first, then the next one.
 
-        It is the server that is expected to answer soonest. Those that rest are the last, the one whose pause ends
-        first before others. Source: Finagle's load balancer "Peak EWMA", without its questions under way, of which a
-        client that waits for each answer has none.
+        1. Servers without a pause, the one that is expected to answer soonest first.
+        2. Servers that rest, the one whose pause ends soonest first.
+
+        Source: Finagle's load balancer "Peak EWMA". That one also counts questions under way. Here there are none,
+        because the client waits for each answer.
         """
         return self.rest(now), self.expected(now)

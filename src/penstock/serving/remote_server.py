@@ -113,7 +113,7 @@ class RemoteServer:
         return self._exchanged(body, wanted)
 
     def tried(self, ask: Callable[["RemoteServer"], _Answer]) -> _Answer:
-        """What this function has from the server. A failure is noted, and its error names the server."""
+        """The result of ``ask`` for this server. A failure is noted in `times`, and its error names the server."""
         began = time.monotonic()
         try:
             with self._named():

@@ -78,7 +78,7 @@ class RemoteServers:
             tries += 1
 
     def answered(self, ask: Callable[[RemoteServer], _Answer], at: RemoteServer | None = None) -> _Answer:
-        """What this function has from one of the servers: the one that is expected to answer soonest, or else others.
+        """The result of ``ask``: from the server that is expected to answer soonest; if that fails, from another one.
 
         Each server is tried once, then all again after a pause, until ``patience`` is over.
 

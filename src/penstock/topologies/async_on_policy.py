@@ -3,9 +3,10 @@
 Two slots for each environment node bound how far collection runs ahead. Rollouts older than ``max_policy_lag`` versions
 are dropped and counted. If cores are short, the learner goes first, because all other processes wait for it.
 
-On several machines a node on a host has as many slots there as well. So with a small ``max_policy_lag`` each has one
-slot: otherwise a busy learner would drop every second rollout for its age. What it costs: the environment nodes of the
-launcher's machine have no second slot then, and wait while the learner learns.
+On several machines, an environment node on another machine has as many slots there as on the launcher's machine. So
+four of its rollouts may wait. With a small ``max_policy_lag`` a busy learner would drop every second one for its age.
+Then each environment node has only one slot on each machine. The cost: environment nodes on the launcher's machine wait
+while the learner learns.
 """
 
 from penstock.config.agreement import agreement

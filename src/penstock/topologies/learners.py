@@ -116,9 +116,10 @@ def _gradients_waiting(plan: Plan) -> int:
 
 
 def pull_after(plan: Plan, pace: str) -> int:
-    """Gradient steps that a learner's parameters may be behind before it takes newer ones.
+    """With pace ``lag``: by how many gradient steps a learner's parameters may be behind before it takes newer ones.
 
-    When a gradient is handed on, those that already wait are applied first. Each of them makes it one step older.
+    This is less than ``max_policy_lag``, because a gradient becomes older while it waits: the gradients before it are
+    applied first, and each of them makes it one step older. With any other pace the result is 0.
     """
     return plan.run.max_policy_lag - _gradients_waiting(plan) if pace == "lag" else 0
 

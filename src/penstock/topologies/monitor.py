@@ -83,9 +83,10 @@ def monitor_node(plan: Plan, learners: tuple[str, ...]) -> NodeSpec:
 
 
 def _return_range(spec: AlgorithmSpec) -> ReturnRange | None:
-    """The range of the returns that the policy tells apart, if it learns their distribution.
+    """The range of returns that the policy can tell apart, if it learns a distribution of returns; else ``None``.
 
-    ``None`` if rewards are cut before they are learned from: the returns that a run reports are not.
+    Also ``None`` if rewards are cut for learning: reported returns are sums of uncut rewards, so the range is not
+    theirs.
     """
     head, table = spec.policy.head, spec.table
     if not isinstance(head, EpsilonGreedy) or head.atoms == 1 or table is None or table.reward_limit < math.inf:

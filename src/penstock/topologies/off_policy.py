@@ -96,11 +96,12 @@ def replayed(
 def slots_ahead(plan: Plan, limits: RateLimiter, shards: int = 1) -> int:
     """How many slots one environment node may be ahead of the learner if it is faster than all others.
 
-    With several ``shards``, ``limits`` are those of one shard.
+    With several ``shards``, ``limits`` are those of one shard. The rows are counted like this:
 
-    1. Each other shard may be ahead of its part of all rows by the tolerance and one turn of its own nodes.
-    2. This shard may be behind its part by the sum of these. It may catch up in one go, and get ahead by its tolerance.
-    3. One of its nodes may do that alone.
+    1. Each other shard may be ahead of its part by its tolerance and by one turn of its own nodes.
+    2. So this shard may be behind its part by the sum of these rows. It may catch up in one go, and then get ahead by
+       its own tolerance.
+    3. At worst, a single node of this shard writes all these rows. The result is their number in slots.
     """
     rows = plan.run.num_envs * plan.num_steps
     ahead = shards * limits.tolerance + (shards - 1) * rows / shards

@@ -18,8 +18,10 @@ _TRACEBACK = "Traceback (most recent call last):"
 def failure_in(path: Path) -> str | None:
     """Why the run failed, in one line; ``None`` if its output names no error, or is not there.
 
-    The last error counts. Of a node with a traceback it is the line of the exception, of one with stacks the line above
-    them. What the run says of its folder comes behind.
+    The last error in the output counts. Lines about the run folder may follow it.
+
+    - A node failed with a traceback: the line of the exception.
+    - A node left the stacks of its threads: the line above the stacks.
     """
     lines = _lines(path)
     for place in reversed(range(len(lines))):

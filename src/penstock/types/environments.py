@@ -156,8 +156,8 @@ class EnvSource(Protocol):
             actions: lane -> ``[n, ...]``: its actions in the environment's own units, in order.
 
         Returns:
-            One element for each step of one lane or of several. Its lanes may be none. The order of the lanes depends
-            on the source: one after the other, or together.
+            One `Replayed` for each step. It names the lanes that have taken the step, which may be none. Some sources
+            replay one lane after the other, others all lanes together.
         """
         ...
 
@@ -170,10 +170,12 @@ class EnvSource(Protocol):
         ...
 
     def lay(self, lane: int, base: bytes) -> Arrays:
-        """Bring a lane, which was reset, into the state of a `snapshot`. Returns the latest observations of all lanes.
+        """Lay a snapshot on a lane: put it into the state that `snapshot` has copied. Reset the lane before.
+
+        Returns the latest observations of all lanes.
 
         Raises:
-            SnapshotError: it does not fit. Then `begin` the lane.
+            SnapshotError: the snapshot does not fit. Then `begin` the lane.
         """
         ...
 

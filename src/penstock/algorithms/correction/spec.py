@@ -12,7 +12,8 @@ __all__ = ["VTraceConfig", "check_weights"]
 class VTraceConfig:
     """The bounds of V-trace (Espeholt et al. 2018), by default those of IMPACT (Luo et al. 2019).
 
-    A weight that is cut off at 1 has a mean below 1, so a row counts less for those before it.
+    The defaults are above 1, because weights that are cut at 1 have a mean below 1. Then a row counts less for the
+    rows before it.
     """
 
     rho_bar: float = tunable(

@@ -1,6 +1,6 @@
-"""The scale of a phase's loss in float16: which one it is, and that a step down gradients that overflowed is left out.
+"""The scale of a loss in float16: finds it in the state, and leaves out a step whose gradients have overflowed.
 
-Its mathematics: `penstock.ops.loss_scaling`. The names of its arrays: `spec.py`. Chooses no precision.
+`penstock.ops.loss_scaling` has the mathematics, `spec.py` the names of the arrays. Chooses no precision.
 """
 
 from collections.abc import Callable
@@ -28,13 +28,12 @@ def scale_of(state: Tensors, loss: str = "") -> Tensor | None:
 
 
 def scaled(phase: Phase, loss: str = "") -> Phase:
-    """The phase, but where the state has a scale for its loss, a step down gradients that overflowed is left out.
+    """The same phase, but it takes no step if a gradient has overflowed. No effect if the state has no scale for it.
 
-    The step is left out as a whole: everything that it would change stays as it was, targets as well, and the scale
-    halves. A phase is what learners agree on and apply at once. So all of them leave out the same step.
-
-    The scale by which gradients were found is one of them, under its own name: where several wait to be applied, only
-    the first that overflowed halves it.
+    - No step: all arrays that the step would change stay as they are, target networks included. The scale halves.
+    - Learners agree on the gradients of a phase and apply them at once. So all of them leave out the same step.
+    - The scale with which gradients were computed travels among them, under its own name. If several gradients wait to
+      be applied, only the first one that has overflowed halves the scale.
 
     Args:
         phase: its gradients are divided by the scale already, as `penstock.torch_networks.gradients.gradients_of` does.

@@ -37,8 +37,8 @@ class CollectionConfig(SettingsGroup):
     sync_mode: str = setting(
         AUTO,
         "blocking: collection and learning take turns (lock step), repeatable bit for bit; non_blocking: they overlap; "
-        "auto: non_blocking for impala, appo, r2d2 and a3c, and where several learners do not wait for each other "
-        "(--exchange, --pace); else blocking",
+        "auto: non_blocking for impala, appo, r2d2 and a3c, for games that connect, and where several learners do not "
+        "wait for each other (--exchange, --pace); else blocking",
         choices=(AUTO, "blocking", "non_blocking"),
         fixed="its checkpoints hold the lanes as this mode left them",
     )

@@ -1,4 +1,4 @@
-"""Settings of learners beside each other. What goes together of them is in ``config/agreement.py``."""
+"""Settings of several learners. ``config/agreement.py`` says which of them go together."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal

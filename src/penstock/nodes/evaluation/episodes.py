@@ -233,10 +233,12 @@ class _Playing:
         self._away[...] = result.reset
 
     def _give_up(self, absent: Array) -> None:
-        """Leave the episodes of absent lanes to others, if no other lane has one and the absent agents do not come.
+        """Give the episodes of absent lanes to other lanes, if the absent agents do not come.
 
-        An agent may come with the next episode of its environment. So each lane that plays first ends two more
-        episodes, the second of which it began meanwhile.
+        1. All lanes with an episode that counts are absent. The other lanes play on.
+        2. An agent may come with the next episode of its environment. So this waits until each playing lane has ended
+           two more episodes: the second of them has begun during the wait.
+        3. If the agents are still absent, the next lanes that begin an episode take over theirs.
         """
         if not absent.any():
             self._waited = None

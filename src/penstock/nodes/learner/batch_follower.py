@@ -47,9 +47,11 @@ class BatchFollowerSettings:
 class BatchFollowerNode(WorkingNode):
     """Answers each version of board ``parameters`` with one gradient.
 
-    The board says which rollouts are the batch, and the number of the minibatch. Board ``policy`` has the policy before
-    the batch until the batch is committed, and board ``parameters`` the target networks before it. So the next life of
-    this node finds the gradient that is missing.
+    The board says which rollouts are the batch, and the number of the minibatch. If this node dies in the middle of a
+    batch, its next life computes the gradient that is missing. Two boards have what it needs for that:
+
+    - ``policy``: the policy from before the batch, until the batch is committed.
+    - ``parameters``: the target networks from before the batch.
     """
 
     def __init__(self, settings: BatchFollowerSettings) -> None:
@@ -109,17 +111,17 @@ class BatchFollowerNode(WorkingNode):
         self._updater.minibatches(*self._passes.minibatch(done))
 
     def _go_on(self) -> Passes:
-        """Begin a batch in whose middle an earlier life has died. Its targets are those of the networks before it.
+        """Go on with a batch in which an earlier life died. Its targets come from the networks before the batch.
 
-        Race: this life may have joined at the beginning of the batch.
+        Race: this life may have joined when the batch began, and still go on in its middle.
 
-        1. An earlier life hands the first gradient of the batch on, and dies.
-        2. This life joins, and loads the parameters of the beginning.
-        3. The other learners hand theirs on. The first gradient that is missing is the second one.
+        1. An earlier life hands on the first gradient of the batch, and dies.
+        2. This life joins, and loads the parameters from the beginning of the batch.
+        3. The other learners hand on their first gradients. So this life has to compute the second gradient next.
 
-        If values are normalised, the owner has merged the statistics of the batch into that policy before it asked for
-        gradients. They are merged anew. The last bits of these targets may differ, because for that the owner makes the
-        targets of one rollout at a time.
+        If values are normalised, the owner has merged the statistics of the batch into the policy before it asked for
+        gradients. This node merges them again. The last bits of its targets may differ from the owner's, because the
+        owner computes the targets of one rollout at a time when it merges.
         """
         state = {name: values.copy() for name, values in self._updater.state().items()}
         before = {part.name: np.zeros(part.shape, part.dtype) for part in self._settings.updater.spec.published()}

@@ -33,10 +33,10 @@ OF_NOBODY = -1
 
 
 class DemonstrationSource(Protocol):
-    """Where demonstrations are."""
+    """A source of demonstrations: the replay table of another run, or a folder of episodes."""
 
     def load(self) -> Table:
-        """Copy them into a table in this process's own memory.
+        """Copy the demonstrations into a new table in this process's own memory.
 
         Raises:
             BadDataError: an episode is damaged, or of other spaces, or there is no step.

@@ -146,15 +146,15 @@ def own_batch_slot_specs(
 
 
 def ranked_specs(rows: int) -> tuple[ArraySpec, ...]:
-    """What a slot also has if its learner samples a copy of the table: the new priorities of the rows of its minibatch.
+    """More fields of a slot, if its learner samples a copy of the table: the new priorities of its minibatch's rows.
 
-    Those of the sum tree, which are to the power alpha.
+    They are already raised to the power alpha, as the sum tree holds them.
     """
     return tuple(ArraySpec(name, (rows,), dtype) for name, dtype in RANKED.items())
 
 
 def vector_specs(state: Sequence[ArraySpec]) -> tuple[ArraySpec, ...]:
-    """The shared arrays of learners that apply their own gradients: the state, without what each counts for itself."""
+    """The shared arrays of learners that apply their own gradients: the state but ``gradient_steps``, ``progress``."""
     return tuple(part for part in state if part.name not in {"gradient_steps", "progress"})
 
 

@@ -232,12 +232,12 @@ class ReplayLearnerNode(WorkingNode):
         return TurnGoal(last, tuple(map(int, taken)), self._keeper.progress()), max(0, owed - (last - done))
 
     def _under_way(self) -> int:
-        """The last gradient step of a turn that the other learners are in; 0: they are in none.
+        """The last gradient step of the turn that the other learners have begun; 0: they have begun none.
 
         Race: an earlier life has died in the middle of a turn. More rollouts have come since.
 
-        1. This life joins. The others go on at once, to the goal of the earlier life.
-        2. Their turn ends with a round. If this life went on to another step, it would take that for a gradient.
+        1. This life joins. The other learners go on at once, to the goal of the earlier life.
+        2. They end their turn with a round. If this life had a later goal, it would take this round for a gradient.
 
         Learners on several machines give the turn up instead, and wait for the first goal of this life.
         """

@@ -58,7 +58,10 @@ class Verdicts:
         self._request(committed)
 
     def wait(self, update: int) -> Work:
-        """Wait for the verdict on this update. Also ends if the evaluator gives up, or long after the run's end."""
+        """Wait for the verdict on this update.
+
+        Ends without a verdict if the evaluator gives up, or once the run has been ending for ``VERDICT_LIMIT_S``.
+        """
         with self._ports.span("wait for verdict"):
             # An evaluator that gives up while the run stops frees the slot without a verdict.
             yield lambda: self._verdict.version() >= update or self._requests.free() > 0 or self._out_of_time()

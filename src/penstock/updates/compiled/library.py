@@ -102,7 +102,7 @@ def _key(graph: GraphModule, inputs: Sequence[Tensor]) -> str:
 
 
 def _place(name: str) -> Path:
-    """Where a library lies or is to lie: in the user's cache, or in torch's if the user's lacks it and only reads."""
+    """The path of a library: in the user's cache; in torch's if the user's lacks it and cannot be written to."""
     with contextlib.suppress(OSError, RuntimeError):  # a RuntimeError: the user has no home
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock" / "updates"
         folder.mkdir(parents=True, exist_ok=True)

@@ -224,7 +224,7 @@ def test_a_run_of_few_batches_is_told_of_shorter_ones() -> None:
     (line,) = prepared(timesteps=200_000, num_envs=64).told
     assert line.startswith(many)
     assert line.endswith("--num_steps 32")
-    for enough in ({"timesteps": 32 * 16_384}, {"timesteps": 200_000, "num_steps": 1024}):
+    for enough in ({"timesteps": 16 * 16_384}, {"timesteps": 200_000, "num_steps": 1024}):
         assert prepared(**enough).told == ()
     # Without lock step a newer policy takes over within a batch. The other algorithms have short batches.
     assert prepared(timesteps=200_000, sync_mode="non_blocking").told == ()

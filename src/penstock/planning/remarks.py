@@ -17,7 +17,7 @@ from penstock.types import Discrete, MultiDiscrete
 
 __all__ = ["remarks"]
 
-_FEW = 32
+_FEW = 16
 """With fewer batches than these a run is short. docs/algorithms/ppo-trials.md has what such runs learned."""
 _ROWS, _LEAST_STEPS = 2048, 32
 """Rows of a batch with which short runs learned more, and the fewest steps of a lane that a line advises."""

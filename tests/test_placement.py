@@ -69,6 +69,6 @@ def test_sizes_of_batches_reach_torch_on_a_gpu_and_change_nothing_elsewhere(monk
     on_gpu = {"env": "CartPole-v1", "device": "cuda", "inference": "torch", "pad_batches": [8, 64]}
     run = prepared(**on_gpu)
     assert run.inference.arguments[3:] == ("cuda", (8, 64))
-    assert run.told == ()
-    (said,) = prepared(**{**on_gpu, "inference": "native"}).told
+    assert run.remarks == ()
+    (said,) = prepared(**{**on_gpu, "inference": "native"}).remarks
     assert said == "--pad_batches changes nothing with --inference native: only batches of CUDA graphs are padded"

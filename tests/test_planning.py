@@ -175,17 +175,19 @@ def test_importance_weights_and_returns_that_cannot_be_are_refused() -> None:
 def test_the_first_line_says_what_is_trained_and_where() -> None:
     found = prepared(num_envs=1, timesteps=5000, seed=7)
     what = "ppo on tests.environments:ClockEnv: 1 lane in 1 process, 5,000 steps, seed 7; run folder run"
-    assert plan(found, Path("run"), quiet=True).told[0] == what
+    assert plan(found, Path("run"), quiet=True).first_lines[0] == what
     several = prepared(learners=2, num_workers=2, timesteps=5000)
     what = "ppo on tests.environments:ClockEnv: 8 lanes in 2 processes; 2 learners, allreduce, sync; 5,000 steps, seed"
-    assert plan(several, Path("run"), quiet=True).told[0].startswith(what)
+    assert plan(several, Path("run"), quiet=True).first_lines[0].startswith(what)
     node = prepared(num_workers=2, timesteps=5000, policy_placement="node", max_batch=64)
     what = "ppo on tests.environments:ClockEnv: 8 lanes in 2 processes; policy node, max_batch 64; 5,000 steps, seed"
-    assert plan(node, Path("run"), quiet=True).told[0].startswith(what)
+    assert plan(node, Path("run"), quiet=True).first_lines[0].startswith(what)
     # One process has all nodes there.
     inline = prepared(num_envs=4, num_workers=2, timesteps=5000, runtime="inline")
     assert (
-        plan(inline, Path("run"), quiet=True).told[0].startswith("ppo on tests.environments:ClockEnv: 4 lanes, 5,000")
+        plan(inline, Path("run"), quiet=True)
+        .first_lines[0]
+        .startswith("ppo on tests.environments:ClockEnv: 4 lanes, 5,000")
     )
 
 
@@ -195,40 +197,40 @@ def test_threads_that_a_learner_has_no_use_for_are_told(monkeypatch: pytest.Monk
     for backend, threads in (("eager", 4), ("fused", 2)):
         found = prepared(backend=backend, threads=99)
         said = f"--threads 99: each learner gets {threads}, because the {backend} update cannot use more on 4 cores"
-        assert plan(found, Path("run"), quiet=True).told[1:] == (said,)
-    assert prepared(threads=2).told == prepared().told == ()
+        assert plan(found, Path("run"), quiet=True).first_lines[1:] == (said,)
+    assert prepared(threads=2).remarks == prepared().remarks == ()
 
 
 def test_fewer_timesteps_than_a_batch_are_told() -> None:
     batch = "16,384 steps, --num_envs 8 times --num_steps 2,048"
     said = f"--timesteps 10 is less than one batch ({batch}): the run plays one batch"
-    assert prepared(timesteps=10).told == (said,)
-    assert prepared(timesteps=16_384, num_steps=2047).told == ()
-    assert prepared(timesteps=10, learners=2).told == (said,)
+    assert prepared(timesteps=10).remarks == (said,)
+    assert prepared(timesteps=16_384, num_steps=2047).remarks == ()
+    assert prepared(timesteps=10, learners=2).remarks == (said,)
     # Learners that do not wait for each other learn from the rollouts of their own lanes.
     apart = {"learners": 2, "sync_mode": "non_blocking", "exchange": "parameter_server"}
     own = "8,192 steps, 8 lanes over 2 learners times --num_steps 2,048"
     own = said.replace("one batch (", "one batch of a learner (").replace(batch, own)
-    assert prepared(timesteps=10, **apart).told == (own,)
-    assert prepared(timesteps=8_192, **apart).told == ()
+    assert prepared(timesteps=10, **apart).remarks == (own,)
+    assert prepared(timesteps=8_192, **apart).remarks == ()
     # A table is learned from as its rows come; with A3C each process learns from its own rollout.
-    assert prepared(algo="dqn", env="CartPole-v1", timesteps=10).told == ()
-    assert prepared(algo="a3c", env="CartPole-v1", timesteps=10, num_workers=2).told == ()
+    assert prepared(algo="dqn", env="CartPole-v1", timesteps=10).remarks == ()
+    assert prepared(algo="a3c", env="CartPole-v1", timesteps=10, num_workers=2).remarks == ()
 
 
 def test_a_run_of_few_batches_is_told_of_shorter_ones() -> None:
     # 200,000 / 16,384 = 12.2
     said = "--timesteps 200,000 are 13 batches of 16,384 steps; with so few, smaller batches often learn more: try "
-    assert prepared(timesteps=200_000).told == (f"{said}--num_steps 256",)
+    assert prepared(timesteps=200_000).remarks == (f"{said}--num_steps 256",)
     many = "--timesteps 200,000 are 2 batches of 131,072 steps"
-    (line,) = prepared(timesteps=200_000, num_envs=64).told
+    (line,) = prepared(timesteps=200_000, num_envs=64).remarks
     assert line.startswith(many)
     assert line.endswith("--num_steps 32")
     for enough in ({"timesteps": 16 * 16_384}, {"timesteps": 200_000, "num_steps": 1024}):
-        assert prepared(**enough).told == ()
+        assert prepared(**enough).remarks == ()
     # Without lock step a newer policy takes over within a batch. The other algorithms have short batches.
-    assert prepared(timesteps=200_000, sync_mode="non_blocking").told == ()
-    assert prepared(timesteps=1000, algo="a2c").told == prepared(timesteps=1000, **DQN).told == ()
+    assert prepared(timesteps=200_000, sync_mode="non_blocking").remarks == ()
+    assert prepared(timesteps=1000, algo="a2c").remarks == prepared(timesteps=1000, **DQN).remarks == ()
 
 
 def test_evaluated_updates_without_a_checkpoint_are_told() -> None:
@@ -236,9 +238,9 @@ def test_evaluated_updates_without_a_checkpoint_are_told() -> None:
         "--eval_interval 2 also evaluates updates that have no checkpoint (--save_interval 50), so `--checkpoint best` "
         "cannot be one of them; give --save_interval 2"
     )
-    assert prepared(eval_interval=2).told == (said,)
+    assert prepared(eval_interval=2).remarks == (said,)
     for every in ({"eval_interval": 0}, {"eval_interval": 2, "save_interval": 2}, {"eval_interval": 100}):
-        assert prepared(**every).told == ()
+        assert prepared(**every).remarks == ()
 
 
 DQN = {"algo": "dqn", "env": "CartPole-v1"}
@@ -271,14 +273,14 @@ FREE = {"sync_mode": "non_blocking"}
     ],
 )
 def test_settings_that_change_nothing_are_told(settings: dict[str, object], text: str) -> None:
-    (said,) = prepared(**settings).told
+    (said,) = prepared(**settings).remarks
     assert said.startswith(text)
 
 
 def test_the_default_range_of_returns_is_told() -> None:
-    (said,) = prepared(**DQN, atoms=51).told
+    (said,) = prepared(**DQN, atoms=51).remarks
     assert said.startswith("--atoms 51 cover returns from 0 to 100: others count as the nearer end")
-    assert prepared(**DQN, **ATOMS).told == ()
+    assert prepared(**DQN, **ATOMS).remarks == ()
 
 
 def test_bfloat16_is_told_of_where_the_processor_has_no_instructions_for_it(tmp_path: Path, monkeypatch) -> None:
@@ -286,22 +288,22 @@ def test_bfloat16_is_told_of_where_the_processor_has_no_instructions_for_it(tmp_
     monkeypatch.setattr("penstock.config.resolve.CPU_INFO", info)
     assert not lacks_bfloat16()
     info.write_text("processor\t: 0\nflags\t\t: fpu avx2 avx512f\n")
-    (said,) = prepared(precision="bfloat16").told
+    (said,) = prepared(precision="bfloat16").remarks
     assert said.startswith(
         "--precision bfloat16: this processor has no instructions for bfloat16, so learning is slower"
     )
     assert said.endswith("; give --precision float32, or --device cuda")
-    assert prepared().told == ()
+    assert prepared().remarks == ()
     info.write_text("processor\t: 0\nflags\t\t: fpu avx2 avx512f avx512_bf16\n")
-    assert prepared(precision="bfloat16").told == ()
+    assert prepared(precision="bfloat16").remarks == ()
 
 
 def test_settings_that_change_something_are_not_told() -> None:
-    assert prepared(**DQN, prioritised=True, priority_alpha=0.9, error_clip=2.0).told == ()
-    assert prepared(algo="sac", env="Pendulum-v1", temperature_lr=1e-2, target_entropy=-2.0).told == ()
-    assert prepared(max_policy_lag=4, renew_every=8, sync_mode="non_blocking").told == ()
-    assert prepared(env="Pendulum-v1", log_std_init=-1.0, mini_batch_size=16_384).told == ()
-    assert prepared(num_envs=1, num_steps=8, timesteps=8, mini_batch_size=64).told == ()
+    assert prepared(**DQN, prioritised=True, priority_alpha=0.9, error_clip=2.0).remarks == ()
+    assert prepared(algo="sac", env="Pendulum-v1", temperature_lr=1e-2, target_entropy=-2.0).remarks == ()
+    assert prepared(max_policy_lag=4, renew_every=8, sync_mode="non_blocking").remarks == ()
+    assert prepared(env="Pendulum-v1", log_std_init=-1.0, mini_batch_size=16_384).remarks == ()
+    assert prepared(num_envs=1, num_steps=8, timesteps=8, mini_batch_size=64).remarks == ()
 
 
 def test_images_are_not_for_the_native_kernel() -> None:

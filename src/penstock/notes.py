@@ -18,7 +18,7 @@ from penstock.config.schema import RunConfig
 from penstock.config.sources import shown
 from penstock.config.whole import Config
 from penstock.errors import BadDataError, EnvError, NodeError, PenstockError, StallError
-from penstock.metrics.episode_metrics import metrics_in, missing_metrics, wanting
+from penstock.metrics.episode_metrics import metrics_in, missing_metrics, perhaps_misspelt
 from penstock.metrics.report import RETURN_WINDOW
 from penstock.nodes.learner import why_done
 from penstock.program.draw import bytes_text
@@ -163,7 +163,7 @@ def never_seen(record: Arrays, before: int = 0) -> tuple[str, ...]:
         before: training episodes that had ended before a resume. They may not have been asked for these metrics.
     """
     count = min(int(record["episodes"]) - before, RETURN_WINDOW)
-    names = wanting({name: not np.isnan(numbers).all() for name, numbers in metrics_in(record).items()})
+    names = perhaps_misspelt({name: not np.isnan(numbers).all() for name, numbers in metrics_in(record).items()})
     return (missing_metrics(names, count, latest=True),) if count > 0 and names else ()
 
 

@@ -228,17 +228,17 @@ def test_a_run_says_on_which_cluster_it_is(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(spread, "own_address", lambda: "127.0.0.1")
     for found, says in (([HOME], "1 machine with 2 cores"), ([HOME, SMALL, BIG], "3 machines with 8 cores")):
         monkeypatch.setattr(spread, "offers", lambda _, found=found: found)
-        told = spread._told(program(None)).node("monitor").settings.told
+        told = spread._told(program(None)).node("monitor").settings.first_lines
         assert told[-1] == f"Ray cluster at 10.0.0.1:6379: {says}"
     monkeypatch.setattr(spread, "offers", lambda _: [HOME])
-    told = spread._told(program("env: {cpu: 1}", learners=1, min_workers=2)).node("monitor").settings.told
+    told = spread._told(program("env: {cpu: 1}", learners=1, min_workers=2)).node("monitor").settings.first_lines
     assert told[-1].endswith("2 cores; 2 of 4 environment processes have room, and the others share it")
     # Of the two cores of each machine, its learner holds one.
     monkeypatch.setattr(spread, "offers", lambda _: [HOME, BIG])
     holding = apart(program("env: {cpu: 1}, learner: {cpu: 1}", min_workers=2), "127.0.0.1")
-    told = spread._told(holding).node("monitor").settings.told
+    told = spread._told(holding).node("monitor").settings.first_lines
     assert told[-1].endswith("4 cores; 2 of 4 environment processes have room, and the others share it")
     # Machines that share a folder /tmp/ray: Ray gives each the address of the one that has begun last.
     monkeypatch.setattr(spread, "own_address", lambda: "192.0.2.77")
-    told = spread._told(program(None)).node("monitor").settings.told
+    told = spread._told(program(None)).node("monitor").settings.first_lines
     assert "; Ray takes this machine for 192.0.2.77, which is none of its addresses" in told[-1]

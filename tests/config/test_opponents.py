@@ -7,7 +7,7 @@ import pytest
 from penstock.config.opponents import LONGEST_LABEL, NamedRun, named_run, named_runs, score_names, settled
 from penstock.config.sources import from_mapping, with_changes
 from penstock.errors import ConfigError
-from penstock.metrics.episode_metrics import wanting
+from penstock.metrics.episode_metrics import perhaps_misspelt
 
 
 def test_a_run_is_named_by_its_folder_and_a_checkpoint(tmp_path, monkeypatch):
@@ -63,6 +63,6 @@ def test_a_resume_takes_the_scores_of_earlier_opponents_out():
 
 
 def test_a_missing_metric_is_told_unless_it_is_a_score():
-    assert wanting({"won": False, "laps": True, "score/home": False}) == ["won", "score/home"]
+    assert perhaps_misspelt({"won": False, "laps": True, "score/home": False}) == ["won", "score/home"]
     # With opponents: one of them may never have been drawn.
-    assert wanting({"won": False, "score/all": True, "score/self": False}) == ["won"]
+    assert perhaps_misspelt({"won": False, "score/all": True, "score/self": False}) == ["won"]

@@ -217,9 +217,9 @@ def test_an_algorithm_without_masks_says_so(monkeypatch, task: str, sees: str) -
     monkeypatch.setattr("penstock.algorithms.dqn.spec.MASKS", False)
     found = prepared(env=f"{TASKS}:{task}", algo="dqn")
     told = f"{TASKS}:{task} gives an action mask, but dqn uses none and {sees}; to have it used: {MASKED}"
-    assert found.told == (told,)
+    assert found.remarks == (told,)
     assert found.profile.spaces.mask is None
-    assert prepared(env=f"{TASKS}:{task}").told == ()
+    assert prepared(env=f"{TASKS}:{task}").remarks == ()
 
 
 @pytest.mark.parametrize(

@@ -258,4 +258,4 @@ def test_a_vector_environment_has_no_snapshots() -> None:
     source = VectorSource("test", ClockVectorEnv(2, "Disabled"), 2)
     assert source.snapshot(0) is None
     with pytest.raises(SnapshotError, match="has no snapshots"):
-        source.lay(0, b"")
+        source.apply_snapshot(0, b"")

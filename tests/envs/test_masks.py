@@ -129,7 +129,7 @@ def test_a_mask_that_no_algorithm_uses_may_come_at_any_time(vector):
 def test_a_mask_beside_actions_without_choices_is_found_and_not_used():
     profile = probe(BoxEnv, masks=True)
     assert (profile.spaces.mask, profile.unused_mask) == (None, "action_mask")
-    (told,) = prepared(env=f"{__name__}:BoxEnv").told
+    (told,) = prepared(env=f"{__name__}:BoxEnv").remarks
     assert told.endswith("gives an action mask, but its actions have no choices: ppo does not see it")
 
 

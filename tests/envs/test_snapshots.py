@@ -1,4 +1,4 @@
-"""An environment on which a snapshot is laid goes on as the one that it was taken of, bit for bit."""
+"""An environment to which a snapshot is applied goes on as the one that it was taken of, bit for bit."""
 
 import enum
 import itertools
@@ -18,7 +18,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 from gymnasium.wrappers import FrameStackObservation, GrayscaleObservation, RecordEpisodeStatistics
 
-from penstock.envs.snapshots import capture, joined, lay, parted
+from penstock.envs.snapshots import apply, capture, joined, parted
 from penstock.errors import BadDataError, SnapshotError
 from tests.environments import PlantEnv
 
@@ -95,7 +95,7 @@ def test_a_new_environment_goes_on_bit_for_bit(name: str) -> None:
     expected = play(env, actions[100:])
     for seed in (1, 2):
         other.reset(seed=seed)
-        lay(content, {"env": other})
+        apply(content, {"env": other})
         assert same(play(other, actions[100:]), expected)
 
 
@@ -160,7 +160,7 @@ def test_everything_that_is_plain_comes_back_and_what_is_shared_stays_shared() -
     one, other = State(7), State(8)
     expected = one.generator.bit_generator.state, one.old.get_state(legacy=False), one.random.getstate()
     method, parts = other.method, other.parts
-    assert lay(capture({"state": one, "number": 3}), {"state": other}) == {"state": other, "number": 3}
+    assert apply(capture({"state": one, "number": 3}), {"state": other}) == {"state": other, "number": 3}
     assert str(other.numbers) == str(one.numbers)
     for name in (
         "complex",
@@ -202,7 +202,7 @@ def test_everything_that_is_plain_comes_back_and_what_is_shared_stays_shared() -
 @pytest.mark.parametrize("held", [Doors.LEFT, Doors.LEFT | Doors.RIGHT, Doors(0)])
 def test_flags_come_back_alone_together_and_none(held: Doors) -> None:
     other = SimpleNamespace(doors=Doors.RIGHT)
-    lay(capture({"env": SimpleNamespace(doors=held)}), {"env": other})
+    apply(capture({"env": SimpleNamespace(doors=held)}), {"env": other})
     assert other.doors is held
 
 
@@ -219,7 +219,7 @@ class Board:
 def test_a_list_that_an_environment_shares_with_its_module_is_not_changed() -> None:
     one, other = Board(), Board()
     one.cells = [1, 2]
-    lay(capture({"env": one}), {"env": other})
+    apply(capture({"env": one}), {"env": other})
     assert other.cells == [1, 2]
     assert START == [0, 0]
 
@@ -236,7 +236,7 @@ def test_objects_that_the_other_environment_lacks_are_made() -> None:
     one, other = Growing(), Growing()
     one.things, one.held = [Slotted(1), Slotted(2)], Slotted(3)
     one.things.append(one.held)
-    lay(capture({"env": one}), {"env": other})
+    apply(capture({"env": one}), {"env": other})
     assert [thing.kept for thing in other.things] == [1, 2, 3]
     assert other.things[2] is other.held
 
@@ -249,7 +249,7 @@ class Forgotten:
 
 def test_attributes_that_the_snapshot_lacks_are_removed() -> None:
     other = Forgotten(True)
-    lay(capture({"env": Forgotten(False)}), {"env": other})
+    apply(capture({"env": Forgotten(False)}), {"env": other})
     assert not hasattr(other, "extra")
 
 
@@ -271,7 +271,7 @@ def test_the_random_numbers_of_a_space_go_on() -> None:
     env, other = Sampling(), Sampling()
     env.reset(seed=1)
     other.reset(seed=2)
-    lay(capture({"env": env}), {"env": other})
+    apply(capture({"env": env}), {"env": other})
     assert same(play(env, [0] * 5), play(other, [0] * 5))
 
 
@@ -308,7 +308,7 @@ class Plant:
 def test_an_object_may_bring_snapshots_of_its_own() -> None:
     one, other = SimpleNamespace(plant=Plant()), SimpleNamespace(plant=Plant())
     one.plant.add(3.5)
-    lay(capture({"env": one}), {"env": other})
+    apply(capture({"env": one}), {"env": other})
     assert other.plant.level() == 3.5
 
 
@@ -345,7 +345,7 @@ def test_a_snapshot_of_another_kind_of_object_is_refused_and_changes_nothing(oth
     target = SimpleNamespace(env=other())
     before = dict(vars(target.env))
     with pytest.raises(SnapshotError):
-        lay(capture({"target": SimpleNamespace(env=env)}), {"target": target})
+        apply(capture({"target": SimpleNamespace(env=env)}), {"target": target})
     assert vars(target.env) == before
 
 
@@ -353,7 +353,7 @@ def test_only_classes_of_the_environments_own_modules_are_made() -> None:
     content = capture({"env": SimpleNamespace(part=SimpleNamespace())})
     foreign = content.replace(b"types:SimpleNamespace", b"threading:Barrier....")
     with pytest.raises(SnapshotError):
-        lay(foreign, {"env": SimpleNamespace(part=None)})
+        apply(foreign, {"env": SimpleNamespace(part=None)})
 
 
 def test_damaged_snapshots_are_refused() -> None:
@@ -362,12 +362,12 @@ def test_damaged_snapshots_are_refused() -> None:
     content, numbers = capture({"env": env}), np.random.default_rng(0)
     for length in range(0, len(content), 97):
         with pytest.raises(SnapshotError):
-            lay(content[:length], {"env": PlantEnv()})
+            apply(content[:length], {"env": PlantEnv()})
     for _ in range(300):
         altered = bytearray(content)
         altered[numbers.integers(len(content))] ^= 1 << int(numbers.integers(8))
         try:
-            lay(bytes(altered), {"env": PlantEnv()})
+            apply(bytes(altered), {"env": PlantEnv()})
         except SnapshotError:
             continue
 
@@ -386,5 +386,5 @@ def test_wrappers_of_gymnasium_that_change_observations_are_followed() -> None:
     env.reset(seed=0)
     other.reset(seed=3)
     play(env, [2] * 20)
-    lay(capture({"env": env}), {"env": other})
+    apply(capture({"env": env}), {"env": other})
     assert same(play(env, [3] * 20), play(other, [3] * 20))

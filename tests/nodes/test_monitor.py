@@ -235,7 +235,9 @@ def logged(folder: Path) -> list[str]:
 
 
 def test_the_log_has_the_first_lines_and_notes_of_a_quiet_run_and_each_life_adds_to_it(tmp_path) -> None:
-    settings = MonitorSettings(tmp_path, "title", 100, 10, True, "steps", NEW, WAITS, "", told=("a large table",))
+    settings = MonitorSettings(
+        tmp_path, "title", 100, 10, True, "steps", NEW, WAITS, "", first_lines=("a large table",)
+    )
     ports = Ports()
     first = MonitorNode(settings)
     first.open(ports)

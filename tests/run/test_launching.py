@@ -113,4 +113,4 @@ def test_the_note_on_a_large_table_counts_all_shards_where_the_launchers_machine
     assert whole == 2 * half
     for alone, nbytes in ((True, whole), (False, half)):
         begun, _ = launching.begin_table(program, None, alone=alone)
-        assert begun.node("monitor").settings.told[-1] == table_in_memory(nbytes)
+        assert begun.node("monitor").settings.first_lines[-1] == table_in_memory(nbytes)

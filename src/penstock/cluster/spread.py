@@ -64,7 +64,7 @@ def _telling(program: Program, note: str) -> Program:
     if not note:
         return program
     monitor = program.node("monitor")
-    settings = replace(monitor.settings, told=(*monitor.settings.told, note))
+    settings = replace(monitor.settings, first_lines=(*monitor.settings.first_lines, note))
     return program.with_node(replace(monitor, settings=settings))
 
 

@@ -196,11 +196,11 @@ class ScalarSource(EnvSource):
         obs = {name: values[lane].copy() for name, values in self._obs.items()}
         return capture({"env": self._envs[lane], "obs": obs})
 
-    def lay(self, lane: int, base: bytes) -> Arrays:
+    def apply_snapshot(self, lane: int, base: bytes) -> Arrays:
         """Lay a snapshot on the lane's environment; see ``types.EnvSource``."""
-        from penstock.envs.snapshots import lay  # noqa: PLC0415  # only long episodes need it
+        from penstock.envs.snapshots import apply  # noqa: PLC0415  # only long episodes need it
 
-        found = lay(base, {"env": self._envs[lane], "obs": {}})["obs"]
+        found = apply(base, {"env": self._envs[lane], "obs": {}})["obs"]
         for name, values in self._obs.items():
             values[lane] = found[name]
         return self._obs

@@ -238,13 +238,13 @@ class RewardedSource(WrappedSource):
         own = {"episode": self._object(lane), "return": self._returns[lane], "seen": self._seen[lane]}
         return joined([of_source, capture(own)])
 
-    def lay(self, lane: int, base: bytes) -> Arrays:
+    def apply_snapshot(self, lane: int, base: bytes) -> Arrays:
         """As the source, with the reward's object of the lane's episode."""
-        from penstock.envs.snapshots import lay  # noqa: PLC0415  # only long episodes need it
+        from penstock.envs.snapshots import apply  # noqa: PLC0415  # only long episodes need it
 
         of_source, of_reward = _parts(base)
-        obs = self._source.lay(lane, of_source)
-        found = lay(of_reward, {"episode": self._object(lane)})
+        obs = self._source.apply_snapshot(lane, of_source)
+        found = apply(of_reward, {"episode": self._object(lane)})
         self._returns[lane], self._seen[lane] = found["return"], found["seen"]
         return obs
 

@@ -117,9 +117,9 @@ class NewestFrames(WrappedSource):
         """As the source, whose observations are whole."""
         return self._source.snapshot(lane)
 
-    def lay(self, lane: int, base: bytes) -> Arrays:
+    def apply_snapshot(self, lane: int, base: bytes) -> Arrays:
         """As the source."""
-        return self._begun(lane, self._source.lay(lane, base))
+        return self._begun(lane, self._source.apply_snapshot(lane, base))
 
     def _begun(self, lane: int, obs: Arrays) -> Arrays:
         self._put(lane, obs)

@@ -224,7 +224,7 @@ class VectorSource(EnvSource):
         """None: the lanes of a vector environment have one state together."""
         return
 
-    def lay(self, lane: int, base: bytes) -> Arrays:  # noqa: ARG002 - of the contract
+    def apply_snapshot(self, lane: int, base: bytes) -> Arrays:  # noqa: ARG002 - of the contract
         """Raises SnapshotError: there are no snapshots."""
         raise SnapshotError(f"{self._name} is a vector environment, which has no snapshots")
 

@@ -11,7 +11,7 @@ __all__ = ["WrappedSource"]
 class WrappedSource(EnvSource):
     """Wraps a source, and passes on the calls that need no change.
 
-    A subclass defines `reset`, `step`, `begin`, `replay`, `snapshot` and `lay`, because these take or give
+    A subclass defines `reset`, `step`, `begin`, `replay`, `snapshot` and `apply_snapshot`, because these take or give
     observations.
 
     Args:

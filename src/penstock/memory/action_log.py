@@ -9,7 +9,7 @@ To restore an environment:
 2. In the log of a dead writer, ``rewind`` to the start of the episode. The same actions are then written over
    themselves and stay readable. A new log needs no rewind.
 3. Reset the environment with the episode's seed, and call ``begin_episode``.
-4. If there is a snapshot, lay it on the environment, and call ``begin_at``. Otherwise call ``forget_snapshots``.
+4. If there is a snapshot, apply it to the environment, and call ``begin_at``. Otherwise call ``forget_snapshots``.
 5. Give it the actions again, with ``append_lane`` after each. Compare the hashes of the two positions.
 """
 
@@ -170,7 +170,7 @@ class ActionLog:
         return base if base is not None and base.position.first_step + base.position.steps > told else None
 
     def begin_at(self, lane: int, base: Snapshot) -> None:
-        """Go on from a snapshot that was laid on the lane's environment, as the lane's new writer."""
+        """Go on from a snapshot that was applied to the lane's environment, as the lane's new writer."""
         self.add_snapshot(lane, base)
         self._log.rewind(lane, base.position)
 

@@ -19,8 +19,8 @@ __all__ = [
     "metrics_in",
     "metrics_text",
     "missing_metrics",
+    "perhaps_misspelt",
     "reported",
-    "wanting",
 ]
 
 EPISODE = "episode/"
@@ -54,7 +54,7 @@ def _of(metric: EpisodeMetric, values: Array) -> float:
     return AGGREGATIONS[metric.kind](values) if metric.share is None else quantile(values, metric.share)
 
 
-def wanting(numbered: Mapping[str, bool]) -> list[str]:
+def perhaps_misspelt(numbered: Mapping[str, bool]) -> list[str]:
     """The names that a user may have misspelt: those without a number.
 
     Scores against opponents are left out, because an opponent may never have been drawn.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from penstock.config.episode_metrics import EpisodeMetric
 from penstock.errors import RunFolderError
-from penstock.metrics.episode_metrics import EPISODE, missing_metrics, wanting
+from penstock.metrics.episode_metrics import EPISODE, missing_metrics, perhaps_misspelt
 from penstock.metrics.first_update import FirstUpdate
 from penstock.metrics.histograms import Histograms
 from penstock.metrics.idle_shares import IdleShares
@@ -75,8 +75,8 @@ class MonitorSettings:
     """What it needs, for a line in case it takes long."""
     settings: str
     """Every setting of the run, as TOML, for TensorBoard."""
-    told: tuple[str, ...] = ()
-    """First lines of the log and of the display."""
+    first_lines: tuple[str, ...] = ()
+    """Lines with which the log and the display begin."""
     episode_metrics: tuple[EpisodeMetric, ...] = ()
     """Numbers in the last infos of episodes. The log and the display say once which of them the first episodes lack."""
     return_range: ReturnRange | None = None
@@ -152,7 +152,7 @@ class MonitorNode:
         if not settings.quiet:
             self._for_people.append(progress_sink(settings.title, *often))
         self._sinks += self._for_people
-        for line in () if again else settings.told:
+        for line in () if again else settings.first_lines:
             self._tell(settings.resumed._replace(note=line))
 
     def ready(self) -> bool:
@@ -245,7 +245,7 @@ class MonitorNode:
             return
         self._looks_for_missing = False
         has = report.values
-        missing = wanting({one.name: f"{EPISODE}{one.label}" in has for one in self._settings.episode_metrics})
+        missing = perhaps_misspelt({one.name: f"{EPISODE}{one.label}" in has for one in self._settings.episode_metrics})
         if missing:
             self._tell(report._replace(values={}, note=missing_metrics(missing, int(ended - self._episodes_before))))
 

@@ -24,7 +24,7 @@ class Beginning(NamedTuple):
 
     state: Arrays
     """All arrays of the state."""
-    told: str
+    remark: str
     """A line on what was taken from where."""
 
 

@@ -113,7 +113,7 @@ def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | N
         manifest=prepared.manifest(),
         starts=tuple(LaneStart() for _ in range(run.num_envs)),
         quiet=quiet,
-        told=(_title_line(run, profile, folder), *prepared.told),
+        first_lines=(_title_line(run, profile, folder), *prepared.remarks),
         modules=top_level(prepared.own_modules()),
         demonstrations=_demonstrations(prepared),
         games=game_settings(run, profile, prepared.env, folder),

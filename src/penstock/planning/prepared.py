@@ -62,8 +62,8 @@ class Prepared:
     algorithm: AlgorithmPackage
     spec: AlgorithmSpec
     inference: BackendSpec
-    told: tuple[str, ...] = ()
-    """Lines on settings that got another value than the user asked for."""
+    remarks: tuple[str, ...] = ()
+    """Lines for the display on the settings: what has another value than asked for, changes nothing, or may do harm."""
 
     def functions(self) -> str:
         """``module:attribute`` of the function that builds the update's functions; the native ones if they are run."""
@@ -182,13 +182,13 @@ def prepare(
     if spec.table is not None:
         spec = within_table_bytes(config, spec, profile)
     config = replace(config, run=replace(config.run, policy_placement=_place(config, name, spec)))
-    told = (
+    lines = (
         *remarks(config, spec, algorithm, profile, threads=threads_asked),
         *of_games,
         *of_opponents,
         *shares_text(config.run, alone=spec.cloning is not None),
     )
-    return replace(prepared, config=config, spec=spec, told=told)
+    return replace(prepared, config=config, spec=spec, remarks=lines)
 
 
 def _probed(env: EnvReference, run: RunConfig, algorithm: AlgorithmPackage, processes: Processes) -> EnvProfile:

@@ -70,8 +70,8 @@ class Plan:
     """Where games connect; ``None``: the environments are stepped by the run."""
     quiet: bool = False
     """No display, files only."""
-    told: tuple[str, ...] = ()
-    """First lines of the log and of the display."""
+    first_lines: tuple[str, ...] = ()
+    """Lines with which the log and the display begin."""
     modules: tuple[str, ...] = ()
     """Top-level modules that the user has named."""
 

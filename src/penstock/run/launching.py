@@ -117,7 +117,7 @@ def begin_table(program: Program, checkpoint: Checkpoint | None, *, alone: bool)
     if not note:
         return program, found
     monitor = program.node("monitor")
-    settings = replace(monitor.settings, told=(*monitor.settings.told, note))
+    settings = replace(monitor.settings, first_lines=(*monitor.settings.first_lines, note))
     return program.with_node(replace(monitor, settings=settings)), found
 
 

@@ -106,9 +106,11 @@ def _resume(
             nothing_left += unchanged(before, config, prepared.config, nothing_left[0])
             planned = replace(planned, settings=to_toml(before))
         else:
-            title, *others = planned.told
+            title, *others = planned.first_lines
             from_where = goes_on_from(saved, prepared.config.run.timesteps)
-            planned = replace(planned, told=(title, from_where, *others, *changes(before, config, prepared.config)))
+            planned = replace(
+                planned, first_lines=(title, from_where, *others, *changes(before, config, prepared.config))
+            )
         program = checked_on_machine(program_of(planned), prepared)
         alone = cluster.enter_context(joined_cluster(program, prepared.config.run))
         # 3. The run folder.

@@ -92,7 +92,7 @@ def _train(processes: Processes, config: Config, given: Given, run_name: str | N
             prepared = prepare(config, processes, given, counted_cores(cluster, config, given), check)
             first = beginning(prepared)
             if first is not None:
-                prepared = replace(prepared, told=(*prepared.told, first.told))
+                prepared = replace(prepared, remarks=(*prepared.remarks, first.remark))
             run = prepared.config.run
             # Another run may take the folder's name before it is made here.
             while not made:

@@ -73,7 +73,7 @@ def monitor_node(plan: Plan, learners: tuple[str, ...]) -> NodeSpec:
         resumed=Report(plan.resumed_update, plan.resumed_steps, plan.resumed_s, {}),
         first_update=_first_update(plan, learners),
         settings=plan.settings,
-        told=plan.told,
+        first_lines=plan.first_lines,
         episode_metrics=episode_metrics(plan.run.episode_metrics),
         return_range=_return_range(plan.learning.spec),
         graph=model_graph(plan.learning.spec.policy, plan.spaces),

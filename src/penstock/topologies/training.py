@@ -61,7 +61,7 @@ def wire(plan: Plan, topology: TopologyParts) -> Program:
     record = topology.record
     action = plan.spaces.action_spec()
     fields = tuple(name for name, _ in plan.spaces.obs)
-    # A vector environment cannot step a lane by itself, so nothing can be laid on a lane of it.
+    # A vector environment cannot step a lane by itself, so no snapshot can be applied to a lane of it.
     snapshot_bytes = SNAPSHOT_BYTES if plan.kind == "scalar" else 0
     restores = past_specs(run.num_envs, action, ACTION_LOG_CAPACITY, snapshot_bytes)
     checkpoint_flags = tuple(ArraySpec(name, (), "bool") for name in ("evaluation_asked", "passing"))

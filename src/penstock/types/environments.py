@@ -148,9 +148,9 @@ class EnvSource(Protocol):
     def replay(self, actions: Mapping[int, Array]) -> Iterator[Replayed]:
         """Restore episodes: take lanes to where their actions lead. Only for a source that is `restorable`.
 
-        Call it right after `reset`, and after `lay` of the lanes that have a snapshot. A lane whose episode ends takes
-        no more of its actions, and has to `begin` anew. Once the iterator has ended, lanes without actions stand where
-        they stood before.
+        Call it right after `reset`, and after `apply_snapshot` of the lanes that have a snapshot. A lane whose episode
+        ends takes no more of its actions, and has to `begin` anew. Once the iterator has ended, lanes without actions
+        stand where they stood before.
 
         Args:
             actions: lane -> ``[n, ...]``: its actions in the environment's own units, in order.
@@ -169,8 +169,8 @@ class EnvSource(Protocol):
         """
         ...
 
-    def lay(self, lane: int, base: bytes) -> Arrays:
-        """Lay a snapshot on a lane: put it into the state that `snapshot` has copied. Reset the lane before.
+    def apply_snapshot(self, lane: int, base: bytes) -> Arrays:
+        """Put a lane into the state that `snapshot` has copied. Reset the lane before.
 
         Returns the latest observations of all lanes.
 

@@ -35,7 +35,7 @@ _MAPPINGS: dict[Any, str] = {dict: "dict", OrderedDict: "ordered", Counter: "cou
 
 
 def capture(parts: Mapping[str, Any]) -> bytes:
-    """The state of all parts, as bytes that `lay` lays on objects of the same kinds.
+    """The state of all parts, as bytes that `apply` applies to objects of the same kinds.
 
     Raises:
         SnapshotError: an object holds something that cannot be copied. The text names it.

@@ -11,7 +11,7 @@ import numpy as np
 from penstock.errors import SnapshotError
 from penstock.types import Arrays
 
-__all__ = ["is_ale", "is_mujoco", "lay_ale", "lay_mujoco", "of_ale", "of_mujoco"]
+__all__ = ["apply_ale", "apply_mujoco", "is_ale", "is_mujoco", "of_ale", "of_mujoco"]
 
 _STATE = "state"
 _OF_CONSTRAINTS = (
@@ -43,7 +43,7 @@ def of_mujoco(data: Any) -> Arrays:
     return {_STATE: state, **{name: array.copy() for name, array in _left(data).items()}}
 
 
-def lay_mujoco(data: Any, arrays: Arrays) -> None:
+def apply_mujoco(data: Any, arrays: Arrays) -> None:
     """Bring a simulation of the same model into this state."""
     mujoco: Any = sys.modules["mujoco"]
     mujoco.mj_setState(data.model, data, arrays[_STATE], int(mujoco.mjtState.mjSTATE_INTEGRATION))
@@ -77,7 +77,7 @@ def of_ale(ale: Any) -> bytes:
     return state
 
 
-def lay_ale(ale: Any, content: bytes) -> None:
+def apply_ale(ale: Any, content: bytes) -> None:
     """Bring an emulator with the same game into this state."""
     kind: Any = type(ale.cloneState())
     state = kind.__new__(kind)

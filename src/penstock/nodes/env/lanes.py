@@ -93,7 +93,7 @@ class Lanes:
                 self._log.forget_snapshots(lane, start.position)
             return True
         try:
-            self.obs = self._source.lay(lane, base.content.tobytes())
+            self.obs = self._source.apply_snapshot(lane, base.content.tobytes())
         except SnapshotError:
             return False
         self._log.begin_at(lane, base)

@@ -37,7 +37,7 @@ class LaneSnapshots:
     Whether an environment can be restored by a snapshot is found out by trying:
 
     1. Take a snapshot of a lane whose first one will be due soon.
-    2. At the end of the next rollout, lay it on another environment, and play the rollout's actions there (`trial`).
+    2. At the end of the next rollout, apply it to another environment, and play the rollout's actions there (`trial`).
     3. If observations and rewards are the same, the environment can.
 
     So a run without long episodes never tries, and no lane is touched by the trial.

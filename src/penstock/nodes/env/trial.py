@@ -53,7 +53,7 @@ class Trial(NamedTuple):
 
 
 def repeats(trial: Trial, limit_s: float) -> bool:
-    """True if an environment on which the snapshot is laid goes the same way, bit for bit.
+    """True if an environment to which the snapshot is applied goes the same way, bit for bit.
 
     False also if its process fails, or takes longer than ``limit_s`` seconds: a run goes on without snapshots.
     """

@@ -1,4 +1,4 @@
-"""Lays a snapshot on objects of the same kinds as those it was taken of.
+"""Applies a snapshot to objects of the same kinds as those it was taken of.
 
 Objects with attributes, generators and simulators stay the same objects, and get other attributes. Containers and
 arrays are new ones, because an environment may share its own with its class. What is left alone stays as it is.
@@ -17,17 +17,17 @@ import numpy as np
 
 from penstock.envs.snapshots.format import Graph, unpacked
 from penstock.envs.snapshots.kinds import attributes_of, has_own, name_of_class, slots_of
-from penstock.envs.snapshots.simulators import is_ale, is_mujoco, lay_ale, lay_mujoco
+from penstock.envs.snapshots.simulators import apply_ale, apply_mujoco, is_ale, is_mujoco
 from penstock.errors import PenstockError, SnapshotError
 
-__all__ = ["lay"]
+__all__ = ["apply"]
 
 _NOTHING = object()
 """In place of an object that the snapshot has and the target lacks."""
 _BITS = {name: getattr(np.random, name) for name in ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")}
 
 
-def lay(content: bytes, parts: Mapping[str, Any]) -> dict[str, Any]:
+def apply(content: bytes, parts: Mapping[str, Any]) -> dict[str, Any]:
     """Bring all parts into the state that `capture` has copied.
 
     Args:
@@ -40,10 +40,10 @@ def lay(content: bytes, parts: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         SnapshotError: the snapshot is damaged, or of other objects.
     """
-    laid = _Laid(unpacked(content))
+    applied = _Applied(unpacked(content))
     try:
-        found: dict[str, Any] = laid.value(laid.graph.root, dict(parts))
-        for change in laid.changes:
+        found: dict[str, Any] = applied.value(applied.graph.root, dict(parts))
+        for change in applied.changes:
             change()
     except PenstockError:
         raise
@@ -52,8 +52,8 @@ def lay(content: bytes, parts: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-class _Laid:
-    """Reads the graph of a snapshot beside the objects that it is laid on.
+class _Applied:
+    """Reads the graph of a snapshot beside the objects to which it is applied.
 
     Attributes:
         changes: what has to be done once the graph is read.
@@ -208,13 +208,13 @@ class _Laid:
         if not is_mujoco(target):
             raise SnapshotError("the environment lacks a MuJoCo simulation that its snapshot has")
         found = self.value(arrays, _NOTHING)
-        self.changes.append(lambda: lay_mujoco(target, found))
+        self.changes.append(lambda: apply_mujoco(target, found))
         return target
 
     def _ale(self, _: int, target: Any, blob: int) -> Any:
         if not is_ale(target):
             raise SnapshotError("the environment lacks an Atari emulator that its snapshot has")
-        self.changes.append(lambda: lay_ale(target, self.graph.blobs[blob]))
+        self.changes.append(lambda: apply_ale(target, self.graph.blobs[blob]))
         return target
 
     def _object(self, index: int, target: Any, name: str, attributes: dict[str, Any]) -> Any:

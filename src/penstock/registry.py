@@ -89,7 +89,7 @@ class UpdateBackend(NamedTuple):
     applier: str | None = None
     """``(settings) -> Applier``: applies gradients that others have handed on."""
     stream_finder: str | None = None
-    """``(settings, arrays, hand_on) -> Updater``: finds gradients on rollouts of a stream and does not apply them."""
+    """``(settings, arrays, hand_on) -> Updater``: computes gradients on rollouts of a stream, without applying them."""
     stream_applier: str | None = None
     """``(settings, arrays) -> StreamApplier``: applies gradients that others have found on rollouts of a stream."""
     native: bool = False

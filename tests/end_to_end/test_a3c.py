@@ -1,4 +1,4 @@
-"""A3C: each environment process finds gradients of its own rollouts, and each is applied once."""
+"""A3C: each environment process computes gradients of its own rollouts, and each is applied once."""
 
 import json
 from pathlib import Path

@@ -54,7 +54,7 @@ def test_a_captured_step_is_left_out_where_its_gradient_overflows_and_taken_wher
 
     run = captured(step, [*state.values(), gradient, used])
     for _ in range(2):
-        # The second gradient was found by the same scale, which is halved once.
+        # The second gradient was computed by the same scale, which is halved once.
         run()
         assert state["actor"].tolist() == [1.0, 1.0, 1.0]
         assert (float(state["loss_scale"]), int(state["loss_scale_steps"])) == (512.0, 0)

@@ -68,7 +68,7 @@ def test_what_is_lost_is_sent_later() -> None:
 
 
 def test_what_counts_nothing_uses_up_no_error_and_leaves_none() -> None:
-    """A learner without a row in a minibatch finds a gradient of padding, and whoever gets it multiplies it by 0."""
+    """A learner without a row in a minibatch computes a gradient of padding, and whoever gets it multiplies it by 0."""
     feedback = ErrorFeedback(TopK(0.5))
     found = {"actor": np.zeros(2, np.float32)}
     feedback.encode("step", {"actor": vector(3.0, 2.0)}, 8.0)

@@ -160,7 +160,7 @@ class Line(Ports):
         self._handed_on = True
 
     def take(self) -> int | None:
-        """Let the follower find the gradient that is asked for."""
+        """Let the follower compute the gradient that is asked for."""
         if self._follower is None:
             self._follower = BatchFollowerNode(
                 BatchFollowerSettings(

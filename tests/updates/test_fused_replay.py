@@ -356,7 +356,7 @@ def test_learners_that_share_a_minibatch_find_the_gradient_of_the_whole(name):
 
 
 def test_gradients_that_are_handed_on_and_applied_make_the_same_step(case):
-    """One learner finds gradients, another applies them: as async learners do, without lag. Phases see one state."""
+    """One learner computes gradients, another applies them: as async learners do, without lag. Phases see one state."""
     found = {}
     finder = load(FUSED.finder)(case.settings(), lambda phase, values, weight: found.update({phase: copied(values)}))
     applier = load(FUSED.applier)(case.settings())

@@ -1,4 +1,4 @@
-"""Learners of a stream that find the gradients of a share each, and the applier: together they are one updater."""
+"""Learners of a stream that compute the gradients of a share each, and the applier: together they are one updater."""
 
 from dataclasses import replace
 

@@ -82,7 +82,7 @@ class Followers:
         """Free the slots with settled gradients.
 
         Args:
-            answers_to: gradients that were found on an earlier version than this one are settled in any case.
+            answers_to: gradients that were computed on an earlier version than this one are settled in any case.
         """
         for name, stream in self._gradients.items():
             for sequence, index in stream.written().items():

@@ -3,7 +3,7 @@
     loss' = s loss,   g = g' / s
     a number of g is infinite or NaN: no step, s <- s / 2; after ``GROWTH_STEPS`` steps in a row: s <- 2 s
 
-Learners find gradients while others are applied, so that several may overflow by one scale. The first halves it. The
+Learners compute gradients while others are applied, so that several may overflow by one scale. The first halves it. The
 others were found by a larger scale than the one that is left, so no step follows them, and the scale stays.
 
 Source: Micikevicius et al. 2018, https://arxiv.org/abs/1710.03740, section 3.2. The constants are those of
@@ -36,7 +36,7 @@ class LossScale(NamedTuple):
 
         Args:
             taken: whether the gradients were finite, and so a step was taken: bool scalar.
-            used: the scale by which these gradients were found: float32 scalar.
+            used: the scale by which these gradients were computed: float32 scalar.
         """
         steps = self.taken + 1
         grows = steps >= GROWTH_STEPS

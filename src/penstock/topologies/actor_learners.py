@@ -1,4 +1,4 @@
-"""Actor and learner in one process: each finds the gradients of its own rollouts. One node applies them as they come.
+"""Actor and learner in one process: each computes gradients of its own rollouts. One node applies them as they come.
 
 env.k --rollouts--> learner.k (same process) --gradients--> learner --policy--> env.k, --parameters--> learner.k
 """

@@ -1,4 +1,4 @@
-"""A stream whose learners do not share the state: they find gradients, and node ``learner`` owns the parameters.
+"""A stream whose learners do not share the state: they compute gradients, and node ``learner`` owns the parameters.
 
 env.0 .. env.n --rollouts--> learner, seen by learner.1 .. learner.K
 learner.1 .. learner.K --gradients--> learner --parameters--> learner.1 .. learner.K
@@ -183,6 +183,6 @@ def _schedule(plan: Plan) -> Schedule:
 
 
 def _backend(plan: Plan) -> tuple[str, str]:
-    """What finds gradients on rollouts, and what applies them."""
+    """What computes gradients on rollouts, and what applies them."""
     update = plan.learning.backend
     return required(plan, update.stream_finder), required(plan, update.stream_applier)

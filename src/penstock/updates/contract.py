@@ -187,7 +187,7 @@ class Applier(Protocol):
 
 
 class StreamApplier(Applier, Protocol):
-    """An `Applier` of gradients that were found on rollouts of a stream."""
+    """An `Applier` of gradients that were computed on rollouts of a stream."""
 
     def merge(self, slots: Sequence[int], *, learned: bool = False) -> None:
         """As `Updater.merge`, but computes only the targets that statistics need.

@@ -1,7 +1,7 @@
 """The three updaters of learners from a stream, over any `Stepper`. They also compute targets and running statistics.
 
 - The first takes whole gradient steps.
-- The second finds gradients, which its learner hands on.
+- The second computes gradients, which its learner hands on.
 - The third applies gradients that others have found.
 """
 

@@ -172,7 +172,7 @@ class RankTeam(Team, Protocol):
 
 
 class StreamTeam(Team, Protocol):
-    """The `Team` of a learner that finds gradients on rollouts of a stream."""
+    """The `Team` of a learner that computes gradients on rollouts of a stream."""
 
     def watch(self, arrays: Arrays) -> None:
         """Whenever newer parameters are taken, also read these arrays of board ``parameters``, of the same version."""

@@ -3,7 +3,7 @@
     d theta   = sum_t grad log pi(a_t | s_t) (R_t - V(s_t)) + c2 grad S[pi(. | s_t)]
     d theta_v = sum_t grad (R_t - V(s_t))^2,    R_t = r_t + gamma R_t+1,   R_T = V(s_T), or 0 if s_T is terminal
 
-The mathematics is A2C's. What makes it A3C is the topology: each environment process finds the gradients of its own
+The mathematics is A2C's. What makes it A3C is the topology: each environment process computes the gradients of its own
 rollouts, and a node applies them to the shared parameters one by one, with one optimizer for all (section 4),
 by default RMSprop.
 

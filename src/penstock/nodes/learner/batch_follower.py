@@ -1,4 +1,4 @@
-"""BatchFollowerNode: finds the gradient of its share of each minibatch, and hands it on. Commits nothing.
+"""BatchFollowerNode: computes the gradient of its share of each minibatch, and hands it on. Commits nothing.
 
 The `LearnerNode` chooses the batches, and steps the parameters by the gradients of all followers together.
 """

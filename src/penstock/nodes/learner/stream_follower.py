@@ -1,4 +1,4 @@
-"""StreamFollowerNode: finds gradients on the rollouts of its own environment nodes, and hands them on. Commits nothing.
+"""StreamFollowerNode: computes gradients on rollouts of its own environment nodes, and hands them on. Commits nothing.
 
 The `StreamParameterNode` applies the gradients. A3C runs this node in the process of its environment node.
 """

@@ -30,7 +30,7 @@ def dry_run(name: str, initial: str, settings: UpdaterSettings, slot: tuple[Arra
         initial: ``module:function`` of its ``init_state``.
         settings: of its updater.
         slot: the arrays of one slot of its stream; not used if it learns from a table.
-        shared: gradients are found and applied apart, as learners do that share the state.
+        shared: gradients are computed and applied apart, as learners do that share the state.
 
     Raises:
         ConfigError: a function fails, or gives other arrays than the spec says. One line.

@@ -101,7 +101,7 @@ class _StreamUpdater:
 
 
 class _Learning(_StreamUpdater):
-    """An updater that finds gradients on minibatches.
+    """An updater that computes gradients on minibatches.
 
     Rows are packed at the first minibatch of a batch, normalised by the statistics of the state. Where another learner
     changes these in the middle of a batch, rows are packed anew before the next minibatch.

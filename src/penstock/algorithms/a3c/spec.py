@@ -29,7 +29,7 @@ class A3CConfig(A2CConfig):
     )
     mini_batch_size: int = tunable(
         1024,
-        "rows whose gradient is computed at once; a larger rollout is cut into parts, whose gradients are averaged: for "
+        "rows whose gradient is computed at once; larger rollouts are cut into parts with averaged gradients: for "
         "rollouts too large for memory (usual: at least the rows of a rollout)",
         min=1,
     )

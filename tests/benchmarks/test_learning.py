@@ -41,6 +41,8 @@ def test_the_table_holds_every_promise() -> None:
         ("ppo", "auto", "benchmarks.learning.tasks:MaskedAimEnv", 30_000, 9.8, None),
         ("ppo", "auto", "benchmarks.learning.tasks:PictureEnv", 20_000, 9.8, None),
         ("ppo", "auto", "benchmarks.learning.tasks:RecalledRanksEnv", 100_000, 9.8, None),
+        ("sac", "auto", "benchmarks.learning.tasks:RecalledAimEnv", 20_000, 9.8, None),
+        ("sac", "auto", "benchmarks.learning.tasks:RecalledAimEnv", 20_000, None, None),
         ("ppo", "auto", "benchmarks.peers.stateless_cartpole:make_env", 500_000, 450, None),
         ("ppo", "auto", "benchmarks.peers.stateless_cartpole:make_env", 500_000, None, None),
         *((algo, "auto", "CartPole-v1", 500_000, 475, None) for algo in ("impala", "appo", "a3c")),
@@ -67,7 +69,7 @@ def test_a_row_is_of_a_preset_or_of_the_defaults_or_of_a_task_of_its_own() -> No
     plain = [name for name, row in table.items() if preset_of(row) is None]
     of_actions = ["masked-choice", "several-choices", "bits", "parameterised", "parameterised-masked", "picture"]
     of_memory = ["recalled-choice", "cartpole-without-memory", "cartpole-lstm", "cartpole-gru", "repeat-previous-gru"]
-    of_memory += ["repeat-previous-r2d2", "repeat-previous-dqn"]
+    of_memory += ["repeat-previous-r2d2", "repeat-previous-dqn", "recalled-aim-sac", "recalled-aim-sac-without-memory"]
     lagging = [f"impala-{task}" for task in ("cartpole", "acrobot", "lstm")]
     lagging += [f"appo-{task}" for task in ("cartpole", "acrobot", "lunarlander", "lstm")]
     apart = ["a3c-cartpole", "a3c-acrobot"]
@@ -85,6 +87,12 @@ def test_dqn_differs_from_r2d2_only_in_what_it_lacks() -> None:
     assert [word for word in with_memory if word not in {"r2d2", "--model", "gru"}] == [
         word for word in without if word != "dqn"
     ]
+
+
+def test_sac_without_memory_differs_from_sac_with_one_only_in_that() -> None:
+    table = tomllib.loads((HERE / "thresholds.toml").read_text())
+    with_memory = [word for word in table["recalled-aim-sac"]["arguments"] if word not in {"--model", "gru"}]
+    assert with_memory == table["recalled-aim-sac-without-memory"]["arguments"]
 
 
 def test_appo_on_lunarlander_is_to_reach_what_ppo_did() -> None:

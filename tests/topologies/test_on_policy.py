@@ -11,7 +11,7 @@ from penstock.planning import plan
 from penstock.policies.batching import BatchRule
 from penstock.program.check import check
 from penstock.program.draw import draw
-from penstock.program.graph import Ask, Board, Meeting, Program, RemoteAnswer, Stream
+from penstock.program.graph import Ask, Board, Program, RemoteAnswer, SharedObject, Stream
 from penstock.topologies import async_on_policy, on_policy
 from penstock.topologies.env_nodes import NICENESS
 from tests.planned import prepared
@@ -81,7 +81,7 @@ def test_the_monitor_gets_all_settings_for_tensorboard() -> None:
 
 def test_histograms_go_from_the_checkpointer_to_the_monitor_where_they_are_asked_for() -> None:
     asked = program(on_policy, tensorboard_histograms=True)
-    assert asked.edge("histograms") == Meeting("histograms", ("checkpointer", "monitor"))
+    assert asked.edge("histograms") == SharedObject("histograms", ("checkpointer", "monitor"))
     assert asked.node("monitor").settings.histograms
     parts = asked.node("checkpointer").settings.parts
     assert {part.array for part in parts} == {"actor", "critic"}

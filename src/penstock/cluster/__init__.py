@@ -10,8 +10,11 @@ import os
 REMOTE_OUTPUT = "PENSTOCK_REMOTE_OUTPUT"
 """Environment variable: the launcher shows what processes on other machines print, unless it is empty or 0."""
 _LOST_MACHINE = "has been marked dead because the detector"
-"""In Ray's words on any machine of the cluster that is lost. Of those that a run uses it says so itself. What Ray says
-if its process alone dies stays: of the launcher's machine these words are the only ones."""
+"""A part of Ray's message about a lost machine. The launcher does not show this message: Ray prints it for all machines
+of the cluster, and penstock tells of the lost machines that its run uses.
+
+Ray has another message for a machine on which only Ray's own process has died. That one is shown: for the launcher's
+machine there is no other message."""
 
 HEADLESS_S = 180.0
 """Ray ends this process, without a word, so long after its head is lost. Its default, a minute, is too short on a busy

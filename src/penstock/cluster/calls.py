@@ -91,7 +91,8 @@ class Calls:
                 self._no_room.remove(made.call)
                 yield Reply(*made.call, result, error)
                 continue
-            # The caller's own error says that the call never left.
+            # A RayTaskError was raised on the host: its machine has no room for the answer. Any other error was raised
+            # here: home has no room for the call, which never left.
             there = isinstance(error, RayTaskError)
             again = _once_more(made) if there else made
             if again.call != made.call:

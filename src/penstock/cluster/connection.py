@@ -61,10 +61,10 @@ def joined(address: str | None, modules: Sequence[str] = ()) -> Iterator[None]:
 
 
 def _check_directory() -> None:
-    """Ray asks for the name of the directory that this process is in.
+    """Check that the working directory of this process still exists, because Ray asks for its name.
 
     Raises:
-        PenstockError: it has none any more.
+        PenstockError: the working directory was removed.
     """
     try:
         Path.cwd()

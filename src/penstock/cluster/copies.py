@@ -84,9 +84,10 @@ class Original:
         self.checkpoint_bytes = 0
 
     def next(self, held: Collection[str]) -> Delivery:
-        """What the copy lacks, as much as a delivery has: what logs have grown by, and the newest checkpoint.
+        """The next delivery: new bytes of files that grow, and the next part of a checkpoint.
 
-        A checkpoint that is under way is sent to its end, however many newer ones there are.
+        This is the newest checkpoint that the copy lacks. Once it is begun, it is sent to its end, even if newer ones
+        appear.
 
         Args:
             held: the checkpoints that the copy has.

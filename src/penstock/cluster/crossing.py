@@ -43,7 +43,7 @@ def in_lock_step(program: Program) -> bool:
 
 
 def same_bits(program: Program) -> str | None:
-    """Why all machines have to compute the same bits, and what to type where they cannot; ``None`` if they need not."""
+    """The reason why all machines must compute the same bits, with what to type if they do not; ``None``: no need."""
     if any(isinstance(edge, ProcessGroup) for edge in program.edges):
         return "learners on several machines would drift apart: take machines of one kind, or leave --learners out"
     if in_lock_step(program):

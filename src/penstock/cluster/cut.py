@@ -33,8 +33,8 @@ RELAY = "relay"
 """Name of the relay, and of its placement group."""
 _RELAY = NodeSpec(RELAY, "penstock.cluster.relay:Relay", None, RELAY, silence_limit_s=120.0)
 _AHEAD = 2
-"""Slots of a node on a host: one is filled, one travels. A node that waits for each version has one, and so has a node
-that has one at home."""
+"""Slots of a node's stream on a host: the node fills one while the other travels home. Two kinds of node have only one
+slot: nodes in lock step, and nodes that have only one slot at home."""
 
 
 def with_relay(program: Program) -> Program:
@@ -101,7 +101,7 @@ def one_slot_each(edge: Edge) -> bool:
 
 
 def own_stream(edge: str, node: str) -> str:
-    """The stream on a host into which one node writes what it writes at home into the edge of this name."""
+    """The name of a node's own stream on a host. There it takes the place of ``edge``, the node's edge at home."""
     return f"{edge}.{node}"
 
 
@@ -117,9 +117,10 @@ def _asked(edge: Ask, askers: tuple[str, ...]) -> Ask:
 def _shown(edge: Stream, viewers: tuple[str, ...]) -> Stream:
     """The stream with the rollouts into which learners of a host look. The relay writes it."""
     woken = _among(edge.woken, set(viewers))
-    # 1. With named slots, a rollout is written into the slot that it has at home.
-    # 2. Else it is freed later than at home: when the parameters arrive that were learned from it. Home may have filled
-    #    its slot anew by then.
+    # Without ``woken``, a board names slots: each rollout lies in the slot that it has at home. As many slots suffice.
+    # With ``woken``, a slot is free later than at home, so twice as many slots are needed:
+    # 1. Home frees a slot, and fills it anew.
+    # 2. The parameters that were learned from the old rollout arrive here. Only now its slot is free here.
     slots = 2 * edge.slots if woken else edge.slots
     return replace(edge, writers=(RELAY,), readers=(RELAY,), viewers=viewers, woken=woken, slots=slots)
 

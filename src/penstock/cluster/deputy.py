@@ -52,7 +52,10 @@ PAUSE_S = 10.0
 WORD_S = 5.0
 """How long a launcher whose machine is there again may take to say that it has ended the run."""
 TURN_S = 3.0
-"""A deputy that was asked for its run within so long waits for so long before it goes on: the command has its turn."""
+"""If a command has asked for the run within this time, the deputy waits for this much longer before it goes on.
+
+So the command can ask once more, and get the run.
+"""
 
 
 def kept_on(run: str, machine: str) -> str:
@@ -133,11 +136,15 @@ class Deputy:
         self._handed_over.set()
 
     def ask(self, asker: Asker) -> Answer:
-        """Say what becomes of the run, or leave it to a command that wants to go on with it.
+        """Answer a command that wants to go on with the run. The answer may leave the run to the command.
 
-        It is left to the command if the launcher is silent, or was on the command's machine: the command could not have
-        the folder's lock there if the launcher were alive. This is decided under the lock of the copy, as a takeover
-        is. So either this deputy goes on or the command does.
+        The command gets the run in two cases, unless the launcher has handed the run over to this deputy:
+
+        - The launcher is silent.
+        - The command runs on the launcher's machine. It has the lock of the run folder there, so the launcher is dead.
+
+        This answer and a takeover are both decided under the lock of the copy. So either this deputy goes on with the
+        run, or the command does.
         """
         charge = self._charge
         if (asker.begun, asker.folder) != (charge.begun, str(Path(charge.log_dir) / charge.name)):
@@ -149,7 +156,10 @@ class Deputy:
             return self._answer(Stand.ELSEWHERE)
         if self._may_leave_to(asker) and self._lock.acquire(timeout=LOOK_S):
             try:
-                # Race: 1. The launcher is silent. 2. Its word comes, or the word to go on. 3. This thread has the lock.
+                # Race, so look again:
+                # 1. The launcher is silent, and this thread waits for the lock.
+                # 2. The launcher delivers something, or hands the run over.
+                # 3. This thread gets the lock.
                 if self._may_leave_to(asker):
                     # There is nothing left to go on with.
                     self._copy.remove()
@@ -197,10 +207,14 @@ class Deputy:
             self._copy.remove()
 
     def _go_on(self, folder: RunFolder) -> None:
-        """Resume the run, and wait for its end. What is refused is tried again.
+        """Resume the run, and wait for its end. There are ``TRIES`` tries.
 
-        Nothing is resumed while Ray's head is out of reach. If head and launcher's machine both answer later, only this
-        machine was cut off: the run goes on where it was, unless the launcher has handed it over.
+        Each of them:
+
+        1. If Ray's head does not answer, nothing is resumed in this try.
+        2. If the head and the launcher's machine both answer, only this machine was cut off. Then this returns, and the
+           run goes on at the launcher, unless the launcher hands it over.
+        3. Otherwise ``penstock resume`` runs here. If it is refused, the next try follows.
         """
         charge = self._charge
         old = RunFolder(folder.path.with_name(charge.name))
@@ -208,7 +222,8 @@ class Deputy:
         why = "Ray's head does not answer"
         for _ in range(TRIES):
             if head.opens():
-                # A launcher that was cut off, too, may still say so: its door opens before its word is here.
+                # If the launcher's machine was cut off as well, the launcher may still hand the run over. Its machine
+                # can be reached some time before this call of it arrives. So wait for the call.
                 if charge.door.opens() and not self._handed_over.wait(WORD_S):
                     _say(folder, f"{charge.home} is there: {charge.here} was cut off. The run goes on there")
                     return
@@ -217,7 +232,7 @@ class Deputy:
                 _say(folder, f"{charge.home}, the launcher's, {how}. {charge.here} goes on {place}")
                 # In a thread, because Ray does not answer if its head is lost meanwhile.
                 threading.Thread(target=release_claims, args=(charge.claims,), daemon=True).start()
-                # Stays so while a refused resume is to be tried again: until then no command may go on.
+                # Not cleared when a resume is refused and tried again: no command may take the run in between.
                 self._goes_on = folder.path
                 tell_where_it_goes_on(old, folder, charge.here)
                 if _resume(charge, folder) != REFUSED:

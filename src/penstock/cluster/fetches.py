@@ -1,10 +1,15 @@
-"""Fetches: where the observations of rollouts are that wait at home, and which host fetches them now.
+"""Fetches: notes where the observations of waiting rollouts are, and which host is to fetch them.
 
-Observations stay in their slot until the host of the learner has fetched them. Only then home delivers the rest of the
-rollout. So what a lost host takes along of its own rollouts is counted nowhere.
+1. A rollout comes home without its observations. They stay in their slot on the host of the environment node.
+2. The host of the learner fetches them.
+3. Only then home delivers the rest of the rollout. So a rollout that is lost with its host before this was never
+   counted.
 
-Home fetches them itself where no other host can: while the learner is starting anew or runs at home, where two hosts do
-not reach each other, and once where an object store had no room for the answer to the other host.
+Home fetches the observations itself in these cases:
+
+- The learner is starting anew, or runs at home.
+- The two hosts do not reach each other.
+- An object store had no room for the answer to the other host. Then home fetches once.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

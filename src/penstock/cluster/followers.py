@@ -75,7 +75,8 @@ class Followers:
         """Free what is settled once these parameters are published."""
         if "settled" in published:
             self._settled = published["settled"]
-            # Learners that share each batch answer each version. An answer to an earlier one is not used.
+            # If learners share each batch, each version asks for a gradient. A gradient for an earlier version is not
+            # used any more, so its slot is freed.
             self._free_settled(version if "begun" in published else NEVER)
 
     def _free_settled(self, answers_to: int) -> None:

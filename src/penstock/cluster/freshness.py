@@ -17,7 +17,8 @@ AGAIN_S = 3.0
 class Freshness:
     """Notes when the run was last asked, and whether it has answered. Times are in seconds of a monotonic clock.
 
-    The run answers at its next commit. So if updates are slower than requests, the copy gets each of them.
+    The run answers with a checkpoint of its next commit. So if updates come less often than requests, the copy gets a
+    checkpoint of each update.
     """
 
     def __init__(self) -> None:

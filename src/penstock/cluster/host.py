@@ -136,7 +136,8 @@ class Host:
         while self._published.get(parameters, 0) < task.publication:
             self._publication_came.clear()
             await self._publication_came.wait()
-        # Nothing may be written into the rollout of the life before, once this life fills its slot.
+        # A policy node may still write the answer to the last question of the life before. This life fills the same
+        # slot. So wait until that question is withdrawn or answered.
         while not self._questions.withdrawn(node.name):
             await asyncio.sleep(WITHDRAW_S)
         if self._tasks.get(group) is not task:
@@ -198,10 +199,13 @@ class Host:
         return [parcel is not None for parcel in found]
 
     async def publish(self, board: str, publication: Publication, rollouts: dict[int, Array] | None) -> int:
-        """Publish what home has published, and before that the rollouts that it names. Returns its number.
+        """Write the rollouts that a publication of home names, then publish it here. Returns the publication's number.
 
-        Home may send it twice, if a machine was lost meanwhile. Race: 1. Ray asks the lost machine for the first
-        object. 2. The second one comes, and newer ones behind it. 3. The first one comes, and is left out.
+        Home sends a publication twice, if a machine was lost meanwhile. Race:
+
+        1. Ray asks the lost machine for the first object.
+        2. The second object comes, and then newer publications.
+        3. The first object comes. It is left out, because a newer one is published already.
 
         Args:
             board: its name.
@@ -316,7 +320,10 @@ class Host:
         self._wiring.bells.recover(self._wiring.bell_of(group))
 
     def _filled_slots(self) -> tuple[list[FilledSlot], bool]:
-        """What is filled, and whether that is all: the answer is a sign of life, so it must not be long on its way."""
+        """The next filled slots, about ``PART_BYTES``, and whether these are all.
+
+        The answer of `collect` is a sign of life. If it were larger, it would be on its way for too long.
+        """
         found: list[FilledSlot] = []
         left = PART_BYTES
         for group, task in self._tasks.items():
@@ -366,7 +373,10 @@ class Host:
         late = now - self._looked - LATE_S
         self._looked = now
         if late > 0.0:
-            # Race: a call of home may be taken before this look. Then `_asked` is now, and must not become later.
+            # Race:
+            # 1. This process stands still.
+            # 2. It goes on, and takes a call of home: `_asked` is set to the present time.
+            # 3. This look adds the standstill to `_asked`. The sum must not be later than now.
             self._asked = max(self._asked, min(self._asked + late, now))
             self._excused.append((time.monotonic_ns(), int(late * 1e9)))
 
@@ -379,7 +389,8 @@ class Host:
         alive = counters.get(name, "heartbeat_ns")
         return Vitals(
             task.life,
-            # Of each standstill only the part after the last sign of life counts: the node may have gone on meanwhile.
+            # The time since the last sign of life, without standstills. A standstill may have begun before this sign:
+            # then only its part after the sign is subtracted.
             now - alive - sum(min(length, until - alive) for until, length in self._excused if until > alive),
             max(0, counters.get(name, "busy_until_ns") - now),
             counters.get(name, "sign"),

@@ -65,7 +65,7 @@ class HostedTable:
             trees.recover()
 
     def known_priorities(self, slot: Arrays) -> Array | None:
-        """What a rollout of this host says of the priorities of its rows; ``None``: rows are not ranked."""
+        """The first priorities of a rollout's rows, as far as they are known; ``None``: rows are not ranked."""
         ranking = None if self._sampled is None else self._sampled.ranking
         return None if ranking is None else known_priorities(ranking, slot)
 
@@ -100,7 +100,8 @@ class HostedTable:
             shard: its number.
             path: of the file on this machine.
             mark: the checkpoint to which it belongs.
-            rest: the slots that are not here yet, once no host gets slots any more. Until then they come with a goal.
+            rest: slots that are not here yet, when the run has ended and no more goals come. Empty while the run goes
+                on: then these slots come with a goal.
         """
         edge, table, trees = self._table()
         own, tree = table.shard(shard, edge.shards), None if trees is None else trees.shard(shard)

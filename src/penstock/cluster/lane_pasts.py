@@ -1,4 +1,4 @@
-"""What home knows of the past of each lane on a host, and so what a rollout has to bring along besides its actions."""
+"""Notes what home knows of the past of each lane on a host. So a rollout brings along only what home lacks."""
 
 from penstock.cluster.messages import Task
 from penstock.memory.action_log import Past, Position
@@ -53,7 +53,7 @@ class LanePasts:
         for lane, row in enumerate(rollout["lane_position"]):
             end = Position(*map(int, row))
             total = end.first_step + end.steps
-            # A rollout is dropped together with its actions, which are those of an episode that may go on.
+            # If the rollout before was dropped, home lacks its actions. The lane's episode may go on, so send them.
             if total - steps != told[lane] and (past := log.past(lane, end)) is not None:
                 pasts[lane] = past
             if (base := log.new_base(lane, end, based[lane])) is not None:

@@ -55,8 +55,8 @@ class Task(NamedTuple):
     rollouts: tuple[SlotCopy, ...] = ()
     """Rollouts from which a learner has still to learn, if it looks for new ones by itself."""
     publication: int = 0
-    """The number of the publication of the parameters that settles all gradients and rollouts that are not handed over
-    here. 0: there are none."""
+    """The host starts the node only after this publication of the parameters. It settles all gradients and rollouts of
+    earlier lives that are in neither ``handed_on`` nor ``rollouts``. 0: the host need not wait."""
     apart: bool = False
     """The observations of an environment node's rollouts do not go home: the machine of their learner fetches them."""
 
@@ -82,8 +82,8 @@ class FilledSlot(NamedTuple):
     parcel: Array
     """The whole slot; ``apart``: without the observations."""
     pasts: dict[int, Past]
-    """Lane -> what restores it to the end of the rollout, where a rollout before this one was dropped: home lacks the
-    actions of that one."""
+    """Lane -> what restores it to the end of this rollout. Only for lanes with a dropped rollout before this one: home
+    lacks the actions of the dropped rollout."""
     bases: dict[int, Snapshot]
     """Lane -> a snapshot that home has not got yet."""
     apart: bool = False

@@ -102,7 +102,7 @@ def _tells_ranks(edge: Stream) -> bool:
 
 
 def ranking(program: Program) -> tuple[str, ...]:
-    """The groups of movable learners that rank the rows of a table: on hosts those of a copy, at home those of home."""
+    """The groups of movable learners that rank the rows of a table: at home the table itself, on a host its copy."""
     ranked = rankers(program)
     return tuple(program.node(name).group for name in handing_on(program) if name in ranked)
 

@@ -58,9 +58,10 @@ class Free(NamedTuple):
     """What is left of each GPU. Ray takes a part of a GPU from one of them: 0.2 of each of two GPUs are no 0.4."""
 
     def without(self, asked: Mapping[str, float]) -> "Free":
-        """What is left beside one more node. One without room on a GPU takes nothing of any.
+        """What is left after one more node that asks for ``asked``.
 
-        Of the GPUs with room for a part, Ray takes the one with the least left.
+        Of the GPUs with enough room, Ray takes those with the least left. If too few have enough room, the node takes
+        nothing of any GPU.
         """
         amounts = dict(self.amounts)
         for name in asked.keys() - {_GPU}:

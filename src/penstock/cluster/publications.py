@@ -107,11 +107,13 @@ class Publications:
         """Host -> the number of the batch whose rollouts it was sent last."""
 
     def due(self, placed: Mapping[str, Machine]) -> Iterator[tuple[Machine, str, Any, Any]]:
-        """Each host and board for which there is a newer publication, with its object. It counts as sent from now on.
+        """The publications to send now, as (host, board, publication, rollouts). Each counts as sent from now on.
 
-        The last one is the object with the rollouts of a batch, if the host needs them for this publication.
-
-        One publication of a board at a time is on its way to a host. Those in between are left out.
+        - ``publication``: an object of Ray; a `Publication` if it is for this host only.
+        - ``rollouts``: an object of Ray with the rollouts of the batch that the publication names. ``None`` if the host
+          needs none.
+        - Only one publication of a board at a time is on its way to a host. When it has arrived, the latest one is
+          sent. Publications between the two are left out.
 
         Args:
             placed: node -> the host that runs it.
@@ -221,10 +223,13 @@ class Publications:
         return found
 
     def ranked(self, found: Sequence[RowRanks]) -> None:
-        """Learners on hosts have given rows these priorities, and home has them. All hosts are to hear of them.
+        """Note priorities that learners on hosts have given to rows, and that home has. They are sent to all hosts.
 
-        Also the host of that learner: two learners may rank one row at the same time. Then the priority that home has
-        heard of last counts everywhere.
+        They are sent to the learner's own host, too. Race:
+
+        1. Two learners on two hosts rank the same row at the same time.
+        2. Home hears of the two priorities one after the other.
+        3. All hosts get them in this order. So the priority that home has heard of last counts everywhere.
         """
         for host in self._hosted:
             self._ranked.setdefault(host, []).extend(found)
@@ -276,9 +281,10 @@ class Publications:
         return Loss(0 if hosted is None else hosted.lose(), no_room=not room)
 
     def _put_again(self, host: Machine) -> bool:
-        """Put what others still need as new objects, if a lost host may have copies of it. False if there is no room.
+        """Make new objects of publications and rollouts that the lost host may have copies of. False: there is no room.
 
-        Ray may ask the lost machine for its copies, and waits 10 s and more each time.
+        Other hosts may still fetch them. Ray might ask the lost machine for its copies, and would wait 10 s and more
+        each time.
         """
         room = True
         for name, latest in list(self._latest.items()):
@@ -293,16 +299,17 @@ class Publications:
         return room
 
     def _send_again(self, lost: Machine) -> None:
-        """Let what is under way to other hosts be due again: they may be asking a lost one for its copy of it.
+        """Let publications that are under way to other hosts be due again: Ray may be asking the lost machine for them.
 
-        A host leaves out what comes after a newer publication.
+        So a host may get a publication twice. It leaves out one that comes after a newer one.
         """
         for key in [key for key in self._under_way if key[0] is not lost]:
             host, name = key
             if (lost, name) in self._sent and self._is_shared(name):
                 del self._under_way[key]
                 self._sent.pop(key, None)
-                # Another board brings no rollouts, so the host keeps those that it got: a later loss looks for them.
+                # Only boards that name batches bring rollouts. For another board, the note on the rollouts of this host
+                # stays: `_put_again` needs it if this host is lost later.
                 if _names_batches(self._latest[name].arrays):
                     self._batch_sent.pop(host, None)
 

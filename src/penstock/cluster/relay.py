@@ -39,8 +39,8 @@ __all__ = ["Relay"]
 SILENCE_S = 15.0
 """A machine that tells nothing for so long is given up. Its nodes go on elsewhere.
 
-Longer than `penstock.cluster.host.SILENCE_S`: by then the machine has ended them. So much shorter than 30 s that a
-learner has started again elsewhere by then.
+- Longer than `penstock.cluster.host.SILENCE_S`, after which a silent machine ends its nodes itself.
+- So much shorter than 30 s that a learner has started again elsewhere 30 s after the loss.
 """
 START_SILENCE_S = 120.0
 """The same for a machine that has told nothing yet: its Python has to start."""
@@ -348,8 +348,8 @@ class Relay:
             group = groups.get(ended.group, "")
             placed = self._placed.get(group)
             if placed is not None and placed.node.life == life:
-                # What it has finished counts if it can be delivered now: the next life begins behind that. Rollouts
-                # without a free slot, or whose observations are still to be fetched, are collected again.
+                # Deliver now what the ended node has finished: the next life begins after it. Rollouts that cannot be
+                # delivered now, for lack of a free slot or of fetched observations, are collected again.
                 self._deliver()
                 del self._placed[group]
                 self._showing.discard(group)

@@ -68,7 +68,8 @@ class ResidentShards(HostedShards):
         table = self._table
         for writer in range(shard * self._share, (shard + 1) * self._share):
             table.begin(writer, found.end, found.first)
-            # The successor of a writer reads where its lanes go on in the last slot, or in a record that is newer.
+            # The successor of a writer finds in the last slot where its lanes go on, or in the learner's record if that
+            # is newer. Home has no content of the found slots. With -1, the record counts as newer.
             table.arrays["rollout"][table.index(writer, found.end - 1)] = -1
             self._begun[writer] = found.first
             self._sent[writer] = self._there[writer] = self._gone[writer] = found.end
@@ -149,7 +150,8 @@ class ResidentShards(HostedShards):
                 most = max(1, left // (8 * size))
                 found = ring_ranks(table, trees, writer, at, min(end, at + most))
                 left -= found.priorities.nbytes
-                # What was read before this look is of these slots from there on.
+                # The writer may have overwritten slots while they were read. From its oldest slot on, the priorities
+                # that were read are those of these slots.
                 late = min(max(0, table.oldest(writer) - at), len(found.priorities))
                 if late < len(found.priorities):
                     yield RingRanks(writer, at + late, found.priorities[late:])

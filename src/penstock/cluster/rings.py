@@ -138,9 +138,10 @@ class HostedShards:
         return 0
 
     def news(self, shards: Sequence[int], taken: Sequence[int], meeting: int) -> News:
-        """What the host does not have yet of the slots below ``taken``, or a part of it. It counts as sent from now on.
+        """The next slots below ``taken`` that the host lacks, about ``PART_BYTES``. They count as sent from now on.
 
-        A slot that its writer overwrites meanwhile is left out. Then the ring begins anew behind it.
+        If a writer overwrites a slot while it is copied, this slot and all before it are left out. On the host, the
+        writer's ring then begins anew after them.
         """
         if meeting != self._meeting:
             self._meeting = meeting
@@ -165,7 +166,7 @@ class HostedShards:
                 self._served = writer
                 found.append(slot)
             sequence = begin + len(found)
-            # What was copied before this look is whole from there on.
+            # The writer may have overwritten slots while they were copied. From its oldest slot on, copies are whole.
             begin = min(max(begin, self._table.oldest(writer)), sequence)
             if begin != sent:
                 begins[writer] = begin
@@ -175,7 +176,10 @@ class HostedShards:
         return News(begins, slots, largest, whole)
 
     def _meet(self) -> None:
-        """The learners have met anew. What the host has may be ranked by a turn that was given up."""
+        """Let all slots be sent again, because the learners have met anew.
+
+        The priorities on the host may come from a turn that was given up.
+        """
         self._sent = {}
 
     def _in_turn(self, shards: Sequence[int]) -> list[int]:

@@ -109,7 +109,8 @@ class Safekeeping(LauncherThread):
 
     def _turn(self) -> None:
         if self._heir is not None:
-            # If the link is back, it gets the last checkpoint, too, and hears that it is not to end yet.
+            # Go on with deliveries to the heir. If the link is back, they bring it the last checkpoint. As long as they
+            # come, it does not take this launcher for ended, and so does not remove its copy.
             self._heir.hear(self._over)
             self._over.wait(WORD_S)
         elif self._deputy is None:
@@ -202,7 +203,8 @@ class _Appointed:
                 name=f"{kept_on(path.name, machine.name)}{secrets.token_hex(4)})",
                 namespace=NAMESPACE,
                 lifetime="detached",
-                # Deliveries wait while a deputy takes over. They must hold up neither the word to go on nor who asks.
+                # While a deputy takes over, deliveries wait for its lock. With more threads, it still answers `go_on`
+                # and `ask` meanwhile.
                 max_concurrency=8,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(machine.id, soft=False),
             )

@@ -1,8 +1,11 @@
 """Keeps a table whose shards lie with their learners: each shard in a file on its machine, for a checkpoint.
 
-A resumed run finds the files of its checkpoint on the machines where the learners of these shards run now. Learners run
-in turn on the machines that are there. So on the same cluster each finds its own, until Ray is started anew: then the
-machines may come in another order. On a shared disk the order does not matter. A shard that is not found begins empty.
+A resumed run looks for the file of a shard on the machine where the learner of this shard runs now. If the file is not
+there, the shard begins empty.
+
+- Learners are given to machines in turn, in Ray's order of machines. So on the same cluster each shard is found.
+- If Ray was started anew, the machines may have another order. Then shards may not be found.
+- On a shared disk the order does not matter.
 
 Files lie in a folder that is named as the run folder. So a run that another machine goes on with under another name
 (`Copy.settle`) finds none, and two runs of one name on one disk remove each other's files.
@@ -133,7 +136,8 @@ class ShardFiles:
     def keep(self, record: Arrays, place: Place, relay: Relay) -> list[str]:
         """Let each machine write its shards for the last checkpoint of the run, after all nodes at home have ended.
 
-        Only the checkpoint with which this launch ended counts slots as its rings do. The files of another one stay.
+        Nothing is written unless this launch has ended with this checkpoint: the sequences of any other checkpoint do
+        not fit the rings of this launch. The files of such a checkpoint stay as they are.
 
         Args:
             record: the last commit; empty if there is none.
@@ -253,6 +257,9 @@ class ShardFiles:
 
 
 def _name(manifest: Mapping[str, Any]) -> ShardName:
-    """The files that are written after this checkpoint. Their mark is what only this checkpoint has: its hashes."""
+    """The name of files that are written after this checkpoint. Its mark comes from the hashes of the checkpoint.
+
+    So no other checkpoint has the same mark.
+    """
     hashes = hashlib.sha256(str(sorted(manifest["files"].items())).encode()).digest()
     return ShardName(int(manifest["update"]), int.from_bytes(hashes) >> (8 * len(hashes) - MARK_BITS))

@@ -89,7 +89,8 @@ class ShardKeeping(LauncherThread):
         self._place = place
         self._relay = relay
         self._deaths = deaths
-        # No checkpoint waits for a large table. Of a machine that is silent the relay says that it is lost.
+        # A large table has no limit, because no checkpoint waits for it. If a machine falls silent, the relay gives it
+        # up, which ends the wait.
         self._limit_s = PATIENCE * stall_limit_s if files.nbytes <= TABLE_LIMIT else math.inf
         self._asked, self._kept = wiring.board(ASKED), wiring.board(KEPT)
         self._heard = self._mark = 0

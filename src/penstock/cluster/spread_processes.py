@@ -201,9 +201,10 @@ class SpreadProcesses:
         return f"{amounts_text(amounts)}, which {askers} for"
 
     def _with_others(self, group: str, able: list[Machine | None]) -> list[Machine | None]:
-        """Of these machines those for a learner that ranks the rows of a table: home alone, or all but home.
+        """The machines among ``able`` for a learner that ranks the rows of a table: home alone, or hosts alone.
 
-        No host would hear of the priorities that a learner at home gives. So none is at home while one is on a host.
+        The priorities that a learner at home gives do not reach any host. So such learners run either all at home, or
+        all on hosts.
         """
         hosts = [place for place in able if place is not None]
         at_home = any(self._wanted[other] is None for other in self._ranking if other != group)

@@ -1,7 +1,9 @@
 """StandIn: one life of a node that runs on a host, as home sees it. So no other node knows on which machine it runs.
 
-It keeps the node's counters. Some also own the node's ends of the edges at home: that of an environment node delivers
-rollouts in the node's name and keeps its action log; that of a learner delivers the gradients that it hands on.
+Each stand-in keeps the node's counters. Two kinds also own the node's ends of edges at home:
+
+- `EnvStandIn` delivers rollouts in the name of an environment node, and keeps its action log.
+- `FollowerStandIn` delivers the gradients that a learner hands on.
 """
 
 import math

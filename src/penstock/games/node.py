@@ -52,7 +52,7 @@ class GameLaneNode:
 
     def open(self, ports: Ports) -> None:
         """Make the lane."""
-        lobby: Lobby = ports.meeting("games", Lobby)
+        lobby: Lobby = ports.shared_object("games", Lobby)
         lobby.bring(self._settings.worker, Lane(self._settings, ports))
 
     def ready(self) -> bool:
@@ -90,7 +90,7 @@ class GamesNode:
         tokens = Tokens.read(settings.token_file, "--token_file")
         loop = self._loop = load("uvloop:new_event_loop")()
         asyncio.set_event_loop(loop)
-        lobby: Lobby = ports.meeting("games", Lobby)
+        lobby: Lobby = ports.shared_object("games", Lobby)
         kept, agent = EpisodeFiles(settings.episodes, settings.keep_episodes), agent_name(settings.env)
         steps = self._steps = GameSteps(
             loop,

@@ -39,7 +39,7 @@ class Gossip(Meeting):
 
     def settle(self, updater: Updater) -> None:
         """Take the mean of the state over this learner and its neighbours, once all have come to the end of a batch."""
-        # A state goes to neighbours only. So all meet first, and know from that who is in the ring.
+        # First a round of all learners: it tells each of them who is in the ring. States go to neighbours only.
         self.mean({}, 1.0)
         ring = self._rounds.took_part()
         near = neighbours(ring, ring.index(self._me))

@@ -118,9 +118,10 @@ class GradientStream:
             if self._me.alive():
                 return None
             time.sleep(NAP_S)
-        # A step that an earlier life handed on is in the stream or settled.
+        # Find the last step that an earlier life has handed on. It is in the stream, or the board counts it as settled.
         # 1. Read the stream.
-        # 2. Read the board. A slot that was freed between 1 and 2 was published as settled before.
+        # 2. Read the board. It counts a step as settled before the step's slot is freed. So a slot that is freed
+        #    between 1 and 2 is not missed.
         handed_on = max(self._mine(), default=0) // self._me.learners
         self._version = self._parameters.read(self._latest)
         self._step = max(handed_on, int(self._latest["settled"][self._me.number]))

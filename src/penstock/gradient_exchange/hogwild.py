@@ -187,7 +187,8 @@ class VectorOwner:
         self._applier.load(before)
         change()
         for name, values in self._applier.state().items():
-            # Added, because learners have gone on: new statistics of values change the last layer of a network.
+            # New statistics of values also change the last layer of a network, to which learners add their steps
+            # meanwhile. So add the change: writing the new values would undo these steps.
             if name in before and not np.array_equal(values, before[name]):
                 np.add(self._vector[name], values - before[name], out=self._vector[name])
 

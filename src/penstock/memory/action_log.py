@@ -1,7 +1,7 @@
 """The action log: the last actions of each lane, its episode and its position there. Holds no observation.
 
-A long episode has snapshots of its environment beside its actions. The latest one that is not behind a position is the
-*base* of that position. Without a snapshot, the base is the episode's reset.
+For a long episode, the log also keeps snapshots of its environment. The *base* of a position is the latest snapshot
+that was taken at this position or before it. Without such a snapshot, the base is the episode's reset.
 
 To restore an environment:
 

@@ -74,7 +74,7 @@ class Snapshots:
             self._write(lane, Snapshot(position, 0.0, np.empty(0, np.uint8)))
 
     def base(self, lane: int, position: Position) -> Snapshot | None:
-        """A copy of the lane's latest snapshot of the position's episode that is not behind it; ``None`` without one.
+        """A copy of the lane's latest snapshot from the episode of ``position``, taken there or before; else ``None``.
 
         Another process may add snapshots meanwhile.
         """

@@ -31,10 +31,10 @@ class TablePages:
         """Writer and field -> the first sequence whose memory was not given back."""
 
     def let_go(self, writer: int, below: int) -> None:
-        """Give back the memory of a writer's slots below a sequence, as far as it makes whole parts.
+        """Give back the memory of a writer's slots below a sequence, for each field that has ``PART_BYTES`` of it.
 
-        Nobody reads these slots any more. The writer goes on meanwhile. Memory of its older half is left alone: the
-        writer comes to that next.
+        Call this only if nobody reads these slots any more. The writer may go on meanwhile. The older half of its ring
+        is left alone, because the writer fills that half next.
 
         Raises:
             PenstockError: the writer has gone half round its ring during the call. Its rate limiter is at fault.

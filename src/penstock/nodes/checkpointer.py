@@ -56,9 +56,12 @@ class CheckpointerSettings:
 class CheckpointerNode:
     """Writes stream ``checkpoints`` to the run folder.
 
-    Before a checkpoint that is to be kept it has the shards of a table written, where these lie with their learners. A
-    checkpoint that need not be kept names the files that are there. So does the last one: the shards are written once
-    more when the run has ended. A checkpoint that is on the disk already stays, with the files that it names.
+    If the shards of a table lie with their learners, each checkpoint names a file of each shard:
+
+    - A checkpoint that is to be kept: first this node has the shards written. The checkpoint names the new files.
+    - A checkpoint that need not be kept, and the last one: it names the files that exist already. The shards are
+      written once more when the run has ended.
+    - A checkpoint that is on the disk already: it stays as it is, and so do the names of its files.
     """
 
     def __init__(self, settings: CheckpointerSettings) -> None:
@@ -75,7 +78,7 @@ class CheckpointerNode:
         self._evaluations = GrowingEvaluations(self._settings.folder)
         self._histograms: deque[Histograms] | None = None
         if self._settings.parts:
-            self._histograms = ports.meeting("histograms", deque)
+            self._histograms = ports.shared_object("histograms", deque)
         name = self._settings.table
         self._table = None if name is None else ports.table(name)
         self._ranks = None if name is None else ports.priorities(name)
@@ -164,7 +167,7 @@ class _ShardFiles:
         self._asked.publish({**asked, "mark": np.array(self._mark, np.int64)}, int(slot["update"]))
 
     def answered(self) -> bool:
-        """True once all shards are written, or it is known of which that has failed."""
+        """True once the request of `ask` is answered. If writing a shard has failed, its older file is still named."""
         return int(self.kept()["answered"]) == self._mark
 
     def kept(self) -> Arrays:

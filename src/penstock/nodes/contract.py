@@ -130,8 +130,8 @@ class Ports(Protocol):
         """This node's end of a record. Its owner reads it in place; other nodes copy it."""
         ...
 
-    def meeting(self, role: str, make: Callable[[], Shared]) -> Shared:
-        """The object that the nodes of a meeting share in their process. The first one makes it."""
+    def shared_object(self, role: str, make: Callable[[], Shared]) -> Shared:
+        """The object that the nodes of this edge share in their process. The first one makes it."""
         ...
 
     def rounds(self, role: str) -> RoundsPort:

@@ -116,7 +116,7 @@ class MonitorNode:
         self._ports = ports
         self._reports = ports.stream_reader("reports")
         if settings.histograms:
-            self._histograms = ports.meeting("histograms", deque)
+            self._histograms = ports.shared_object("histograms", deque)
         counters = ports.counters()
         # The files that an earlier life of this node wrote are part of the run. A life that died before it had opened
         # them wrote none: the log still holds lines of the run before its resume.

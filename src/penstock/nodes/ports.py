@@ -52,7 +52,7 @@ class StreamWriter(Protocol):
     def written(self) -> dict[int, int]:
         """Sequence -> slot, of all slots that are pushed and not released.
 
-        Readers go on meanwhile, so call it twice.
+        Readers may release slots meanwhile. So after reading slots call this again, and ignore slots that are released.
         """
         ...
 

@@ -95,7 +95,10 @@ class Teller:
             self._send(as_bytes("WARNING", text, self._left_out))
 
     def _of_place(self, level: str, place: str, text: str) -> _Said | None:
-        """What is said by a text that is new; ``None`` if the process has said too much."""
+        """The line that counts a new text: a line of its own, or the line for all further texts of its place.
+
+        ``None`` if the process has ``MOST`` lines already.
+        """
         is_last = self._texts[place] >= TEXTS
         key = place, "" if is_last else text
         if key not in self._said:

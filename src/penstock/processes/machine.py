@@ -109,12 +109,12 @@ def _check_memory(program: Program, processes: int) -> None:
 
 
 def _untouched(program: Program) -> int:
-    """Bytes that a run may never write. Pages that are never written cost no memory.
+    """Bytes of the segment that this machine may never write. Pages that are never written cost no memory.
 
-    - Tables have room for the last observation of a truncated episode in each of their rows. To count it would double
-      the memory of images.
-    - Shards that lie with their learners stay elsewhere, but for one.
-    - Each lane has room for snapshots. Only those with long episodes have any.
+    - Each row of a table has room for the last observation of a truncated episode. To count this room would double the
+      memory of images.
+    - If the shards of a table lie with their learners, this machine writes only one of them.
+    - Each lane has room for snapshots. Only lanes with long episodes use it.
     """
     tables = [edge for edge in program.edges if isinstance(edge, Table) and edge.file is None]
     finals = sum(_slot_bytes(table, lambda spec: not _is_touched(spec)) * table.slots for table in tables)

@@ -48,7 +48,7 @@ class Starting(Protocol):
         ...
 
     def log_lines(self) -> Sequence[LogLine]:
-        """What processes have logged until the last call of ``exits``, and what was not returned before."""
+        """The log lines that processes had sent by the last call of ``exits``, without those returned before."""
         ...
 
     def running(self) -> Sequence[str]:

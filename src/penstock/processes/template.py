@@ -70,7 +70,8 @@ def _serve(warden: socket) -> int | None:
 
     def begin() -> None:
         warden.close()
-        # The warden does not know this process yet. It waits for the byte that says it is known, or ends with the pipe.
+        # The warden does not know this process yet. So this process waits for a byte from the warden, which comes once
+        # the warden knows it. If the pipe is closed instead, this process ends.
         if not os.read(hold, 1):
             os._exit(0)
         os.close(hold)

@@ -140,7 +140,7 @@ class Warded:
         return ended
 
     def log_lines(self) -> Sequence[LogLine]:
-        """What processes have logged until the last call of ``exits``, and what was not returned before."""
+        """The log lines that processes had sent by the last call of ``exits``, without those returned before."""
         lines = list(self._log_lines)
         self._log_lines.clear()
         return lines
@@ -303,7 +303,7 @@ class Warded:
                 self._ended.append(Exit(group, 1, _refused(group, detail), Cause.REFUSED))
 
     def _said(self, group: str) -> str:
-        """What a process has written to its error pipe besides log lines, and what was not returned before."""
+        """The text that a process has written to its error pipe, without log lines and without text returned before."""
         pipe = self._errors[group]
         self._log_lines += pipe.read()
         return pipe.take_text()

@@ -7,13 +7,13 @@ from penstock.program.graph import (
     Ask,
     Board,
     Edge,
-    Meeting,
     ProcessGroup,
     Program,
     Record,
     RemoteAnswer,
     Rounds,
     SharedArrays,
+    SharedObject,
     Stream,
     Table,
     ends,
@@ -85,7 +85,7 @@ def _edge(program: Program, edge: Edge) -> list[str]:
         faults.append(f"board {edge.name} has a negative lag")
     faults += _ask(program, edge) if isinstance(edge, Ask) else []
     faults += _process_group(program, edge) if isinstance(edge, ProcessGroup) else []
-    faults += _meeting(program, edge) if isinstance(edge, Meeting) else []
+    faults += _shared_object(program, edge) if isinstance(edge, SharedObject) else []
     if isinstance(edge, ActionLog) and (edge.lanes < 1 or edge.capacity < 1):
         faults.append(f"action log {edge.name} needs at least one lane and one action")
     if isinstance(edge, Rounds | ProcessGroup) and not 2 <= len(edge.members) <= MOST_MEMBERS:
@@ -113,9 +113,13 @@ def _process_group(program: Program, group: ProcessGroup) -> list[str]:
     return [f"{group.name} is found at board {group.board}, but there is no such board"]
 
 
-def _meeting(program: Program, meeting: Meeting) -> list[str]:
-    groups = sorted({node.group for node in program.nodes if node.name in meeting.nodes})
-    return [f"nodes of {meeting.name} meet in one process, but are in {', '.join(groups)}"] if len(groups) > 1 else []
+def _shared_object(program: Program, shared: SharedObject) -> list[str]:
+    groups = sorted({node.group for node in program.nodes if node.name in shared.nodes})
+    return (
+        [f"nodes that share {shared.name} must be in one process, but are in {', '.join(groups)}"]
+        if len(groups) > 1
+        else []
+    )
 
 
 def _ask(program: Program, ask: Ask) -> list[str]:

@@ -9,13 +9,13 @@ from penstock.program.graph import (
     Board,
     Edge,
     LocalAnswer,
-    Meeting,
     ProcessGroup,
     Program,
     Record,
     RemoteAnswer,
     Rounds,
     SharedArrays,
+    SharedObject,
     Stream,
     Table,
 )
@@ -103,8 +103,8 @@ def _edge(edge: Edge) -> str:
         case SharedArrays():
             size = sum(spec.nbytes for spec in edge.arrays)
             return f"shared {edge.name:<12} {_names(edge.members)}: {bytes_text(size)}, without locks"
-        case Meeting():
-            return f"meet   {edge.name:<12} {_names(edge.nodes)}: in one process"
+        case SharedObject():
+            return f"object {edge.name:<12} {_names(edge.nodes)}: in one process"
         case ActionLog():
             return _log(edge, (edge.name,), edge.writer)
 

@@ -9,7 +9,7 @@ Kinds of edge:
 - In *rounds* several learners average arrays. A *process group* is rounds of learners on several machines.
 - *Shared arrays* are changed in place by several nodes, without locks.
 - A *record* holds what a learner has committed. Its successor reads it.
-- At a *meeting*, nodes of one process share an object.
+- A *shared object* is in the memory of one process, for all nodes there.
 - An *action log* holds what restores the episodes of an environment node. Its successor reads it.
 """
 
@@ -30,7 +30,6 @@ __all__ = [
     "Board",
     "Edge",
     "LocalAnswer",
-    "Meeting",
     "Minibatch",
     "NodeSpec",
     "ProcessGroup",
@@ -39,6 +38,7 @@ __all__ = [
     "RemoteAnswer",
     "Rounds",
     "SharedArrays",
+    "SharedObject",
     "Stream",
     "Table",
     "asked_of_nodes",
@@ -253,14 +253,16 @@ class SharedArrays:
 
 
 @dataclass(frozen=True)
-class Meeting:
+class SharedObject:
     """Nodes of one placement group share an object in their process. Nothing of it is in shared memory."""
 
     name: str
     nodes: tuple[str, ...]
 
 
-Edge: TypeAlias = Stream | Table | Board | Ask | Record | ActionLog | Rounds | ProcessGroup | SharedArrays | Meeting
+Edge: TypeAlias = (
+    Stream | Table | Board | Ask | Record | ActionLog | Rounds | ProcessGroup | SharedArrays | SharedObject
+)
 
 
 @dataclass(frozen=True)
@@ -351,7 +353,7 @@ def ends(edge: Edge) -> Iterator[str]:
             yield from edge.readers
         case Rounds() | ProcessGroup() | SharedArrays():
             yield from edge.members
-        case Meeting():
+        case SharedObject():
             yield from edge.nodes
 
 

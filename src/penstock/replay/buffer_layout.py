@@ -1,8 +1,8 @@
 """The memory of a buffer that a user makes: the rings of a table, and the priorities of its rows. Holds none itself.
 
-A row is what the user names: observation fields, an action, others. Slots, side areas and joints are those of
-`penstock.program.rollout.table_specs`, as far as a `Sampler` reads them and `contents` copies them. So observations lie
-there once: the observation after a row is that of the next row.
+The user names the fields of a row: observation fields, an action, others. The arrays of a slot are those of
+`penstock.program.rollout.table_specs` that a `Sampler` reads and `contents` copies. So each observation is stored once:
+the observation after a row is that of the next row.
 """
 
 from dataclasses import dataclass

@@ -87,10 +87,11 @@ def transfer(  # noqa: PLR0917 - a source and a target
     """Copy the ``contents`` of a table into an empty one, part by part. Returns the number of slots of each writer.
 
     Args:
-        source: it has the lanes of ``target``, shared by any number of writers. Copies of slots that a writer
-            overwrites meanwhile may be torn.
-        firsts: the oldest slot of each writer that may be copied.
-        taken: slots below these are copied, the same number of each writer: the newest that fit into ``target``.
+        source: a table with the same lanes as ``target``. Its number of writers may differ. Copies of slots that a
+            writer overwrites meanwhile may be torn.
+        firsts: for each writer, the oldest sequence that may be copied.
+        taken: for each writer, the sequence below which slots are copied. The newest slots that fit into ``target`` are
+            copied, the same number from each writer.
         tree: the priorities of the source's rows.
         target: its writers go on at the largest of ``taken``.
         ranks: the priorities of the target's rows.
@@ -117,7 +118,8 @@ def _copied(table: Table, ends: Sequence[int], count: int, tree: Ranks | None) -
     """The last ``count`` slots of each writer below ``ends``."""
     places = [_indices(table, writer, ends[writer], count) for writer in range(table.writers)]
     arrays = {name: _rows(table.arrays[name], places) for name in _row_fields(table.specs)}
-    # A restored ring begins at the same place: which row is sampled by priority depends on where it lies.
+    # Keep the sequence, so that each row lies at the same place of the restored ring. Sampling by priority depends on
+    # the places of rows.
     arrays["sequence"] = np.array(max(ends), np.int64)
     for name in _of_lane(table.specs):
         arrays[name] = np.concatenate([table.arrays[name][place] for place in places], axis=1)

@@ -36,7 +36,8 @@ class RateLimiter:
     def spare(self, rows: int, steps: int) -> int:
         """Gradient steps that may be taken while no row comes, after ``steps`` steps for ``rows`` rows.
 
-        0 at a ``reuse`` of 1. Then even steps that a resume without its table has left out are not made up for.
+        Always 0 if ``reuse`` is 1. A run that was resumed without its table has taken fewer steps than its rows make
+        due. With a ``reuse`` of 1 it does not take them later either.
         """
         if self.reuse == 1.0:
             return 0

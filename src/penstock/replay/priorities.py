@@ -47,7 +47,8 @@ def enter(
         slot: the arrays of the slot.
         index: of the slot among those of the shard.
         sequence: of the slot.
-        known: its `known_priorities`, where the slot does not have all its fields; ``None``: it has.
+        known: the `known_priorities` of the slot, if some of its fields are not here. ``None``: all fields are here,
+            so compute them.
     """
     valid = slot["valid"].copy()
     valid[-1] = False

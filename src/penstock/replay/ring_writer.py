@@ -97,7 +97,7 @@ class RingWriter:
         self._behind = {}
 
     def _check_alone(self) -> None:
-        """Check that readers have no slot that this writer has not pushed. It would write into rows that they read."""
+        """Check that no other writer of this ring has pushed. This one would then write into rows that readers read."""
         if self._table.written(self._writer) != self._sequence:
             raise UsageError(
                 f"another writer {self._writer} of this replay buffer has pushed meanwhile; give each process and each "
@@ -139,7 +139,7 @@ class RingWriter:
             raise BadDataError(f"{name} has shape {list(values.shape)}; wanted {list(wanted)}, as reward has it")
         if not np.can_cast(values.dtype, spec.dtype, "same_kind"):
             raise BadDataError(f"{name} holds {values.dtype}, which is no {spec.dtype}")
-        # Converted before the order is checked: what is stored of two observations is compared, whatever they came as.
+        # Convert before the order is checked: observations are compared as they are stored, whatever type they had.
         stored = values.astype(spec.dtype, copy=False)
         return stored.reshape(stored.size // (self._layout.lanes * spec.size), self._layout.lanes, *spec.shape)
 

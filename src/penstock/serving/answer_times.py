@@ -41,10 +41,11 @@ class AnswerTimes:
         self._rests_until = -math.inf
 
     def failed(self, seconds: float, now: float) -> None:
-        """It did not answer, which took so many seconds. It rests: others are asked before it until the pause is over.
+        """Note that the server did not answer, after ``seconds`` of waiting. It rests for a pause.
 
-        A failure in the middle of a pause, when no other server has answered either, does not prolong it. So a server
-        rests hardly longer than it was away, also if it was the client's own network that failed.
+        - Until the pause is over, other servers are asked first.
+        - If no other server answers, it is asked in its pause as well. If it fails then, its pause does not get longer.
+          So it rests hardly longer than it was away, even if the client's own network was at fault.
         """
         if self.rest(now):
             return

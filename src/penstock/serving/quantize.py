@@ -2,13 +2,16 @@
 
 Only the networks change. Observations are encoded and normalised, and actions made of the last outputs, in float32.
 
-- int8: convolutions and products with a weight. Their inputs have 8 bits, with one range for all elements, which is
-  that of the given observations. Two kinds of product stay in float32: those of observed vectors, whose elements differ
-  too much for one range, and the last ones, whose outputs are the action. Weights have 7 bits, because x86 processors
-  without VNNI add two 8-bit products in 16 bits, which saturate.
-- fp16: everything from the first to the last product with a weight, without the products of observed vectors: an
-  element may be larger than 65,504, the largest number of fp16. On a processor ONNX Runtime computes in float32 between
-  casts, so it does not show what overflows.
+- int8: convolutions and products with a weight.
+
+  - Inputs have 8 bits. All elements of an input share one range, which is measured on the given observations.
+  - Weights have 7 bits: x86 processors without VNNI add two 8-bit products in 16 bits, and larger sums are cut off.
+  - Two kinds of product stay in float32. Products of observed vectors: their elements differ too much for one range.
+    The last products: their outputs are the action.
+
+- fp16: everything from the first to the last product with a weight. Products of observed vectors stay in float32: an
+  element may be larger than 65,504, the largest number of fp16. On a CPU, ONNX Runtime computes in float32 between
+  casts. So a test on a CPU does not show numbers that overflow.
 - An ``LSTM`` operation of a user's own module is quantised dynamically: ONNX Runtime has no static form of it. A
   ``GRU`` operation stays as it is. The recurrent layers of penstock are products and activations, so they are
   quantised like the others.

@@ -92,10 +92,11 @@ class SharedSigns:
                 self._wiring.counters.set(node.name, "busy_until_ns", now + int(limit_s * 1e9))
 
     def achieved(self, group: str) -> int:
-        """The commits of a group's records; without a record, the slots that it handed on and the questions answered.
+        """A number that grows with the progress of a group.
 
-        A life that takes over may hand on once more what an earlier one did, such as a checkpoint. So slots are no
-        progress of a group that commits.
+        - A group with records: the number of its commits. Slots do not count, because a new life may hand on once more
+          what an earlier life has handed on already, such as a checkpoint.
+        - A group without records: the slots that it has handed on, and the questions that it has answered.
         """
         names = [node.name for node in self._nodes if node.group == group]
         records = [self._wiring.record(self._records[name]) for name in names if name in self._records]

@@ -23,8 +23,9 @@ def recover(wiring: Wiring, program: Program, group: str, lives: dict[str, int])
     Returns:
         False while a living node still writes into what a dead node held. Then call it again.
     """
-    # 1. Answerers: a question that a dead one had begun to answer is asked again. 2. Askers: now no dead answerer holds
-    # their questions, so these can be withdrawn.
+    # The order matters:
+    # 1. Dead answerers: the questions that they had begun to answer are asked again.
+    # 2. Dead askers: no dead answerer holds their questions any more, so these can be withdrawn.
     for node, owner in lives.items():
         for edge in asked_of_nodes(program.edges):
             wiring.questions(edge).recover_answerer(node, owner)

@@ -91,7 +91,7 @@ class Supervisor:
         self.state = State.ENDED
 
     def excuse(self, seconds: float) -> None:
-        """Let so many seconds until now count for no limit: the machine stood still, so no process could show life."""
+        """Do not count the last ``seconds`` towards any limit: the machine stood still, and all processes with it."""
         self._entered_at += seconds
         self._progress_at += seconds
         self._signs.excuse(seconds)
@@ -174,7 +174,8 @@ class Supervisor:
         """Recover dead groups, and restart those that are to be restarted."""
         for group, restart in list(self._dead.items()):
             refused = restart is not None and restart.ended.cause is Cause.REFUSED
-            # The time first: to recover wakes all processes, and a process that never ran holds nothing.
+            # Check the time first. `recover` would wake all processes at each tick, and a process that the system has
+            # refused never ran, so it holds nothing to recover.
             if (refused and now < self._refused[group] + REFUSED_WAIT_S) or not self._processes.recover(group):
                 continue
             del self._dead[group]

@@ -20,7 +20,7 @@ core. With equal shares, two environment processes and a slow learner do not fil
 learner, and one core rests.
 """
 GAMES = "games"
-"""Name of the node that games connect to, of its process, and of the meeting of lanes and sessions."""
+"""Name of the node that games connect to, of its process, and of the object that lanes and sessions share."""
 
 
 def env_names(plan: Plan) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from penstock.memory.snapshots import SNAPSHOT_BYTES
 from penstock.metrics.report import RETURN_WINDOW, report_specs
 from penstock.nodes.contract import CHECKPOINT_SLOTS
 from penstock.nodes.learner import VERDICT
-from penstock.program.graph import ActionLog, Ask, Board, Edge, Meeting, NodeSpec, Program, Record, Stream
+from penstock.program.graph import ActionLog, Ask, Board, Edge, NodeSpec, Program, Record, SharedObject, Stream
 from penstock.program.plan import Plan
 from penstock.saved_runs.pasts import past_specs
 from penstock.saved_runs.run_folder import RunFolder
@@ -124,10 +124,10 @@ def wire(plan: Plan, topology: TopologyParts) -> Program:
         ]
     if plan.run.tensorboard_histograms:
         # How the parameters of each checkpoint are spread.
-        edges.append(Meeting("histograms", ("checkpointer", "monitor")))
+        edges.append(SharedObject("histograms", ("checkpointer", "monitor")))
     if plan.games is not None:
         # Each lane is handed to a session.
-        edges.append(Meeting(GAMES, (*envs, GAMES)))
+        edges.append(SharedObject(GAMES, (*envs, GAMES)))
     nodes = [
         *env_nodes(plan, topology.niceness),
         *policy_nodes(plan, topology.rollouts),

@@ -195,7 +195,7 @@ def _of_minibatch(values: Mapping[str, object]) -> Named:
 
 
 def _each(found: object, shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
-    """This shape for each array that was found; nothing where no arrays were, which a check then says."""
+    """Name -> ``shape``, for each array in ``found``. Empty if ``found`` is no mapping: a later check reports that."""
     return dict.fromkeys(found, shape) if isinstance(found, Mapping) else {}
 
 

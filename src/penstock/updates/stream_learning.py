@@ -139,8 +139,8 @@ class StreamLearner:
         of_parts = weights.reshape(len(weights), self._parts, -1).sum(2)
         for values, counts in zip(zip(*columns, strict=True), of_parts.tolist(), strict=True):
             minibatch = dict(zip(self._rows, map(_aligned, values), strict=True))
-            # Other learners may have rows of a minibatch in which this one has none. Then its own numbers only have to
-            # be finite.
+            # This learner may have no row of a minibatch of which other learners have rows. Then its numbers do not
+            # count, but they must be finite. So the padding gets weight 1.
             total = sum(counts)
             if total == 0.0:
                 minibatch["weight"] = torch.ones_like(minibatch["weight"])
@@ -152,7 +152,12 @@ class StreamLearner:
         self._stepper.step(*_filled(parts, weights), self._exchange)
 
     def _mean(self, weight: Tensor, total: float) -> Mean:
-        """The mean over the rows of a minibatch, of all learners. Its rows here weigh ``total``."""
+        """A function that takes means over a minibatch, over the rows of all learners.
+
+        Args:
+            weight: of each row of this learner.
+            total: sum of the weights of this learner's rows.
+        """
         here, exchange = mean_by(weight), self._exchange
         if exchange is None:
             return here
@@ -228,7 +233,7 @@ class StreamGradientApplier(StreamLearner):
 
 
 def _filled(parts: Parts, weights: Sequence[float]) -> tuple[Parts, Sequence[float]]:
-    """The parts that have rows, at least one. A part of padding alone has no mean; such parts are the last ones."""
+    """The parts that have rows; the first part if none has any. Parts of padding alone are last, and have no mean."""
     count = max(1, sum(weight > 0.0 for weight in weights))
     return parts[:count], weights[:count]
 

@@ -148,7 +148,10 @@ class ShardTeam(Team, Protocol):
         ...
 
     def meeting(self) -> int:
-        """A number that tells one meeting of these learners from another; 0 on one machine."""
+        """The number of the present meeting; 0 on one machine.
+
+        Learners on several machines meet anew, under another number, whenever one of them was lost or has left.
+        """
         ...
 
     def settle(self, updater: Stateful) -> None:

@@ -22,13 +22,13 @@ from penstock.program.graph import (
     Ask,
     Board,
     Edge,
-    Meeting,
     NodeSpec,
     ProcessGroup,
     Program,
     Record,
     Rounds,
     SharedArrays,
+    SharedObject,
     Stream,
     Table,
 )
@@ -219,11 +219,11 @@ class Wiring:
             raise TypeError(f"edge {name} is no shared arrays")
         return Layout(edge.arrays).views(self.bytes_of(name))
 
-    def meeting(self, name: str, make: Callable[[], Any]) -> Any:  # noqa: ANN401 - what these nodes share
-        """The object that the nodes of a meeting share in this process. The first one makes it."""
+    def shared_object(self, name: str, make: Callable[[], Any]) -> Any:  # noqa: ANN401 - what these nodes share
+        """The object that the nodes of this edge share in this process. The first one makes it."""
         edge = self._edges[name]
-        if not isinstance(edge, Meeting):
-            raise TypeError(f"edge {name} is no meeting")
+        if not isinstance(edge, SharedObject):
+            raise TypeError(f"edge {name} is no shared object")
         if name not in self._shared:
             self._shared[name] = make()
         return self._shared[name]
@@ -272,5 +272,5 @@ def _required(edge: Edge) -> int:
             return Questions.required(edge)
         case SharedArrays():
             return Layout(edge.arrays).nbytes
-        case Meeting() | ProcessGroup():
+        case SharedObject() | ProcessGroup():
             return 0

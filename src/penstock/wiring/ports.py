@@ -179,9 +179,9 @@ class NodePorts:
         """This node's end of a record. Its owner reads it in place; other nodes copy it."""
         return self._wiring.record(self._edge(role))
 
-    def meeting(self, role: str, make: Callable[[], Shared]) -> Shared:
-        """The object that the nodes of a meeting share in this process. The first one makes it."""
-        shared: Shared = self._wiring.meeting(self._edge(role), make)
+    def shared_object(self, role: str, make: Callable[[], Shared]) -> Shared:
+        """The object that the nodes of this edge share in this process. The first one makes it."""
+        shared: Shared = self._wiring.shared_object(self._edge(role), make)
         return shared
 
     def rounds(self, role: str) -> RoundsPort:

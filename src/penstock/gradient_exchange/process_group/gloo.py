@@ -70,9 +70,11 @@ class OverGloo:
 class _Swap:
     """Tensors between this member and single others; implements `UnderWay`.
 
-    A thread waits for them, for as long as a round may take. If a wait of gloo for one of them times out, gloo ends the
-    whole group, so it cannot be asked again and again. gloo does not tell a tensor that was half received of a lost
-    connection: then the thread stays until its time is up.
+    A thread waits for all of them, for as long as a round may take:
+
+    - Many short waits are not possible: if one wait of gloo times out, gloo ends the whole group.
+    - If a connection is lost in the middle of a tensor, gloo does not report this. Then the thread waits until its time
+      is up.
     """
 
     def __init__(self, works: Sequence[UnderWay]) -> None:

@@ -4,8 +4,11 @@
 2. Each other member reads the board and says in the store that it is there, and on which GPU.
 3. Once all are there, the keeper chooses the transport. They connect to each other, and the group stands.
 
-A group stands as long as all its members do. A member that leaves says so in the store. A new life of a member says so
-too, if it finds there that an earlier life has come. The keeper then opens another store, and all begin anew.
+A group ends with its first member that leaves or dies:
+
+1. A member that leaves notes this in the store. So does the new life of a member, if an earlier life is noted there.
+2. The keeper opens another store.
+3. All members meet in it.
 """
 
 import socket

@@ -37,9 +37,9 @@ class UnderWay(Protocol):
 
 
 class Group(Protocol):
-    """The members of one meeting, connected to each other: one member's end. Tensors are in main memory.
+    """One member's end of a group: of members that have met and are connected. Tensors are in main memory.
 
-    A member that is lost makes all that waits for it fail, now or later. Then the group is given up.
+    If a member is lost, each `UnderWay` that waits for it fails, at once or later. Then the group is given up.
     """
 
     def tell(self, values: Tensor) -> UnderWay:

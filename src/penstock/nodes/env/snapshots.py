@@ -136,7 +136,7 @@ class LaneSnapshots:
             self._candidate = _Candidate(lane, found)
 
     def _judge(self, candidate: _Candidate) -> None:
-        """Try a snapshot. If its episode has ended meanwhile, there will be another one."""
+        """Try a snapshot, and note whether it fits. If its episode has ended by now, a later snapshot will be tried."""
         self._candidate = None
         lane, base = candidate
         here = self._log.position(lane)

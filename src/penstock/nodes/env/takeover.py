@@ -87,8 +87,10 @@ def _handed_over(settings: EnvSettings, ports: Ports, stream: StreamWriter) -> _
     }
     slots = {index: stream.slot(index) for index in own.values()}
     seen = {index: _left_by(slot, slice(None), int(slot["rollout"])) for index, slot in slots.items()}
-    # Race: the learner goes on meanwhile. It commits a rollout before it releases its slot. So:
-    # 1. Read the slots. 2. Count only those that are still not released. 3. Read the record: it has the others.
+    # Race: the learner goes on meanwhile. It commits a rollout before it releases the rollout's slot. So:
+    # 1. Read the slots.
+    # 2. Count only slots that are still not released. What was read from the others may belong to a later rollout.
+    # 3. Read the record: it has the rollouts whose slots are released.
     still = stream.written()
     found = [seen[index] for sequence, index in own.items() if still.get(sequence) == index]
     committed = record.copy()

@@ -2,8 +2,11 @@
 
 It plays no episode itself: `PlayerNode` does.
 
-Each ticket is answered: played, spoilt, or too late. If a player dies, either its ticket or its answer is left. The
-ticket is played again, with the same result. So no episode is lost. A second answer to one ticket is ignored.
+Each ticket is answered: played, spoilt, or too late. No episode is lost if a player dies:
+
+1. A player first sends the answer to a ticket, and then releases the ticket.
+2. If it dies before that, the ticket is left. Its next life plays the ticket again, with the same result.
+3. If it dies in between, the ticket is answered twice. The second answer is ignored.
 """
 
 import math

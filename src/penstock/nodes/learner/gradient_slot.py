@@ -65,10 +65,13 @@ def board_specs(shared: Sequence[ArraySpec], learners: int) -> tuple[ArraySpec, 
 
 
 def own_batch_board_specs(shared: Sequence[ArraySpec], learners: int, rollouts: int) -> tuple[ArraySpec, ...]:
-    """The board of learners that have batches of their own: each learner's batch of ``rollouts`` rollouts.
+    """The board of learners that have batches of their own. Each batch has ``rollouts`` rollouts.
 
-    ``batch`` has the sequences of its rollouts, or -1 while none of its gradients is settled. ``batch_settled`` is the
-    number of its gradients that are settled, ``batch_applied`` of those that were applied.
+    It has these arrays for each learner, besides those of `board_specs`:
+
+    - ``batch``: the sequences of the batch's rollouts; -1 while no gradient of the batch is settled.
+    - ``batch_settled``: how many gradients of the batch are settled, that is, applied or dropped.
+    - ``batch_applied``: how many of them were applied.
     """
     return (
         *board_specs(shared, learners),
@@ -78,10 +81,14 @@ def own_batch_board_specs(shared: Sequence[ArraySpec], learners: int, rollouts: 
 
 
 def common_batch_board_specs(shared: Sequence[ArraySpec], learners: int, rollouts: int) -> tuple[ArraySpec, ...]:
-    """The board of learners that share batches of ``rollouts`` rollouts. Each version asks each for one gradient.
+    """The board of learners that share batches of ``rollouts`` rollouts.
 
-    ``slots`` are those of the batch, ``update`` the updates before it, ``done`` its gradient steps so far. ``begun`` is
-    the version with which it began.
+    Each version of the board asks each learner for one gradient. More arrays, besides those of `board_specs`:
+
+    - ``slots``: the slots of the batch's rollouts.
+    - ``update``: the number of updates before this batch.
+    - ``done``: the gradient steps of this batch so far.
+    - ``begun``: the version of the board with which this batch began.
     """
     return (
         *board_specs(shared, learners),
@@ -134,8 +141,9 @@ def own_batch_slot_specs(
 ) -> tuple[ArraySpec, ...]:
     """The slot of a learner that has batches of its own, of ``rollouts`` rollouts.
 
-    ``rollouts`` has the sequences of the rollouts, and -1 in place of those that are missing. ``last`` says that they
-    are done with, ``stale`` that they are too old and have no gradient.
+    - ``rollouts``: the sequences of the batch's rollouts; -1 for each rollout that is missing.
+    - ``last``: this is the batch's last gradient. Its learner reads these rollouts no more.
+    - ``stale``: the rollouts are too old to learn from. The slot has no gradient.
     """
     return (
         *slot_specs(shared, compression),

@@ -1,8 +1,10 @@
-"""Epochs of gradients that are handed on: the steps of a batch by the gradients that followers find for it.
+"""Epochs with handed-on gradients: takes the gradient steps of a batch with gradients that followers compute.
 
-Each version of board ``parameters`` asks every `BatchFollowerNode` for one gradient on its share of a minibatch. Their
-weighted mean makes one gradient step, and the next version. A follower that dies is waited for: its next life finds the
-gradient that is missing. Commits nothing and takes no rollouts.
+1. Each version of board ``parameters`` asks every `BatchFollowerNode` for one gradient on its share of a minibatch.
+2. The weighted mean of these gradients makes one gradient step. The result is the next version.
+3. If a follower dies, this waits for its next life, which computes the missing gradient.
+
+Commits nothing and takes no rollouts.
 """
 
 from collections.abc import Callable

@@ -171,8 +171,8 @@ class Keeper:
             yield from verdicts.ask(self.committed)
             yield from self._commit_verdict(verdicts)
         due, wanted = update % run.save_interval == 0, self._ports.checkpoints_wanted()
-        # Slots of this stream may be held for as long as it takes to write a large table. A checkpoint that need not be
-        # kept waits for none: it is due again after the next commit.
+        # The checkpointer may hold a slot of this stream for as long as it takes to write a large table. A checkpoint
+        # that need not be kept does not wait for a free slot: it is due again after the next commit.
         has_room = due or self._checkpoints.free() > 0
         if (due or wanted != self._answered) and has_room and not self.done():
             self._answered = wanted
@@ -270,7 +270,7 @@ class Keeper:
         return RowShares(processes, run.num_envs * self._settings.algorithm_config.num_steps)
 
     def _commit_verdict(self, verdicts: Verdicts) -> Work:
-        """Make the verdict on the last commit part of the record, where the run may stop by it."""
+        """Wait for the verdict on the last commit, and write it into the record. No effect unless it is awaited."""
         if not verdicts.awaited:
             return
         yield from verdicts.wait(int(self.committed["update"]))

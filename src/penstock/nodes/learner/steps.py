@@ -175,7 +175,8 @@ class GradientSteps:
                 yield None
                 deadline = time.monotonic() + STEP_LIMIT_S
         if self.done > begun and isinstance(self._team, ShardTeam) and not self._ports.stopping():
-            # All have ranked their rows. So the first priorities of the next rollouts do not depend on who is faster.
+            # Wait until all learners have ranked their rows. New rows get the largest priority so far, which must not
+            # depend on how fast each learner is.
             self._team.settle(self.updater)
 
     def _until(self, goal: TurnGoal, beta: float, many: SamplingUpdater) -> Work:
@@ -271,9 +272,10 @@ class GradientSteps:
                 self._team.ranked(rows, stamps, ranks)
 
     def _ranked(self, own: Array) -> list[tuple[int, Array]]:
-        """The shards that this learner ranks after a step, with rows, stamps, old and new priorities: ``[4, m]``.
+        """The shards that this learner ranks after a step, each with rows, stamps, old and new priorities: ``[4, m]``.
 
-        If learners are on several machines, learner 0 ranks all shards: the next life of another one begins with them.
+        This is its own shard. If learners are on several machines, learner 0 ranks the shards of all: so home has all
+        priorities, and the next life of another learner begins with them.
         """
         learner = self._settings.updater.learner
         if not (self._settings.spread and isinstance(self._team, ShardTeam)):

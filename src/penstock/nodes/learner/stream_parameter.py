@@ -1,7 +1,8 @@
-"""StreamParameterNode: applies the gradients that learners find on a stream, each once; commits and publishes.
+"""StreamParameterNode: applies the gradients that learners compute on a stream, each once; commits and publishes.
 
-It owns the run's state. One commit holds the new parameters, the count of settled gradients, and, with the last
-gradient of a batch, the rollouts that it was found on. It finds no gradient itself and waits for no particular learner.
+It owns the run's state. One commit holds the new parameters and the count of settled gradients. With the last gradient
+of a batch, the commit also holds the rollouts of this batch. The node computes no gradient itself, and waits for no
+particular learner.
 """
 
 from dataclasses import dataclass

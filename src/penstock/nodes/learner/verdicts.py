@@ -23,9 +23,8 @@ class Verdicts:
 
     Attributes:
         asked: the last update for which an evaluation was asked for; -1: none yet.
-        awaited: whether the keeper waits for each verdict, because the run may stop by it. In lock step only: there
-            one seed gives one answer, so the update after which a run stops must not depend on how soon an evaluation
-            has ended.
+        awaited: whether the keeper waits for each verdict. True in lock step, if a verdict may stop the run. In lock
+            step the same seed gives the same run. So the last update must not depend on how long evaluations take.
     """
 
     def __init__(self, run: RunConfig, published: Sequence[ArraySpec], ports: Ports) -> None:

@@ -122,7 +122,8 @@ class Assembly:
 
     async def _opened(self, origins: Mapping[str, Origin], limits: Limits, start: StartEngine) -> list[Endpoint]:
         opened: list[Endpoint] = []
-        # Whether a client is silent for too long is known by the agent's session, which asks the policy.
+        # If clients play through an agent, the agent's sessions ask the policy. They end if a client is silent for
+        # too long. So the policy's own sessions have no such limit.
         through_agent = replace(limits, idle_seconds=math.inf)
         try:
             for name, origin in origins.items():

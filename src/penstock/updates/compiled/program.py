@@ -216,7 +216,7 @@ def _gradient_buffers(buffers: Buffers, index: int, gradients: Named) -> dict[st
 def _evaluate(
     phases: Sequence[tuple[int, Phase]], state: Named, minibatch: Named, noise: Sequence[Named]
 ) -> tuple[dict[str, Tensor], Gradients]:
-    """The changes of the state by the phases, one after the other; their metrics and their values for each row."""
+    """Evaluate phases one after the other. Returns the changed arrays of the state; and metrics and values of rows."""
     changed: dict[str, Tensor] = {}
     metrics: dict[str, Tensor] = {}
     per_row: dict[str, Tensor] = {}

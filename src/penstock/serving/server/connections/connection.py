@@ -172,9 +172,13 @@ class Connection(asyncio.Protocol, ABC):
     def finish(self) -> None:
         """Close the connection after what was written.
 
-        To close a socket with unread bytes would take the last replies away from the client. So its side is ended
-        first, and what the client still sends is read for a while and forgotten. TLS has no such half: its transport
-        closes, and waits for the client's last word itself.
+        If a socket is closed while it has unread bytes, the client may not get the last replies. So:
+
+        1. The server ends only its own direction.
+        2. For a while it reads what the client still sends, and drops it.
+        3. Then it closes the connection.
+
+        TLS cannot end one direction alone. There the transport is closed at once. It waits for the client's end itself.
         """
         self.is_deaf = True
         if self._is_lost or self.transport.is_closing():
@@ -228,7 +232,7 @@ class Connection(asyncio.Protocol, ABC):
             self.finish()
 
     def _make_room(self) -> None:
-        """There are as many connections as may be: the most silent one is closed, or this one."""
+        """Close the most silent connection, because there are too many. If none may be closed, close this one."""
         silent = self.service.connections.most_silent()
         if silent is None:
             self.drop("there are too many connections, and all are in use (--max_connections)")

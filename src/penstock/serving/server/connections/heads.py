@@ -26,8 +26,12 @@ class Head(NamedTuple):
 class RepeatedHeads:
     """The heads of one connection, by their bytes.
 
-    A request of the same head is the same request with another body, as long as the body has the size that the head
-    says. So a request needs no parsing if it arrives alone and whole, behind a whole request.
+    Requests with the same head differ only in their bodies. A request with a known head needs no parsing if these
+    three things are true:
+
+    - The request before it was whole.
+    - Its bytes arrive at once, with nothing after them.
+    - Its body has the size that the head gives.
     """
 
     __slots__ = ("_kept",)

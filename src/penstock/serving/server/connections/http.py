@@ -56,8 +56,9 @@ class HttpReply(Reply):
 
     Attributes:
         protocol: for metrics and the access log. The route sets it.
-        error_keys: keys of an error's text in its JSON. The route sets those of its protocol; until then they are all.
-        is_head_only: the request is a ``HEAD``: the reply says how long its body is, and has none.
+        error_keys: the keys of the error's text in the JSON of an error. At first these are the keys of all protocols.
+            The route sets those of its own protocol.
+        is_head_only: the request is a ``HEAD``. The reply gives the length of a body, but leaves the body out.
     """
 
     __slots__ = ("error_keys", "is_head_only", "protocol", "what")

@@ -11,9 +11,10 @@ __all__ = ["Connections"]
 
 
 class Connections:
-    """The open connections of a server. First stands the one whose last request is longest ago, or that never had one.
+    """The open connections of a server, ordered by the time of the last request, the oldest first.
 
-    Bytes that are no whole request do not count. So a client that sends one byte after the other grows old.
+    Before its first request, a connection counts from its opening. Only whole requests count. So a client cannot stay
+    young by sending single bytes.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,10 @@
 """Frames between the server and its workers: arrays whose names, shapes and dtypes both sides know. Nothing is pickled.
 
 A frame is two unsigned 64-bit integers, the batch's number and its rows n, and the bytes of each array ``[n, ...]``. An
-answer of no rows says that the policy failed for this batch; the answer 0 of no rows says that the worker is ready.
+answer with n = 0 has a meaning of its own:
+
+- Number 0: the worker is ready. Batches are numbered from 1.
+- Any other number: the policy failed for this batch.
 """
 
 import math

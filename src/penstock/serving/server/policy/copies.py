@@ -32,10 +32,10 @@ class BundleCopies:
         self._newest: Source | None = None
 
     def newest(self) -> Source:
-        """Where the bundle lies that the folder holds now.
+        """The source of the bundle that is in the folder now. If the bundle is new, it is copied first.
 
         Raises:
-            BundleError: it holds none, or one that is altered, or is just being replaced.
+            BundleError: the folder holds no bundle, or one that is altered or is just being replaced.
         """
         try:
             manifest = (self._folder / MANIFEST).read_bytes()

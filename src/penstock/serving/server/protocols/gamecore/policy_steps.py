@@ -131,7 +131,8 @@ class PolicySteps:
             desk.endpoint.stop(key, lambda: _done(desk, reply))
             return
         heard = _last_words(desk.codec, body)
-        # Taken out first: when the session ends, `_forget` lets an episode that is still here vanish.
+        # Take the episode out first: when a session ends, `_forget` treats an episode that is still here as one whose
+        # client has vanished.
         episode = self._episodes.pop(key)
 
         def ended() -> None:

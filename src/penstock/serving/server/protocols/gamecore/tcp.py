@@ -121,7 +121,7 @@ class GamecoreConnection(Connection):
         """The client is gone, or was dropped: tell those who answer which sessions lost their connection."""
         super().connection_lost(exc)
         for key in self._sessions:
-            # It may have come back over another connection before this one ended.
+            # The session may go on over another connection already. Then it is not parted.
             if self.service.asked_over.get(key) is self:
                 del self.service.asked_over[key]
                 self.service.steps.parted(key)
@@ -129,7 +129,7 @@ class GamecoreConnection(Connection):
     def may_read_on(self) -> None:
         """Take the frames that wait, as far as there is room."""
         if self._is_taking:
-            # A reply that was given at once: the loop below goes on by itself.
+            # Called from inside the loop below, by a request that was answered at once. The loop goes on by itself.
             return
         self._is_taking = True
         taken = 0

@@ -17,7 +17,7 @@ def test_a_node_whose_file_of_tokens_is_gone_says_so_and_can_be_closed(tmp_path:
     spaces, _ = game_spaces(env, (), masks=True)
     file = tmp_path / "tokens"
     node = GamesNode(GamesSettings(env, spaces, "127.0.0.1", 0, 0, str(file), 60.0, tmp_path / "episodes", 0, 60.0))
-    ports = SimpleNamespace(meeting=lambda _, make: make(), stopping=lambda: False)
+    ports = SimpleNamespace(shared_object=lambda _, make: make(), stopping=lambda: False)
     with pytest.raises(ConfigError, match=f"--token_file {file} cannot be read: No such file"):
         node.open(ports)
     node.close()

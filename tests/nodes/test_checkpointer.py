@@ -48,7 +48,7 @@ def test_a_life_that_died_while_it_removed_a_checkpoint_leaves_nothing_behind(
 
 
 class OneCheckpoint(Ports):
-    """A stream with one checkpoint in it, and a meeting."""
+    """A stream with one checkpoint in it, and a shared object."""
 
     former = ()
 
@@ -66,7 +66,7 @@ class OneCheckpoint(Ports):
     def stream_reader(self, role: str) -> Any:
         return self
 
-    def meeting(self, role: str, make: Callable[[], object]) -> object:
+    def shared_object(self, role: str, make: Callable[[], object]) -> object:
         return {"histograms": self.met}[role]
 
     def ready(self) -> int:

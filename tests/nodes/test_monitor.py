@@ -216,7 +216,7 @@ def test_tensorboard_gets_the_settings_once_and_the_histograms_of_each_checkpoin
     monkeypatch.setattr("penstock.nodes.monitor.TensorBoard", Board)
     settings = MonitorSettings(tmp_path, "title", 100, 10, True, "steps", NEW, WAITS, "lr = 1", histograms=True)
     ports, met = Ports(), deque([Histograms(NEW, {})])
-    ports.meeting = lambda role, _: {"histograms": met}[role]
+    ports.shared_object = lambda role, _: {"histograms": met}[role]
     first = MonitorNode(settings)
     first.open(ports)
     tell(first)

@@ -209,7 +209,7 @@ class _Ports:
         memory = aligned_zeros(ActionLog.required(1, action, 16))
         return ActionLog(memory, 1, action, [name for name, _ in self._stage.spaces.obs], 16)
 
-    def meeting(self, role: str, make: Callable[[], Shared]) -> Shared:
+    def shared_object(self, role: str, make: Callable[[], Shared]) -> Shared:
         found: Shared = self._stage.shared.setdefault(role, make())
         return found
 

@@ -28,7 +28,8 @@ HEAD = """# Every algorithm at its defaults, on tasks that nobody tuned for
 
 - A figure is the mean over seeds of the return of 100 greedy episodes at the end. Behind it: the values of two seeds,
   or the 95 % interval of three, by bootstrap over the seeds, which are few.
-- **behind**: ours plays worse by the means over the seeds that both sides have. These are named.
+- **behind**: ours plays worse by the means over the seeds that both sides have. These are named. Reasons:
+  [PPO](../../../../docs/algorithms/ppo-trials.md#batches-of-fewer-rows), [A2C](../../../../docs/algorithms/a2c.md).
 - Both sides are asked for the same number of steps, each at its own defaults, on one torch thread. A last batch is
   whole, so more steps are played: in brackets, those of ours. A batch of PPO and APPO has 16,384 rows, one of
   stable-baselines3's PPO 2,048, so that ours plays up to 16,383 steps more, and the peer up to 2,047.

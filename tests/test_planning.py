@@ -218,14 +218,14 @@ def test_fewer_timesteps_than_a_batch_are_told() -> None:
     assert prepared(algo="a3c", env="CartPole-v1", timesteps=10, num_workers=2).remarks == ()
 
 
-def test_a_run_of_few_batches_is_told_of_shorter_ones() -> None:
+def test_a_run_of_few_batches_is_told_of_smaller_ones() -> None:
     # 200,000 / 16,384 = 12.2
     said = "--timesteps 200,000 are 13 batches of 16,384 steps; with so few, smaller batches often learn more: try "
-    assert prepared(timesteps=200_000).remarks == (f"{said}--num_steps 256",)
+    assert prepared(timesteps=200_000).remarks == (f"{said}--num_steps 256 in a new run",)
     many = "--timesteps 200,000 are 2 batches of 131,072 steps"
     (line,) = prepared(timesteps=200_000, num_envs=64).remarks
     assert line.startswith(many)
-    assert line.endswith("--num_steps 32")
+    assert line.endswith("--num_steps 32 in a new run")
     for enough in ({"timesteps": 16 * 16_384}, {"timesteps": 200_000, "num_steps": 1024}):
         assert prepared(**enough).remarks == ()
     # Without lock step a newer policy takes over within a batch. The other algorithms have short batches.

@@ -91,7 +91,7 @@ class UpdateBackend(NamedTuple):
     stream_finder: str | None = None
     """``(settings, arrays, hand_on) -> Updater``: computes gradients on rollouts of a stream, without applying them."""
     stream_applier: str | None = None
-    """``(settings, arrays) -> StreamApplier``: applies gradients that others have found on rollouts of a stream."""
+    """``(settings, arrays) -> StreamApplier``: applies gradients that others have computed on rollouts of a stream."""
     native: bool = False
     """True: runs an algorithm's ``fused.py`` on the CPU, without torch. False: runs its ``learn.py``."""
 

@@ -197,7 +197,7 @@ class ScalarSource(EnvSource):
         return capture({"env": self._envs[lane], "obs": obs})
 
     def apply_snapshot(self, lane: int, base: bytes) -> Arrays:
-        """Lay a snapshot on the lane's environment; see ``types.EnvSource``."""
+        """Apply a snapshot to the lane's environment; see ``types.EnvSource``."""
         from penstock.envs.snapshots import apply  # noqa: PLC0415  # only long episodes need it
 
         found = apply(base, {"env": self._envs[lane], "obs": {}})["obs"]

@@ -118,7 +118,7 @@ class _StreamUpdate:
     def find(
         self, state: Mapping[str, Array], indices: Array, weights: Array, whole: Moments | None, threads: int = 1
     ) -> tuple[Arrays, float]:
-        """Find the gradients of one minibatch, or of one learner's share of it. The GIL is released.
+        """Compute the gradients of one minibatch, or of one learner's share of it. The GIL is released.
 
         Args:
             state: the networks' flat vectors; nothing else of it is read.

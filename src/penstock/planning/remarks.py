@@ -156,7 +156,7 @@ def _few_batches(config: Config, spec: AlgorithmSpec) -> tuple[str, ...]:
     if not rows <= run.timesteps < _FEW * rows or settings.num_steps < 2 * shorter:
         return ()
     what = f"--timesteps {run.timesteps:,} are {math.ceil(run.timesteps / rows)} batches of {rows:,} steps"
-    return (f"{what}; with so few, smaller batches often learn more: try --num_steps {shorter}",)
+    return (f"{what}; with so few, smaller batches often learn more: try --num_steps {shorter} in a new run",)
 
 
 def _evaluated_without_checkpoint(run: RunConfig) -> tuple[str, ...]:

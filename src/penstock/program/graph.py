@@ -9,7 +9,7 @@ Kinds of edge:
 - In *rounds* several learners average arrays. A *process group* is rounds of learners on several machines.
 - *Shared arrays* are changed in place by several nodes, without locks.
 - A *record* holds what a learner has committed. Its successor reads it.
-- A *shared object* is in the memory of one process, for all nodes there.
+- A *shared object* is an object of Python that several nodes of one process use.
 - An *action log* holds what restores the episodes of an environment node. Its successor reads it.
 """
 

@@ -2,7 +2,7 @@
 
 - The first takes whole gradient steps.
 - The second computes gradients, which its learner hands on.
-- The third applies gradients that others have found.
+- The third applies gradients that others have computed.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -187,7 +187,7 @@ class StreamLearner:
 
 
 class StreamFinder(StreamLearner):
-    """Finds the gradient of this learner's share of each minibatch and hands it on. Applies none.
+    """Computes the gradient of this learner's share of each minibatch and hands it on. Applies none.
 
     A minibatch holds the shares of ``settings.sharing`` learners, one after the other, because fields such as
     normalised advantages depend on all its rows.

@@ -102,7 +102,7 @@ class BatchFollowerNode(WorkingNode):
         return not within or self._policy.version() >= int(self._told["update"])
 
     def _find(self) -> None:
-        """Find the gradient that the latest version asks for."""
+        """Compute the gradient that the latest version asks for."""
         done = int(self._told["done"])
         if done == NOTHING_WANTED:
             return

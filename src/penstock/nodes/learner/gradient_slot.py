@@ -190,7 +190,7 @@ class Filling:
             slot[name][...] = 0
 
     def put(self, phase: str, gradients: Mapping[str, Array], weight: float) -> None:
-        """Write the gradients of a phase, found on a minibatch of this weight."""
+        """Write the gradients of a phase, computed on a minibatch of this weight."""
         slot = self._slot
         for network, vector in gradients.items():
             part, filled = int(slot["parts"]), int(slot["sent"])

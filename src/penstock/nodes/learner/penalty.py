@@ -1,4 +1,4 @@
-"""The weight of the penalty on the divergence, adapted after each batch. Finds no gradient and commits nothing.
+"""The weight of the penalty on the divergence, adapted after each batch. Computes no gradient and commits nothing.
 
     kl > 1.5 target:  weight <- 2 weight        kl < target / 1.5:  weight <- weight / 2
 

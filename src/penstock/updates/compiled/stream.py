@@ -39,7 +39,7 @@ def build_stream_finder(settings: UpdaterSettings, arrays: Mapping[str, Array], 
 
 
 def build_stream_applier(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> StreamGradientApplier:
-    """The applier of gradients found on rollouts; as `penstock.registry.UpdateBackend.stream_applier`."""
+    """The applier of gradients computed on rollouts; as `penstock.registry.UpdateBackend.stream_applier`."""
     algorithm = algorithm_of(settings)
     applier = StreamGradientApplier(algorithm, settings.spec.policy, batch_of(settings, arrays))
     stepper = CompiledStepper(algorithm.phases, settings, applier.part(_size(settings)), dict)

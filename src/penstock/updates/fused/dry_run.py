@@ -104,7 +104,7 @@ class _DryRun:
         rows.prepare(0, lambda _: found)
 
     def _share(self, update: FusedUpdate, units: Array, weights: Array) -> None:
-        """Find the gradients of a minibatch, and step down them."""
+        """Compute the gradients of a minibatch, and step down them."""
         across = self._function("across_minibatch").call(
             update.across_minibatch, units, lambda values: float(np.mean(values))
         )

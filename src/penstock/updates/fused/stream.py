@@ -39,7 +39,7 @@ def build_stream_finder(settings: UpdaterSettings, arrays: Mapping[str, Array], 
 
 
 def build_stream_applier(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> "FusedStreamApplier":
-    """The applier of gradients found on rollouts; as `penstock.registry.UpdateBackend.stream_applier`."""
+    """The applier of gradients computed on rollouts; as `penstock.registry.UpdateBackend.stream_applier`."""
     return FusedStreamApplier(_functions(settings), settings.spec, arrays)
 
 
@@ -49,7 +49,7 @@ def _functions(settings: UpdaterSettings) -> Fused:
 
 
 class _StreamUpdater:
-    """Holds a state, and the rows of a stream for the gradients that are found here.
+    """Holds a state, and the rows of a stream for the gradients that are computed here.
 
     Args:
         fused: the algorithm's functions.
@@ -140,7 +140,7 @@ class _Learning(_StreamUpdater):
 
 
 class FusedUpdater(_Learning):
-    """Finds gradients and steps down them, alone or together with other learners.
+    """Computes gradients and steps down them, alone or together with other learners.
 
     Args:
         fused: the algorithm's functions.
@@ -171,7 +171,7 @@ class FusedUpdater(_Learning):
             self._step(units, weight, self._exchange)
 
     def _step(self, units: Array, weights: Array, exchange: Exchange) -> None:
-        """Find the gradients of this learner's share of a minibatch, and step down those that all agree on."""
+        """Compute the gradients of this learner's share of a minibatch, and step down those that all agree on."""
         update, here = self._update, _mean_by(weights)
 
         def everywhere(values: Array) -> float:
@@ -183,7 +183,7 @@ class FusedUpdater(_Learning):
 
 
 class FusedStreamFinder(_Learning):
-    """Finds the gradients of this learner's share of each minibatch and hands them on. Applies none.
+    """Computes the gradients of this learner's share of each minibatch and hands them on. Applies none.
 
     A minibatch holds the shares of ``settings.sharing`` learners, one after the other, because fields such as
     normalised advantages depend on all its rows.

@@ -233,16 +233,6 @@ def test_a_run_of_few_batches_is_told_of_smaller_ones() -> None:
     assert prepared(timesteps=1000, algo="a2c").remarks == prepared(timesteps=1000, **DQN).remarks == ()
 
 
-def test_evaluated_updates_without_a_checkpoint_are_told() -> None:
-    said = (
-        "--eval_interval 2 also evaluates updates that have no checkpoint (--save_interval 50), so `--checkpoint best` "
-        "cannot be one of them; give --save_interval 2"
-    )
-    assert prepared(eval_interval=2).remarks == (said,)
-    for every in ({"eval_interval": 0}, {"eval_interval": 2, "save_interval": 2}, {"eval_interval": 100}):
-        assert prepared(**every).remarks == ()
-
-
 DQN = {"algo": "dqn", "env": "CartPole-v1"}
 ATOMS = {"atoms": 51, "value_min": 0.0, "value_max": 200.0}
 SAC = {"algo": "sac", "env": "Pendulum-v1", "temperature": 0.1}

@@ -15,7 +15,10 @@ import pytest
 
 import penstock
 from penstock.errors import EnvError, NodeError
+from penstock.metrics.jsonl import evaluations
 from penstock.processes.starts import Processes
+from penstock.saved_runs.best import find_checkpoint
+from penstock.saved_runs.checkpoints import list_checkpoints
 from penstock.saved_runs.episodes import list_episodes, read_episode
 from penstock.seeding import final_seed, validation_seed
 from tests.children import of_group
@@ -302,6 +305,19 @@ def test_in_lock_step_a_seed_stops_early_at_the_same_update_also_when_it_is_resu
     assert (again.steps, again.updates) == (whole.steps, whole.updates)
     policies = [(result.run_folder / "policy.onnx").read_bytes() for result in (whole, again)]
     assert policies[0] == policies[1]
+
+
+def test_the_best_evaluated_update_has_a_checkpoint_however_rarely_the_run_saves(tmp_path: Path) -> None:
+    # A learning rate that is too large: returns rise and fall, so the best update is seldom the last one.
+    settings = {"env": "CartPole-v1", "timesteps": 2048, "num_steps": 64, "lr": 0.05, "save_interval": 1000}
+    judged = {"eval_interval": 1, "early_stop": 100, "eval_episodes": 4}
+    run = penstock.train({**SMALL, **settings, **judged, "log_dir": str(tmp_path)}, quiet=True).run_folder
+    found = evaluations(run)
+    assert len(found) == 16
+    best = max(found, key=lambda update: (found[update], update))
+    assert find_checkpoint(run, "best").name == f"update-{best:08d}"
+    # All others that were evaluated are gone. The last one has its name from the run's end.
+    assert {path.name for path in list_checkpoints(run)} == {f"update-{update:08d}" for update in (best, 16)}
 
 
 class SlowClock(ClockEnv):

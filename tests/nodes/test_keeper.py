@@ -108,6 +108,7 @@ class Shared:
             sync_mode="blocking" if self.waits else "non_blocking",
             save_interval=UPDATE + 1,
             episode_metrics=None,
+            timesteps=0,  # The run is done, so no checkpoint is due.
         )
         spec: Any = SimpleNamespace(published=lambda: ())
         spaces: Any = None
@@ -175,23 +176,44 @@ def test_a_run_that_ends_does_not_wait_for_the_verdict_of_an_evaluator_that_is_g
 
 
 class Asked:
-    """A keeper that is asked for a checkpoint, and how many slots of its stream of checkpoints are free."""
+    """A keeper that is asked for a checkpoint, and how many slots of its streams are free.
 
-    def __init__(self, save_interval: int) -> None:
+    Args:
+        save_interval: of the run.
+        wanted: a deputy asks for a checkpoint.
+        judged: the run evaluates each update.
+    """
+
+    def __init__(self, save_interval: int, *, wanted: bool = True, judged: bool = False) -> None:
         self.free, self.passing = 0, list[bool]()
+        slot = {name: np.array(0.0) for name in ("update", "steps", "elapsed_s", *(spec.name for spec in VERDICT))}
+        stream = SimpleNamespace(
+            free=lambda: self.free,
+            claim=lambda _: 0 if self.free else None,
+            slot=lambda _: slot,
+            push=_nothing,
+        )
         ports: Any = SimpleNamespace(
             former=(),
             board_writer=lambda _: None,
+            board_reader=lambda _: SimpleNamespace(read=_nothing),
             record=lambda _: None,
-            stream_writer=lambda _: SimpleNamespace(free=lambda: self.free),
+            stream_writer=lambda _: stream,
             span=lambda _: nullcontext(),
-            checkpoints_wanted=lambda: 1,
+            checkpoints_wanted=lambda: int(wanted),
+            count=_nothing,
         )
-        run: Any = SimpleNamespace(eval_interval=0, save_interval=save_interval, episode_metrics=None)
+        run: Any = SimpleNamespace(
+            eval_interval=int(judged),
+            early_stop=0,
+            sync_mode="blocking",
+            save_interval=save_interval,
+            episode_metrics=None,
+        )
         spec: Any = SimpleNamespace(published=lambda: ())
         spaces: Any = None
         self.keeper = Keeper(KeeperSettings("", None, spec, spaces, run, (), None, 0), ports)
-        self.keeper.committed = {"update": np.array(UPDATE)}
+        self.keeper.committed = {**slot, "update": np.array(UPDATE)}
 
     def after_commit(self, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         """The checkpoints that it has handed over: whether they need not be kept."""
@@ -215,3 +237,14 @@ def test_a_checkpoint_that_was_asked_for_waits_for_no_slot(monkeypatch: pytest.M
     assert asked.after_commit(monkeypatch) == [True]
     # One that is due waits.
     assert Asked(save_interval=UPDATE).after_commit(monkeypatch) == [False]
+
+
+def test_an_update_that_is_being_evaluated_has_a_checkpoint_which_may_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged = Asked(save_interval=UPDATE + 1, wanted=False, judged=True)
+    # The evaluator is busy: this update is left out.
+    assert judged.after_commit(monkeypatch) == []
+    judged.free = 1
+    assert judged.after_commit(monkeypatch) == [True]
+    lasting = Asked(save_interval=UPDATE, wanted=False, judged=True)
+    lasting.free = 1
+    assert lasting.after_commit(monkeypatch) == [False]

@@ -39,7 +39,6 @@ def remarks(
         *_fewer_threads(threads, config.run),
         *_less_than_a_batch(config, spec),
         *_few_batches(config, spec),
-        *_evaluated_without_checkpoint(config.run),
         *_without_effect(config, spec, profile),
         *_range_of_returns(config),
         *_slow_precision(config),
@@ -157,17 +156,6 @@ def _few_batches(config: Config, spec: AlgorithmSpec) -> tuple[str, ...]:
         return ()
     what = f"--timesteps {run.timesteps:,} are {math.ceil(run.timesteps / rows)} batches of {rows:,} steps"
     return (f"{what}; with so few, smaller batches often learn more: try --num_steps {shorter} in a new run",)
-
-
-def _evaluated_without_checkpoint(run: RunConfig) -> tuple[str, ...]:
-    """One line if updates are evaluated that have no checkpoint, so that they cannot be the best one; else empty."""
-    if not run.eval_interval or run.eval_interval % run.save_interval == 0:
-        return ()
-    what = f"--eval_interval {run.eval_interval} also evaluates updates that have no checkpoint"
-    every = f"--save_interval {run.save_interval}"
-    return (
-        f"{what} ({every}), so `--checkpoint best` cannot be one of them; give --save_interval {run.eval_interval}",
-    )
 
 
 def _fewer_threads(wanted: int | str, run: RunConfig) -> tuple[str, ...]:

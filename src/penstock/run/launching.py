@@ -23,6 +23,7 @@ from penstock.registry import RUNTIMES, load
 from penstock.replay.resumed import Found
 from penstock.replay.resumed import begin as begin_file
 from penstock.replay.table_file import settle
+from penstock.saved_runs.best import prune_checkpoints
 from penstock.saved_runs.checkpoints import Checkpoint
 from penstock.saved_runs.leftovers import is_unbegun, write_failed_card
 from penstock.saved_runs.run_folder import RunFolder
@@ -123,11 +124,14 @@ def begin_table(program: Program, checkpoint: Checkpoint | None, *, alone: bool)
 
 def launch(processes: Processes, prepared: Prepared, folder: RunFolder, program: Program) -> Outcome:
     """Run a program to its end. A run that fails gets a card that says so, also if the user's own code has failed."""
-    table = file_of_table(program)
+    table, run = file_of_table(program), prepared.config.run
     try:
-        outcome: Outcome = load(RUNTIMES[prepared.config.run.runtime].launch)(program, processes)
+        outcome: Outcome = load(RUNTIMES[run.runtime].launch)(program, processes)
         if table is not None:
             settle(table[0])
+        if run.eval_interval:
+            # The last checkpoint was written before the last evaluations were known.
+            prune_checkpoints(folder.path, run.keep_checkpoints, run.keep_every)
     except Exception as error:
         if not (isinstance(error, UsageError) and is_unbegun(folder)):
             with contextlib.suppress(RunFolderError):

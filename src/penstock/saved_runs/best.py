@@ -37,7 +37,7 @@ class _Standing(NamedTuple):
     asked: bool
     """It was sent to the evaluator during the run."""
     passing: bool
-    """A deputy asked for it. No setting made it due."""
+    """A deputy asked for it, or an evaluation. ``save_interval`` did not."""
 
 
 def best_checkpoint(run: Path) -> Best | None:

@@ -17,8 +17,8 @@ class EvaluationConfig(SettingsGroup):
     target_return: float | None = setting(None, "stop once the last 100 training episodes average this return")
     eval_interval: int = setting(
         0,
-        "updates between evaluations during the run; 0: only at its end. Where an update has an evaluation and a "
-        "checkpoint (--save_interval), the evaluation decides whether this checkpoint is the best",
+        "updates between evaluations during the run; 0: only at its end. The checkpoint of the highest evaluation is "
+        "kept as the best",
         min=0,
     )
     eval_episodes: int = setting(100, "greedy episodes of each evaluation; 0: none at the end of the run", min=0)

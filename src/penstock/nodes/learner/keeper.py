@@ -166,18 +166,18 @@ class Keeper:
 
         In this order, because the checkpoint says whether an evaluation was asked for.
         """
-        run, update, verdicts = self._settings.run, int(self.committed["update"]), self._verdicts
+        update, verdicts = int(self.committed["update"]), self._verdicts
         if verdicts is not None and verdicts.due(update):
             yield from verdicts.ask(self.committed)
             yield from self._commit_verdict(verdicts)
-        due, wanted = update % run.save_interval == 0, self._ports.checkpoints_wanted()
+        due, wanted = self._checkpoint_due(update), self._ports.checkpoints_wanted()
         # The checkpointer may hold a slot of this stream for as long as it takes to write a large table. A checkpoint
-        # that need not be kept does not wait for a free slot: it is due again after the next commit.
+        # that a deputy wants does not wait for a free slot: it is due again after the next commit.
         has_room = due or self._checkpoints.free() > 0
         if (due or wanted != self._answered) and has_room and not self.done():
             self._answered = wanted
             with self._ports.span("hand over checkpoint"):
-                yield from self.checkpoint(passing=not due)
+                yield from self.checkpoint(passing=not self._lasting(update))
 
     def after_takeover(self) -> Work:
         """As `after_commit`, for a life that takes over: the one before may have died right after a commit.
@@ -191,8 +191,8 @@ class Keeper:
             if not verdicts.take_up(update):
                 yield from verdicts.ask(self.committed)
             yield from self._commit_verdict(verdicts)
-        if update % self._settings.run.save_interval == 0 and not self.done():
-            yield from self.checkpoint()
+        if self._checkpoint_due(update) and not self.done():
+            yield from self.checkpoint(passing=not self._lasting(update))
         if learned and not self.reported():
             self.report({})
 
@@ -227,7 +227,8 @@ class Keeper:
         """Hand the committed record, with what restores each lane, to the checkpointer.
 
         Args:
-            passing: it was asked for, and need not be kept once there is a newer one.
+            passing: ``save_interval`` does not ask for it. It is removed once there is a newer one, unless it is the
+                best, or its evaluation still goes on.
         """
         committed = self.committed
         index = self._checkpoints.claim(int(committed["update"]))
@@ -242,10 +243,19 @@ class Keeper:
         for lane in range(num_envs):
             position = Position(*map(int, committed["lane_position"][lane]))
             write_past(slot, lane, self._logs[lane // lanes].past(lane % lanes, position))
-        asked = self._verdicts is not None and self._verdicts.asked == int(committed["update"])
-        slot["evaluation_asked"][...] = asked
+        slot["evaluation_asked"][...] = self._evaluation_asked(int(committed["update"]))
         slot["passing"][...] = passing
         self._checkpoints.push(index)
+
+    def _lasting(self, update: int) -> bool:
+        return update % self._settings.run.save_interval == 0
+
+    def _evaluation_asked(self, update: int) -> bool:
+        return self._verdicts is not None and self._verdicts.asked == update
+
+    def _checkpoint_due(self, update: int) -> bool:
+        """True if ``save_interval`` asks for a checkpoint, or an evaluation is under way: it may find the best one."""
+        return self._lasting(update) or self._evaluation_asked(update)
 
     def make_current(self, new: Arrays) -> None:
         """Make ``new`` current without publishing.

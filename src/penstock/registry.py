@@ -84,11 +84,11 @@ class UpdateBackend(NamedTuple):
     ``arrays``: field -> ``[slots, T + 1, lanes, ...]``."""
     replay: str | None = None
     """``(settings, exchange) -> ReplayUpdater``: learns from a table, alone or together with other learners."""
-    finder: str | None = None
+    follower: str | None = None
     """``(settings, hand_on) -> ReplayUpdater``: hands its gradients on and does not apply them."""
     applier: str | None = None
     """``(settings) -> Applier``: applies gradients that others have handed on."""
-    stream_finder: str | None = None
+    stream_follower: str | None = None
     """``(settings, arrays, hand_on) -> Updater``: computes gradients on rollouts of a stream, without applying them."""
     stream_applier: str | None = None
     """``(settings, arrays) -> StreamApplier``: applies gradients that others have computed on rollouts of a stream."""
@@ -334,26 +334,26 @@ UPDATES = Registry(
         "fused": UpdateBackend(
             stream="penstock.updates.fused:build",
             replay="penstock.updates.fused:build_replay",
-            finder="penstock.updates.fused:build_finder",
+            follower="penstock.updates.fused:build_follower",
             applier="penstock.updates.fused:build_applier",
-            stream_finder="penstock.updates.fused:build_stream_finder",
+            stream_follower="penstock.updates.fused:build_stream_follower",
             stream_applier="penstock.updates.fused:build_stream_applier",
             native=True,
         ),
         "eager": UpdateBackend(
             stream="penstock.updates.eager:build",
             replay="penstock.updates.eager:build_replay",
-            finder="penstock.updates.eager:build_finder",
+            follower="penstock.updates.eager:build_follower",
             applier="penstock.updates.eager:build_applier",
-            stream_finder="penstock.updates.eager:build_stream_finder",
+            stream_follower="penstock.updates.eager:build_stream_follower",
             stream_applier="penstock.updates.eager:build_stream_applier",
         ),
         "compiled": UpdateBackend(
             stream="penstock.updates.compiled:build",
             replay="penstock.updates.compiled:build_replay",
-            finder="penstock.updates.compiled:build_finder",
+            follower="penstock.updates.compiled:build_follower",
             applier="penstock.updates.compiled:build_applier",
-            stream_finder="penstock.updates.compiled:build_stream_finder",
+            stream_follower="penstock.updates.compiled:build_stream_follower",
             stream_applier="penstock.updates.compiled:build_stream_applier",
         ),
     },

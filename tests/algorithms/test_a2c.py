@@ -76,7 +76,7 @@ def test_the_native_loss_of_two_rows_by_hand(algo: str) -> None:
     update = fused.update(StreamShape(slots=1, steps=2, lanes=1), 1)
     update.pack(state, ROWS, 0, 3)
     assert update.across_minibatch(np.arange(3), lambda values: float(values.mean())) is None
-    found, rows = update.find(state, np.arange(3), WEIGHT, None)
+    found, rows = update.gradients(state, np.arange(3), WEIGHT, None)
     assert rows == 2.0
     assert {name: values.tolist() for name, values in found.items()} == {
         name: pytest.approx(expected, rel=1e-5) for name, expected in GRADIENTS.items()

@@ -13,7 +13,7 @@ from penstock.memory.board import Board
 from penstock.memory.stream import Stream
 from penstock.nodes.learner.gradient_slot import board_specs, gradients_in, ranked_specs, slot_specs
 from penstock.seeding import phase_seed
-from penstock.updates.eager import build_applier, build_finder
+from penstock.updates.eager import build_applier, build_follower
 from tests.updates import tracking
 
 ROWS = 8
@@ -62,7 +62,7 @@ def publish(board, master, settled=(0, 0)):
 
 
 def learner_of(part, learner=0):
-    updater = build_finder(tracking.settings(ROWS, learner=learner), part)
+    updater = build_follower(tracking.settings(ROWS, learner=learner), part)
     updater.load(part.join(initial()))
     return updater
 
@@ -320,7 +320,7 @@ def test_what_is_the_optimizers_own_is_neither_told_nor_overwritten(stream, boar
     joined = part.join(mine)
     assert joined is not None
     assert np.array_equal(joined["critic"], mine["critic"])
-    learner = build_finder(tracking.settings(ROWS), part)
+    learner = build_follower(tracking.settings(ROWS), part)
     learner.load(joined)
     master.apply({"actor": {"actor": np.ones(tracking.SIZE, np.float32)}}, 0.5)
     publish(told, master)

@@ -165,7 +165,7 @@ def test_gradients_and_step_in_two_calls_give_the_bits_of_one(name):
     expected, metrics = updated(graph, state, rows, indices, weights, config)
     for threads in (1, 2):
         update, after = packed(graph, state, rows, config), copied(state)
-        found, weight = update.find(after, indices[0], weights[0], None, threads)
+        found, weight = update.gradients(after, indices[0], weights[0], None, threads)
         through = indices[0, :6, None] + np.arange(STEPS) * LANES
         assert weight == rows["valid"][through].sum()
         update.descend(after, found, config.lr)
@@ -181,11 +181,11 @@ def test_the_mean_of_the_gradients_of_shares_is_that_of_all_their_lanes():
     update = packed(graph, state, rows, config)
     (indices,), (weights,) = minibatches(1, 12)
     size = Moments(0.0, 3.0)
-    gradients, total = update.find(state, indices, weights, size)
+    gradients, total = update.gradients(state, indices, weights, size)
     whole = copied(gradients)
     mean = {name: np.zeros(values.size) for name, values in whole.items()}
     for part in (slice(0, 3), slice(3, 12), slice(0, 1)):
-        found, weight = update.find(state, indices[part], weights[part] * (part.stop > 1), size)
+        found, weight = update.gradients(state, indices[part], weights[part] * (part.stop > 1), size)
         for name, values in found.items():
             mean[name] += weight / total * values.astype(np.float64)
     assert weight == 0.0
@@ -202,13 +202,13 @@ def test_a_share_has_the_size_of_its_whole_minibatch():
     update = LaneUpdate(packed(graph, state, rows, config), config, Pace(1), 1, shape)
     update.pack(state, rows, 0, len(rows["action"]))
     (indices,), (weights,) = minibatches(1, 12)
-    expected, _ = update.find(state, indices, weights, None)
+    expected, _ = update.gradients(state, indices, weights, None)
     expected = copied(expected)
     size = update.across_minibatch(indices, lambda values: float(values.mean()))
     through = indices[:, None] + np.arange(STEPS) * LANES
     sizes = rows["size"][through][rows["valid"][through]]
     assert size == pytest.approx((0.0, np.sqrt(np.mean(sizes.astype(np.float64) ** 2))))
-    found, _ = update.find(state, indices, weights, size)
+    found, _ = update.gradients(state, indices, weights, size)
     for name, values in expected.items():
         np.testing.assert_allclose(found[name], values, rtol=1e-5, atol=1e-7)
 

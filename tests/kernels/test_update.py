@@ -366,7 +366,7 @@ def test_gradients_and_step_in_two_calls_give_the_bits_of_one(optimizer):
     expected, metrics = updated(graph, state, rows, indices, weights, config)
     for threads in (1, 2):
         update, after = packed(graph, state, rows, config), copied(state)
-        found, weight = update.find(after, indices[0], weights[0], None, threads)
+        found, weight = update.gradients(after, indices[0], weights[0], None, threads)
         assert weight == 50.0
         update.descend(after, found, config.lr)
         assert update.metrics() == metrics
@@ -382,16 +382,16 @@ def test_the_moments_of_the_whole_minibatch_make_the_gradients_of_shares_add_up(
     (indices,), (weights,) = minibatches(1, 50)
     advantage = rows["advantage"][indices].astype(np.float64)
     moments = Moments(advantage.mean(), advantage.std())
-    whole = copied(update.find(state, indices, weights, None)[0])
+    whole = copied(update.gradients(state, indices, weights, None)[0])
     mean = {name: np.zeros(values.size) for name, values in whole.items()}
     for part in (slice(0, 40), slice(40, 50)):
-        found, weight = update.find(state, indices[part], weights[part], moments)
+        found, weight = update.gradients(state, indices[part], weights[part], moments)
         for name, values in found.items():
             mean[name] += weight / 50.0 * values.astype(np.float64)
     for name, values in whole.items():
         assert np.linalg.norm(mean[name] - values) < 1e-5 * np.linalg.norm(values)
     update.metrics()
-    found, weight = update.find(state, indices, weights * 0.0, moments)
+    found, weight = update.gradients(state, indices, weights * 0.0, moments)
     assert weight == 0.0
     assert not any(values.any() for values in found.values())
     # The names are there all the same: learners of one minibatch compare theirs.

@@ -164,7 +164,7 @@ class Line(Ports):
         if self._follower is None:
             self._follower = BatchFollowerNode(
                 BatchFollowerSettings(
-                    "penstock.updates.eager.stream:build_stream_finder",
+                    "penstock.updates.eager.stream:build_stream_follower",
                     self._updater,
                     self._updater.spec.schedule,
                     GRADIENTS_TEAM,

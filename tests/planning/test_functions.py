@@ -89,7 +89,7 @@ def test_it_is_tried_without_torch(trained) -> None:
     assert trained(WITHOUT_TORCH).steps >= 256
 
 
-@pytest.mark.parametrize(("learners", "method"), [(1, "run"), (2, "find")])
+@pytest.mark.parametrize(("learners", "method"), [(1, "run"), (2, "gradients")])
 def test_those_methods_are_tried_that_the_learners_call(trained, tmp_path, learners: int, method: str) -> None:
     with pytest.raises(ConfigError, match=rf"algorithm theirs: update in theirs.fused .* has no method {method};"):
         trained(WHICH.format(method=method), learners=learners, num_workers=learners)

@@ -144,10 +144,13 @@ def test_a_function_for_a_stream_that_gives_something_else(theirs, gives: str, s
 @pytest.mark.parametrize(
     ("gives", "says"),
     [
-        (STREAM.format("find=lambda *given: {}"), "find in theirs.fused gives a dict; return the gradients by network"),
         (
-            STREAM.format("find=lambda state, *given: ({'actor': state['critic']}, 16.0)"),
-            "find in theirs.fused gives actor with the shape ",
+            STREAM.format("gradients=lambda *given: {}"),
+            "gradients in theirs.fused gives a dict; return the gradients by network",
+        ),
+        (
+            STREAM.format("gradients=lambda state, *given: ({'actor': state['critic']}, 16.0)"),
+            "gradients in theirs.fused gives actor with the shape ",
         ),
         (STREAM.format("apply=None"), "update in theirs.fused gives a Handing, which has no method apply; "),
     ],
@@ -172,9 +175,9 @@ def test_gradients_that_learners_share_are_tried_where_they_do(theirs, gives: st
             "phases in theirs.fused has 'critic'; write a penstock.kernels.steps",
         ),
         (
-            TABLE.format("find=lambda phase, threads: {'net': 0.0}"),
+            TABLE.format("gradients=lambda phase, threads: {'net': 0.0}"),
             True,
-            "find in theirs.fused gives 'net', which the state does not have; it has ",
+            "gradients in theirs.fused gives 'net', which the state does not have; it has ",
         ),
         (
             TABLE.format("store=lambda state: state.update(more=0.0)"),

@@ -298,7 +298,7 @@ def test_each_instruction_set_finds_the_same_gradients(monkeypatch, name, level)
             made = getattr(_native, function)
             monkeypatch.setattr(_native, function, partial(_at_level, made, chosen))
         case = Case(*CASES[name])
-        updater = load(FUSED.finder)(
+        updater = load(FUSED.follower)(
             case.settings(), lambda phase, values, weight: found.append((phase, copied(values)))
         )
         updater.load(case.first())
@@ -339,10 +339,10 @@ def test_learners_that_share_a_minibatch_find_the_gradient_of_the_whole(name):
     """Noise belongs to rows of the whole minibatch, so the second learner has that of the second half."""
     case = Case(*CASES[name])
     whole, halves = [], []
-    alone = load(FUSED.finder)(case.settings(), lambda _, values, weight: whole.append(copied(values)))
+    alone = load(FUSED.follower)(case.settings(), lambda _, values, weight: whole.append(copied(values)))
     minibatch = case.minibatch(0)
     for learner in range(2):
-        one = load(FUSED.finder)(
+        one = load(FUSED.follower)(
             case.settings(learner=learner, rows=25), lambda _, values, weight: halves.append(copied(values))
         )
         one.load(case.first())
@@ -358,17 +358,19 @@ def test_learners_that_share_a_minibatch_find_the_gradient_of_the_whole(name):
 def test_gradients_that_are_handed_on_and_applied_make_the_same_step(case):
     """One learner computes gradients, another applies them: as async learners do, without lag. Phases see one state."""
     found = {}
-    finder = load(FUSED.finder)(case.settings(), lambda phase, values, weight: found.update({phase: copied(values)}))
+    follower = load(FUSED.follower)(
+        case.settings(), lambda phase, values, weight: found.update({phase: copied(values)})
+    )
     applier = load(FUSED.applier)(case.settings())
     eager = load(UPDATES["eager"].applier)(case.settings(fused=False))
-    for updater in (finder, applier, eager):
+    for updater in (follower, applier, eager):
         updater.load(case.first())
     for step in range(3):
-        finder.learn(case.minibatch(step), 0.2)
+        follower.learn(case.minibatch(step), 0.2)
         applier.apply(found, 0.2)
         eager.apply(found, 0.2)
         shared = {part.name for part in case.spec.shared()} - {"gradient_steps"}
-        finder.load({name: values for name, values in applier.state().items() if name in shared})
+        follower.load({name: values for name, values in applier.state().items() if name in shared})
     for name, values in eager.state().items():
         np.testing.assert_allclose(applier.state()[name], values, rtol=1e-5, atol=1e-6, err_msg=name)
 

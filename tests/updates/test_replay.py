@@ -34,7 +34,7 @@ def make(request):
 
 @pytest.fixture(params=["eager", "compiled"])
 def builders(request):
-    return [load(f"penstock.updates.{request.param}:build_{kind}") for kind in ("replay", "finder", "applier")]
+    return [load(f"penstock.updates.{request.param}:build_{kind}") for kind in ("replay", "follower", "applier")]
 
 
 def copied(updater):
@@ -174,18 +174,18 @@ def test_an_exchange_stands_between_gradients_and_step_once_a_phase_that_has_gra
 @pytest.mark.parametrize("builders", COMPILED_AT_NIGHT, indirect=True)
 def test_gradients_that_are_handed_on_are_all_of_the_state_as_it_is(builders):
     """By hand: the actor's gradient uses the critic from before its step. The applier takes both steps."""
-    _, build_finder, build_applier = builders
+    _, build_follower, build_applier = builders
     found, config, state = {}, tracking.Config(), tracking.init_state(0)
 
     def note(phase, gradients, weight):
         assert weight == ROWS - 1.0
         found[phase] = {name: values.copy() for name, values in gradients.items()}
 
-    finder, applier = build_finder(tracking.settings(ROWS), note), build_applier(tracking.settings(ROWS))
-    for part in (finder, applier):
+    follower, applier = build_follower(tracking.settings(ROWS), note), build_applier(tracking.settings(ROWS))
+    for part in (follower, applier):
         part.load(state)
     minibatch = tracking.minibatch(ROWS)
-    priority = finder.learn(minibatch, 0.25)["priority"]
+    priority = follower.learn(minibatch, 0.25)["priority"]
     share = minibatch["weight"] / minibatch["weight"].sum()
     obs = minibatch["obs"].astype(np.float64)
     noise = generate(tracking.NOISE, phase_seed(3, 0, 0), np.arange(ROWS), 0)
@@ -199,7 +199,7 @@ def test_gradients_that_are_handed_on_are_all_of_the_state_as_it_is(builders):
         np.testing.assert_allclose(found[name][name], gradient, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(priority, np.abs(error), rtol=1e-5, atol=1e-6)
     for name in NAMES:
-        assert finder.state()[name].tobytes() == state[name].tobytes(), name
+        assert follower.state()[name].tobytes() == state[name].tobytes(), name
     applier.apply(found, 0.25)
     stepped = applier.state()
     np.testing.assert_allclose(
@@ -216,30 +216,30 @@ def test_gradients_that_are_handed_on_are_all_of_the_state_as_it_is(builders):
 
 
 def test_who_hands_gradients_on_counts_its_steps_and_tells_its_losses(builders):
-    build_replay, build_finder, _ = builders
+    build_replay, build_follower, _ = builders
     alone, phases = build_replay(tracking.settings(ROWS)), []
-    finder = build_finder(tracking.settings(ROWS), lambda phase, gradients, weight: phases.append(phase))
-    for part in (alone, finder):
+    follower = build_follower(tracking.settings(ROWS), lambda phase, gradients, weight: phases.append(phase))
+    for part in (alone, follower):
         part.load(tracking.init_state(0))
         part.learn(tracking.minibatch(ROWS), 0.0)
-    assert finder.metrics()["critic_loss"] == pytest.approx(alone.metrics()["critic_loss"], rel=1e-6)
+    assert follower.metrics()["critic_loss"] == pytest.approx(alone.metrics()["critic_loss"], rel=1e-6)
     for _ in range(2):
-        finder.learn(tracking.minibatch(ROWS), 0.0)
-    assert finder.gradient_steps == int(finder.state()["gradient_steps"]) == 3
+        follower.learn(tracking.minibatch(ROWS), 0.0)
+    assert follower.gradient_steps == int(follower.state()["gradient_steps"]) == 3
     assert phases == ["critic", "actor", "critic", "critic", "actor"]
 
 
 def test_parts_of_a_minibatch_are_handed_on_as_one(builders):
-    _, build_finder, _ = builders
+    _, build_follower, _ = builders
     found = []
     for rows, accumulate in ((ROWS, 1), (PART, 2)):
-        finder = build_finder(
+        follower = build_follower(
             tracking.settings(rows, accumulate=accumulate),
             lambda phase, gradients, weight: found.append({name: values.copy() for name, values in gradients.items()}),
         )
-        finder.load(tracking.init_state(0))
+        follower.load(tracking.init_state(0))
         for seed in range(2):
-            finder.learn(tracking.minibatch(ROWS, seed), 0.0)
+            follower.learn(tracking.minibatch(ROWS, seed), 0.0)
     whole, parts = found[:3], found[3:]
     for one, two in zip(whole, parts, strict=True):
         for name, values in one.items():

@@ -118,10 +118,10 @@ public:
         const nb::gil_scoped_release released;
         update_->step(lr, threads);
     }
-    void find(std::size_t phase, int threads) {
+    void compute_gradients(std::size_t phase, int threads) {
         require(bound_ && phase < update_->phases().size(), "there is no such phase, or no minibatch");
         const nb::gil_scoped_release released;
-        update_->find(phase, threads);
+        update_->compute_gradients(phase, threads);
     }
     void apply(std::size_t phase, const std::vector<double>& lr, int threads) {
         require(phase < update_->phases().size() && lr.size() == update_->stepped(), "there is no such phase");
@@ -244,7 +244,7 @@ void bind_replay(nb::module_& module) {
         .def("run", &PyReplayUpdate::run, "count"_a, "seed"_a, "number"_a, "beta"_a, "lr"_a, "threads"_a,
              "minibatches"_a)
         .def("step", &PyReplayUpdate::step, "lr"_a, "threads"_a)
-        .def("find", &PyReplayUpdate::find, "phase"_a, "threads"_a)
+        .def("compute_gradients", &PyReplayUpdate::compute_gradients, "phase"_a, "threads"_a)
         .def("apply", &PyReplayUpdate::apply, "phase"_a, "lr"_a, "threads"_a)
         .def("gradient", &PyReplayUpdate::gradient, "name"_a, array("out"))
         .def("put_gradient", &PyReplayUpdate::put_gradient, "name"_a, "values"_a)

@@ -154,7 +154,7 @@ void check_lengths(const Update& self, const Vector& actor, const Vector& critic
             "a vector does not have its network's length");
 }
 
-double find_gradients(Update& self, const Line<float>& actor, const Line<float>& critic, const Line<const std::int64_t>& indices,
+double compute_gradients(Update& self, const Line<float>& actor, const Line<float>& critic, const Line<const std::int64_t>& indices,
                       const Line<const float>& weights, const std::optional<MomentsTuple>& whole,
                       const Line<float>& actor_gradient, const Line<float>& critic_gradient, int threads) {
     check_lengths(self, actor, critic);
@@ -164,7 +164,7 @@ double find_gradients(Update& self, const Line<float>& actor, const Line<float>&
     if (whole) moments = AdvantageMoments{std::get<0>(*whole), std::get<1>(*whole)};
     const nb::gil_scoped_release released;
     self.load({actor.data(), nullptr, nullptr, nullptr}, {critic.data(), nullptr, nullptr, nullptr});
-    const double weight = self.find(one, moments, threads);
+    const double weight = self.compute_gradients(one, moments, threads);
     self.store_gradients(actor_gradient.data(), critic_gradient.data());
     return weight;
 }
@@ -215,7 +215,7 @@ void bind_update(nb::module_& module) {
         .def("pack", &pack_rows, "obs"_a, "action"_a, "log_prob"_a, "advantage"_a, "target"_a, "first"_a, "count"_a,
              "obs_mean"_a.none(), "obs_var"_a.none(), "value_mean"_a, "value_var"_a, "importance"_a = nb::none())
         .def("run", &run_update, array("actor"), array("critic"), "indices"_a, "weights"_a, "step"_a, "lr"_a, "threads"_a)
-        .def("find", &find_gradients, "actor"_a, "critic"_a, "indices"_a, "weights"_a, "whole"_a.none(), array("actor_gradient"),
+        .def("compute_gradients", &compute_gradients, "actor"_a, "critic"_a, "indices"_a, "weights"_a, "whole"_a.none(), array("actor_gradient"),
              array("critic_gradient"), "threads"_a)
         .def("descend", &descend_by, array("actor"), array("critic"), "actor_gradient"_a, "critic_gradient"_a, "step"_a, "lr"_a)
         .def("metrics", &metrics_of);

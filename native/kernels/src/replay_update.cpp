@@ -46,7 +46,7 @@ void ReplayUpdate::descend_on(Learned& vector, Sides& sides, double tau, float s
     });
 }
 
-void ReplayUpdate::find_on(std::size_t phase, Sides& sides) {
+void ReplayUpdate::compute_on(std::size_t phase, Sides& sides) {
     sides.once([&] {
         double weight = 0.0;
         for (std::int64_t row = 0; row < minibatch_.size; ++row) weight += static_cast<double>(minibatch_.weight[row]);
@@ -67,7 +67,7 @@ void ReplayUpdate::step_on(Sides& sides) {
     });
     for (std::size_t phase = 0; phase < phases_.size(); ++phase) {
         if (!due_[phase]) continue;
-        find_on(phase, sides);
+        compute_on(phase, sides);
         descend(phase, sides);
     }
     sides.once([&] { ++gradient_steps; });
@@ -78,8 +78,8 @@ void ReplayUpdate::step(const std::vector<double>& lr, int threads) {
     Sides::run(threads, [&](Sides& sides) { step_on(sides); });
 }
 
-void ReplayUpdate::find(std::size_t phase, int threads) {
-    Sides::run(threads, [&](Sides& sides) { find_on(phase, sides); });
+void ReplayUpdate::compute_gradients(std::size_t phase, int threads) {
+    Sides::run(threads, [&](Sides& sides) { compute_on(phase, sides); });
 }
 
 void ReplayUpdate::apply(std::size_t phase, const std::vector<double>& lr, int threads) {

@@ -79,7 +79,7 @@ public:
     // Takes one gradient step with the minibatch as it is.
     void step(const std::vector<double>& lr, int threads);
     // Computes the gradients of one phase, into gradient(0) of its vectors.
-    void find(std::size_t phase, int threads);
+    void compute_gradients(std::size_t phase, int threads);
     // Applies the gradients that are in gradient(0) of the phase's vectors.
     void apply(std::size_t phase, const std::vector<double>& lr, int threads);
 
@@ -136,7 +136,7 @@ protected:
 
 private:
     void step_on(Sides& sides);
-    void find_on(std::size_t phase, Sides& sides);
+    void compute_on(std::size_t phase, Sides& sides);
 
     std::vector<Encoding> encoding_;
     NoiseKeys keys_;

@@ -117,11 +117,11 @@ void Update::check(const Minibatches& minibatches) const {
             throw std::out_of_range("a minibatch names a row that is not there");
 }
 
-template <typename Find>
+template <typename Compute>
 std::int64_t Update::run_each(const Minibatches& minibatches, std::int64_t step, double lr, bool actor, bool critic,
-                              Find&& find) {
+                              Compute&& compute) {
     for (std::int64_t number = 0; number < minibatches.count; ++number) {
-        const std::optional<Squares> found = find(number);
+        const std::optional<Squares> found = compute(number);
         if (!found) continue;
         if (actor) measure(*found);
         finish(*found, ++step, lr, actor, critic);
@@ -145,7 +145,7 @@ std::int64_t Update::run(const Minibatches& minibatches, std::int64_t step, doub
     return after;
 }
 
-double Update::find(const Minibatches& one, const std::optional<AdvantageMoments>& whole, int threads) {
+double Update::compute_gradients(const Minibatches& one, const std::optional<AdvantageMoments>& whole, int threads) {
     check(one);
     whole_ = whole;
     std::optional<Squares> found;

@@ -41,7 +41,7 @@ public:
     // Finds both gradients of one minibatch, or of a part of it. For a part, `whole` holds the moments of the
     // advantages of all parts. Returns the sum of the weights of its rows. Without rows it is 0, and the gradients are
     // zero.
-    double find(const Minibatches& one, const std::optional<AdvantageMoments>& whole, int threads);
+    double compute_gradients(const Minibatches& one, const std::optional<AdvantageMoments>& whole, int threads);
     // The gradients that were found last, as flat vectors.
     void store_gradients(float* actor, float* critic) const;
     // Takes a step down these gradients. `step` is Adam's count after it.
@@ -67,13 +67,13 @@ protected:
     PolicyLoss policy_loss_;
     Floats actor_features_, critic_features_;
     Sample actor_rows_, critic_rows_;
-    std::optional<AdvantageMoments> whole_;  // of all parts, while find() learns from a part of a minibatch
+    std::optional<AdvantageMoments> whole_;  // of all parts, while compute_gradients() learns from a part of a minibatch
 
 private:
     void check(const Minibatches& minibatches) const;
     // All minibatches, on one thread or as one of two sides.
-    template <typename Find>
-    std::int64_t run_each(const Minibatches& minibatches, std::int64_t step, double lr, bool actor, bool critic, Find&& find);
+    template <typename Compute>
+    std::int64_t run_each(const Minibatches& minibatches, std::int64_t step, double lr, bool actor, bool critic, Compute&& compute);
     void measure(const Squares& squares);
     // Clips, then takes a step of each network that is asked for.
     void finish(const Squares& squares, std::int64_t step, double lr, bool actor, bool critic);

@@ -26,7 +26,8 @@ class StreamShape(NamedTuple):
 class FusedUpdate(Protocol):
     """Many minibatches in one native call. Holds packed rows and sums of metrics, but no state.
 
-    A learner that shares its minibatches with others takes one at a time: `across_minibatch`, `find`, then `apply`.
+    A learner that shares its minibatches with others takes one at a time: `across_minibatch`, `gradients`,
+    `apply`.
     """
 
     phase: str
@@ -51,8 +52,8 @@ class FusedUpdate(Protocol):
         """
         ...
 
-    def across_minibatch(self, indices: Array, mean: Callable[[Array], float]) -> Any:  # noqa: ANN401  (for `find` alone)
-        """What `find` must know of all rows of a minibatch, such as the moments of its advantages.
+    def across_minibatch(self, indices: Array, mean: Callable[[Array], float]) -> Any:  # noqa: ANN401  (for `gradients` alone)
+        """What `gradients` must know of all rows of a minibatch, such as the moments of its advantages.
 
         Args:
             indices: ``[m]``, of all rows of the minibatch that are known here.
@@ -60,7 +61,7 @@ class FusedUpdate(Protocol):
         """
         ...
 
-    def find(self, state: Tensors, indices: Array, weights: Array, across: Any) -> tuple[Tensors, float]:  # noqa: ANN401
+    def gradients(self, state: Tensors, indices: Array, weights: Array, across: Any) -> tuple[Tensors, float]:  # noqa: ANN401
         """The gradients of a minibatch or of a share of it, and the sum of its weights. The GIL is released.
 
         Args:
@@ -137,7 +138,7 @@ class FusedReplayUpdate(Protocol):
         """Take one gradient step with the minibatch as it is: every phase that is due."""
         ...
 
-    def find(self, phase: int, threads: int) -> Mapping[str, Array]:
+    def gradients(self, phase: int, threads: int) -> Mapping[str, Array]:
         """The gradients of one phase over the minibatch; valid until the next call."""
         ...
 

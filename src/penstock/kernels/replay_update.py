@@ -333,9 +333,9 @@ class ReplayUpdate:
         """Take one gradient step with the minibatch as it is."""
         self._native.step(self._rates(progress), threads)
 
-    def find(self, phase: int, threads: int) -> Mapping[str, Array]:
+    def gradients(self, phase: int, threads: int) -> Mapping[str, Array]:
         """The gradients of one phase, flat, by vector; valid until the next call."""
-        self._native.find(phase, threads)
+        self._native.compute_gradients(phase, threads)
         found = {name: self._gradients[name] for name in self._phases[phase].learned}
         for name, values in found.items():
             self._native.gradient(name, values)

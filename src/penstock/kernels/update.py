@@ -115,7 +115,7 @@ class _StreamUpdate:
         if step is not None:
             step[...] = after
 
-    def find(
+    def gradients(
         self, state: Mapping[str, Array], indices: Array, weights: Array, whole: Moments | None, threads: int = 1
     ) -> tuple[Arrays, float]:
         """Compute the gradients of one minibatch, or of one learner's share of it. The GIL is released.
@@ -138,7 +138,7 @@ class _StreamUpdate:
         if not self._found:
             self._found = {name: np.empty_like(state[name]) for name in (actor, critic)}
         found = self._found
-        weight = self._update.find(
+        weight = self._update.compute_gradients(
             state[actor], state[critic], indices, weights, whole, found[actor], found[critic], threads
         )
         return found, weight

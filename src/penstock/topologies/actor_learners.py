@@ -48,7 +48,7 @@ def build(plan: Plan) -> Program:
     envs = env_names(plan)
     learners = tuple(f"learner.{worker}" for worker in range(plan.num_workers))
     update = plan.learning.backend
-    finder, applier = required(plan, update.stream_finder), required(plan, update.stream_applier)
+    follower, applier = required(plan, update.stream_follower), required(plan, update.stream_applier)
     part, parts = _parts(plan)
     cut = replace(spec, schedule=replace(spec.schedule, mini_batch_size=part))
     of_part = replace(plan, run=replace(run, accumulate=1), learning=replace(plan.learning, spec=cut))
@@ -75,7 +75,7 @@ def build(plan: Plan) -> Program:
                     "stream_follower",
                     # A rollout is learned from however old its policy is: it has just ended.
                     StreamFollowerSettings(
-                        build=finder,
+                        build=follower,
                         updater=updater,
                         schedule=whole,
                         team=GRADIENTS_TEAM,

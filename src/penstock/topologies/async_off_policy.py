@@ -41,10 +41,10 @@ def _apart(plan: Plan, agreed: Agreement) -> Program:
     run, spec = plan.run, plan.learning.spec
     schedule, _ = spec.replay()
     learners, rule, update = follower_names(run.learners), rule_of(plan, agreed), plan.learning.backend
-    finder = required(plan, update.finder if rule.owner is None else update.replay)
+    follower = required(plan, update.follower if rule.owner is None else update.replay)
     applier = required(plan, update.applier)
     behind = pull_after(plan, agreed.pace)
-    steps = [step_settings(plan, number, 1, finder, rule.team, pull_after=behind) for number in range(run.learners)]
+    steps = [step_settings(plan, number, 1, follower, rule.team, pull_after=behind) for number in range(run.learners)]
     limits = limiter(plan, schedule.reuse)
     parameter = ParameterSettings(
         keeper=keeper_settings(plan),

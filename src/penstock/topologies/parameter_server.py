@@ -59,7 +59,7 @@ def in_step(
     """The graph with pace ``sync``. Its arguments are those of ``on_policy.streamed``."""
     run, spec = plan.run, plan.learning.spec
     learners, schedule = follower_names(run.learners), _schedule(plan)
-    finder, applier = _backend(plan)
+    follower, applier = _backend(plan)
     own = [
         replace(updater_settings(plan, number, run.learners), sharing=run.learners, waits=True)
         for number in range(run.learners)
@@ -70,7 +70,7 @@ def in_step(
     first = LearnerSettings(keeper_settings(plan), epochs, plan.num_workers, assemble)
     settings = [
         BatchFollowerSettings(
-            build=finder,
+            build=follower,
             updater=updater,
             schedule=schedule,
             team=GRADIENTS_TEAM,
@@ -107,9 +107,9 @@ def at_own_pace(plan: Plan, agreed: Agreement, *, slots: int, niceness: int) -> 
     """The graph with pace ``async`` or ``lag``. No environment node waits for a version."""
     run, spec, rule = plan.run, plan.learning.spec, rule_of(plan, agreed)
     learners, rollouts = follower_names(run.learners), plan.num_workers // run.learners
-    finder, applier = _backend(plan)
+    follower, applier = _backend(plan)
     if rule.owner is not None:
-        finder = plan.learning.backend.stream
+        follower = plan.learning.backend.stream
     own = [_own(plan, number, pull_after(plan, agreed.pace)) for number in range(run.learners)]
     schedule = replace(_schedule(plan), mini_batch_size=own[0].spec.schedule.mini_batch_size * run.accumulate)
     first = StreamParameterSettings(
@@ -122,7 +122,7 @@ def at_own_pace(plan: Plan, agreed: Agreement, *, slots: int, niceness: int) -> 
     )
     settings = [
         StreamFollowerSettings(
-            build=finder,
+            build=follower,
             updater=updater,
             schedule=schedule,
             team=rule.team,
@@ -185,4 +185,4 @@ def _schedule(plan: Plan) -> Schedule:
 def _backend(plan: Plan) -> tuple[str, str]:
     """What computes gradients on rollouts, and what applies them."""
     update = plan.learning.backend
-    return required(plan, update.stream_finder), required(plan, update.stream_applier)
+    return required(plan, update.stream_follower), required(plan, update.stream_applier)

@@ -7,7 +7,7 @@ from penstock.updates.inbox import Inbox
 from penstock.updates.stepper import Stepper
 from penstock.updates.team import Exchange, HandOn
 
-__all__ = ["GradientApplier", "ReplayFinder", "ReplayLearner"]
+__all__ = ["GradientApplier", "ReplayFollower", "ReplayLearner"]
 
 
 class _Held:
@@ -65,7 +65,7 @@ class ReplayLearner(_TableUpdater):
         return self._stepper.step(*self._inbox.weighed(minibatch), self._exchange)
 
 
-class ReplayFinder(_TableUpdater):
+class ReplayFollower(_TableUpdater):
     """Computes gradients and hands them on. Applies none.
 
     Args:
@@ -81,7 +81,7 @@ class ReplayFinder(_TableUpdater):
     def learn(self, minibatch: Mapping[str, Array], progress: float) -> Arrays:
         """Hand on the gradients of every phase that is due. As `penstock.updates.contract.ReplayUpdater.learn`."""
         self._stepper.progress(progress)
-        return self._stepper.find(*self._inbox.weighed(minibatch), self._hand_on)
+        return self._stepper.hand_on(*self._inbox.weighed(minibatch), self._hand_on)
 
 
 class GradientApplier(_Held):

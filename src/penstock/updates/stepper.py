@@ -52,7 +52,7 @@ class Stepper(Protocol):
         """
         ...
 
-    def find(self, parts: Parts, weights: Sequence[float], hand_on: HandOn) -> Arrays:
+    def hand_on(self, parts: Parts, weights: Sequence[float], hand_on: HandOn) -> Arrays:
         """Hand on the gradients of one step, all from the current state. Returns what the phases compute for each row.
 
         Args:

@@ -23,7 +23,7 @@ from penstock.updates.settings import UpdaterSettings
 from penstock.updates.stepper import Parts, Stepper
 from penstock.updates.team import Exchange, HandOn
 
-__all__ = ["StreamFinder", "StreamGradientApplier", "StreamLearner"]
+__all__ = ["StreamFollower", "StreamGradientApplier", "StreamLearner"]
 
 ALIGNMENT = 64
 """Bytes; torch allocates at multiples of it."""
@@ -186,7 +186,7 @@ class StreamLearner:
         return self._batch.rollout(slot)
 
 
-class StreamFinder(StreamLearner):
+class StreamFollower(StreamLearner):
     """Computes the gradient of this learner's share of each minibatch and hands it on. Applies none.
 
     A minibatch holds the shares of ``settings.sharing`` learners, one after the other, because fields such as
@@ -206,7 +206,7 @@ class StreamFinder(StreamLearner):
         if sum(counts) == 0.0:
             # Others have rows of this minibatch. The numbers of a share without rows only have to be finite.
             own = [{**part, "weight": torch.ones_like(part["weight"])} for part in own]
-        self._stepper.find(*_filled(own, counts), self._hand_on)
+        self._stepper.hand_on(*_filled(own, counts), self._hand_on)
 
 
 class StreamGradientApplier(StreamLearner):

@@ -120,11 +120,11 @@ class ScheduledUpdate:
         centre = mean(advantage)
         return Moments(centre, math.sqrt(mean((advantage - centre) ** 2)))
 
-    def find(self, state: Tensors, indices: Array, weights: Array, across: Moments | None) -> tuple[Arrays, float]:
+    def gradients(self, state: Tensors, indices: Array, weights: Array, across: Moments | None) -> tuple[Arrays, float]:
         """The gradients of a minibatch or of a share of it, and its weight in rows."""
         self._lr = learning_rate(self._config, state)
         with self._paced(indices.size) as threads:
-            return self._kernel.find(state, indices, weights, across, threads)
+            return self._kernel.gradients(state, indices, weights, across, threads)
 
     def apply(self, state: Tensors, gradients: Tensors) -> None:
         """Take a step down these gradients, changing ``state`` in place."""

@@ -32,7 +32,7 @@ class BatchFollowerSettings:
     """What one BatchFollowerNode learns."""
 
     build: str
-    """``module:build_stream_finder`` of the updater."""
+    """``module:build_stream_follower`` of the updater."""
     updater: UpdaterSettings
     """``updater.learner`` is the index of this learner, ``updater.sharing`` the number of learners."""
     schedule: Schedule

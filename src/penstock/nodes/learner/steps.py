@@ -36,7 +36,7 @@ class StepSettings:
     """How one learner takes gradient steps."""
 
     build: str
-    """``module:build_replay`` of the updater, or ``module:build_finder`` if it hands gradients on."""
+    """``module:build_replay`` of the updater, or ``module:build_follower`` if it hands gradients on."""
     updater: UpdaterSettings
     """Its schedule's minibatch is this learner's share."""
     initial: str

@@ -26,7 +26,7 @@ class StreamFollowerSettings:
     """What one StreamFollowerNode learns."""
 
     build: str
-    """``module:build_stream_finder`` of the updater, or ``module:build`` if it applies its gradients itself."""
+    """``module:build_stream_follower`` of the updater, or ``module:build`` if it applies its gradients itself."""
     updater: UpdaterSettings
     """``updater.learner`` is the index of this learner."""
     schedule: Schedule

@@ -5,15 +5,15 @@ stays in the user's cache for the next start. On a GPU nothing is compiled: the 
 minibatch are captured as a CUDA graph. Updates the state in place. Knows no algorithm beyond its phases.
 """
 
-from penstock.updates.compiled.replay import build_applier, build_finder, build_replay
-from penstock.updates.compiled.stream import CompiledUpdater, build, build_stream_applier, build_stream_finder
+from penstock.updates.compiled.replay import build_applier, build_follower, build_replay
+from penstock.updates.compiled.stream import CompiledUpdater, build, build_stream_applier, build_stream_follower
 
 __all__ = [
     "CompiledUpdater",
     "build",
     "build_applier",
-    "build_finder",
+    "build_follower",
     "build_replay",
     "build_stream_applier",
-    "build_stream_finder",
+    "build_stream_follower",
 ]

@@ -20,7 +20,7 @@ from penstock.updates.compiled.library import library
 from penstock.updates.inbox import AcrossMinibatch
 from penstock.updates.meter import Meter
 
-__all__ = ["Apply", "Buffers", "FindGradients", "Step", "Take", "across_minibatch_of"]
+__all__ = ["Apply", "Buffers", "ComputeGradients", "Step", "Take", "across_minibatch_of"]
 
 Named: TypeAlias = Mapping[str, Tensor]
 Take: TypeAlias = Callable[[dict[str, Tensor]], dict[str, Tensor]]
@@ -147,7 +147,7 @@ class Step(Program):
         super().__init__(step, groups, list(found.metrics), buffers.tuned)
 
 
-class FindGradients(Program):
+class ComputeGradients(Program):
     """The gradients of some phases, all from the current state.
 
     If a minibatch has parts, each part's gradients are added to ``gradients``, weighted by its share.
@@ -165,7 +165,7 @@ class FindGradients(Program):
         self.per_row = _buffers_for(buffers.per_row, per_row)
         names = [name for one in found.values() for name in one.metrics]
 
-        def find(given: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
+        def compute(given: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
             minibatch, share = buffers.take(given["rows"]), given["share"]["share"]
             metrics: dict[str, Tensor] = {}
             for index, phase in phases:
@@ -187,7 +187,7 @@ class FindGradients(Program):
             "gradients": _numbered(self.gradients),
             "per_row": self.per_row,
         }
-        super().__init__(find, groups, names, buffers.tuned)
+        super().__init__(compute, groups, names, buffers.tuned)
 
 
 class Apply(Program):

@@ -12,11 +12,11 @@ from penstock.updates.building import algorithm_of
 from penstock.updates.compiled.program import across_minibatch_of
 from penstock.updates.compiled.stepper import CompiledStepper
 from penstock.updates.inbox import Inbox
-from penstock.updates.replay_learning import GradientApplier, ReplayFinder, ReplayLearner
+from penstock.updates.replay_learning import GradientApplier, ReplayFollower, ReplayLearner
 from penstock.updates.settings import UpdaterSettings
 from penstock.updates.team import Exchange, HandOn
 
-__all__ = ["build_applier", "build_finder", "build_replay"]
+__all__ = ["build_applier", "build_follower", "build_replay"]
 
 
 def build_replay(settings: UpdaterSettings, exchange: Exchange | None = None) -> ReplayLearner:
@@ -30,12 +30,12 @@ def build_replay(settings: UpdaterSettings, exchange: Exchange | None = None) ->
     return ReplayLearner(stepper, _inbox(settings, algorithm, rows), exchange)
 
 
-def build_finder(settings: UpdaterSettings, hand_on: HandOn) -> ReplayFinder:
+def build_follower(settings: UpdaterSettings, hand_on: HandOn) -> ReplayFollower:
     """The updater of a learner that hands its gradients on. All phases that are due are one library."""
     algorithm, rows = algorithm_of(settings), _rows(settings)
     stepper = _stepper(settings, algorithm, rows)
-    stepper.prepare_finds()
-    return ReplayFinder(stepper, _inbox(settings, algorithm, rows), hand_on)
+    stepper.prepare_gradients()
+    return ReplayFollower(stepper, _inbox(settings, algorithm, rows), hand_on)
 
 
 def build_applier(settings: UpdaterSettings) -> GradientApplier:

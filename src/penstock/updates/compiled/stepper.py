@@ -8,7 +8,7 @@ from torch import Tensor
 
 from penstock.algorithm import Gradients, Phase
 from penstock.types import Array, Arrays
-from penstock.updates.compiled.program import Apply, Buffers, FindGradients, Step, Take
+from penstock.updates.compiled.program import Apply, Buffers, ComputeGradients, Step, Take
 from penstock.updates.meter import Meter
 from penstock.updates.phases import PhaseClock
 from penstock.updates.settings import UpdaterSettings
@@ -55,7 +55,7 @@ class CompiledStepper:
             counted="gradient_steps" in self._buffers.state,
         )
         self._steps: dict[tuple[int, ...], Step] = {}
-        self._finds: dict[tuple[int, ...], FindGradients] = {}
+        self._computations: dict[tuple[int, ...], ComputeGradients] = {}
         self._applies: dict[int, Apply] = {}
         self._found: dict[int, Gradients] = {}
 
@@ -85,7 +85,7 @@ class CompiledStepper:
 
     def metrics(self) -> dict[str, float]:
         """Means over the gradient steps since the last call."""
-        for program in (*self._steps.values(), *self._finds.values()):
+        for program in (*self._steps.values(), *self._computations.values()):
             program.drain(self._meter)
         return self._meter.take()
 
@@ -98,13 +98,13 @@ class CompiledStepper:
         """Load the libraries for learners that agree on gradients, and for minibatches in parts."""
         for index in range(len(self._phases)):
             if any(self._names(index)):
-                self._find((index,))
+                self._computation((index,))
             self._apply(index)
 
-    def prepare_finds(self) -> None:
-        """Load the libraries that `find` needs for its first steps."""
+    def prepare_gradients(self) -> None:
+        """Load the libraries that `hand_on` needs for its first steps."""
         for due in self._first_due():
-            self._find(self._with_gradients(due))
+            self._computation(self._with_gradients(due))
 
     def prepare_applies(self) -> None:
         """Load the libraries that `apply` needs."""
@@ -151,7 +151,7 @@ class CompiledStepper:
             apply = self._apply(index)
             # A phase that only copies parameters computes nothing from a minibatch: it needs no library for that.
             if any(self._names(index)):
-                per_row |= self._run_parts((index,), self._find((index,)), parts, weights)
+                per_row |= self._run_parts((index,), self._computation((index,)), parts, weights)
             if exchange is not None and apply.gradients:
                 mine = _here(apply.gradients)
                 for name, agreed in exchange(self._phases[index].name, mine, sum(weights)).items():
@@ -160,12 +160,12 @@ class CompiledStepper:
         self._count_on()
         return per_row
 
-    def find(self, parts: Sequence[Mapping[str, Tensor]], weights: Sequence[float], hand_on: HandOn) -> Arrays:
-        """Hand on the gradients of one step; as `penstock.updates.stepper.Stepper.find`."""
+    def hand_on(self, parts: Sequence[Mapping[str, Tensor]], weights: Sequence[float], hand_on: HandOn) -> Arrays:
+        """Hand on the gradients of one step; as `penstock.updates.stepper.Stepper.hand_on`."""
         due = self._with_gradients(self._clock.due())
-        find = self._find(due)
-        per_row = self._run_parts(due, find, parts, weights)
-        for index, gradients in find.gradients.items():
+        computation = self._computation(due)
+        per_row = self._run_parts(due, computation, parts, weights)
+        for index, gradients in computation.gradients.items():
             hand_on(self._phases[index].name, _here(gradients), sum(weights))
         self._count_on()
         return per_row
@@ -184,24 +184,24 @@ class CompiledStepper:
     def _run_parts(
         self,
         phases: Sequence[int],
-        find: FindGradients,
+        computation: ComputeGradients,
         parts: Sequence[Mapping[str, Tensor]],
         weights: Sequence[float],
     ) -> Arrays:
         """Compute the gradients of these phases over all parts. Returns what the phases compute for each row."""
         if self._buffers.parts > 1:
-            for gradients in find.gradients.values():
+            for gradients in computation.gradients.values():
                 for gradient in gradients.values():
                     gradient.zero_()
-        found: dict[str, list[Array]] = {name: [] for name in find.per_row}
+        found: dict[str, list[Array]] = {name: [] for name in computation.per_row}
         for number, (part, weight) in enumerate(zip(parts, weights, strict=True)):
             self._put(part)
             for index in phases:
                 self._generate_noise(index, number)
             # A part of weight 0 is alone in its minibatch: only other learners have rows of that minibatch.
             self._buffers.share.fill_(weight / sum(weights) if weight else 1.0)
-            find.run(count=0 if number else 1)
-            for name, values in find.per_row.items():
+            computation.run(count=0 if number else 1)
+            for name, values in computation.per_row.items():
                 found[name].append(values.numpy(force=True).copy())
         return {name: np.concatenate(values) for name, values in found.items()}
 
@@ -230,10 +230,10 @@ class CompiledStepper:
             self._steps[due] = Step([(index, self._phases[index]) for index in due], self._buffers)
         return self._steps[due]
 
-    def _find(self, due: tuple[int, ...]) -> FindGradients:
-        if due not in self._finds:
-            self._finds[due] = FindGradients([(index, self._phases[index]) for index in due], self._buffers)
-        return self._finds[due]
+    def _computation(self, due: tuple[int, ...]) -> ComputeGradients:
+        if due not in self._computations:
+            self._computations[due] = ComputeGradients([(index, self._phases[index]) for index in due], self._buffers)
+        return self._computations[due]
 
     def _apply(self, index: int) -> Apply:
         if index not in self._applies:

@@ -12,10 +12,10 @@ from penstock.updates.building import algorithm_of
 from penstock.updates.compiled.program import across_minibatch_of
 from penstock.updates.compiled.stepper import CompiledStepper
 from penstock.updates.settings import UpdaterSettings
-from penstock.updates.stream_learning import StreamFinder, StreamGradientApplier, StreamLearner
+from penstock.updates.stream_learning import StreamFollower, StreamGradientApplier, StreamLearner
 from penstock.updates.team import Exchange, HandOn
 
-__all__ = ["CompiledParts", "CompiledUpdater", "build", "build_stream_applier", "build_stream_finder"]
+__all__ = ["CompiledParts", "CompiledUpdater", "build", "build_stream_applier", "build_stream_follower"]
 
 
 def build(
@@ -28,14 +28,14 @@ def build(
     return CompiledParts(algorithm, settings, arrays, exchange)
 
 
-def build_stream_finder(settings: UpdaterSettings, arrays: Mapping[str, Array], hand_on: HandOn) -> StreamFinder:
-    """The updater of a learner that hands its gradients on; as `penstock.registry.UpdateBackend.stream_finder`."""
+def build_stream_follower(settings: UpdaterSettings, arrays: Mapping[str, Array], hand_on: HandOn) -> StreamFollower:
+    """The updater of a learner that hands its gradients on; as `penstock.registry.UpdateBackend.stream_follower`."""
     algorithm = algorithm_of(settings)
-    finder = StreamFinder(algorithm, batch_of(settings, arrays), settings, hand_on)
-    stepper = CompiledStepper(algorithm.phases, settings, finder.part(_size(settings)), dict)
-    stepper.prepare_finds()
-    finder.hold(stepper)
-    return finder
+    follower = StreamFollower(algorithm, batch_of(settings, arrays), settings, hand_on)
+    stepper = CompiledStepper(algorithm.phases, settings, follower.part(_size(settings)), dict)
+    stepper.prepare_gradients()
+    follower.hold(stepper)
+    return follower
 
 
 def build_stream_applier(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> StreamGradientApplier:

@@ -6,11 +6,11 @@ from penstock.algorithm import Algorithm
 from penstock.updates.building import algorithm_of
 from penstock.updates.eager.stepper import EagerStepper
 from penstock.updates.inbox import Inbox
-from penstock.updates.replay_learning import GradientApplier, ReplayFinder, ReplayLearner
+from penstock.updates.replay_learning import GradientApplier, ReplayFollower, ReplayLearner
 from penstock.updates.settings import UpdaterSettings
 from penstock.updates.team import Exchange, HandOn
 
-__all__ = ["build_applier", "build_finder", "build_replay"]
+__all__ = ["build_applier", "build_follower", "build_replay"]
 
 
 def build_replay(settings: UpdaterSettings, exchange: Exchange | None = None) -> ReplayLearner:
@@ -19,10 +19,10 @@ def build_replay(settings: UpdaterSettings, exchange: Exchange | None = None) ->
     return ReplayLearner(EagerStepper(algorithm.phases, settings), _inbox(settings, algorithm), exchange)
 
 
-def build_finder(settings: UpdaterSettings, hand_on: HandOn) -> ReplayFinder:
+def build_follower(settings: UpdaterSettings, hand_on: HandOn) -> ReplayFollower:
     """The updater of a learner that hands its gradients on."""
     algorithm = algorithm_of(settings)
-    return ReplayFinder(EagerStepper(algorithm.phases, settings), _inbox(settings, algorithm), hand_on)
+    return ReplayFollower(EagerStepper(algorithm.phases, settings), _inbox(settings, algorithm), hand_on)
 
 
 def build_applier(settings: UpdaterSettings) -> GradientApplier:

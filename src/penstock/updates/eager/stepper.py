@@ -88,8 +88,8 @@ class EagerStepper:
             all_found.append(found)
         return self._count_on(all_found)
 
-    def find(self, parts: Sequence[Mapping[str, Tensor]], weights: Sequence[float], hand_on: HandOn) -> Arrays:
-        """Hand on the gradients of one step; as `penstock.updates.stepper.Stepper.find`."""
+    def hand_on(self, parts: Sequence[Mapping[str, Tensor]], weights: Sequence[float], hand_on: HandOn) -> Arrays:
+        """Hand on the gradients of one step; as `penstock.updates.stepper.Stepper.hand_on`."""
         all_found = []
         for index in self._clock.due():
             found = self._found(index, parts, weights)

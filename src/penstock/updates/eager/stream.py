@@ -8,10 +8,10 @@ from penstock.updates.batch import batch_of
 from penstock.updates.building import algorithm_of
 from penstock.updates.eager.stepper import EagerStepper
 from penstock.updates.settings import UpdaterSettings
-from penstock.updates.stream_learning import StreamFinder, StreamGradientApplier, StreamLearner
+from penstock.updates.stream_learning import StreamFollower, StreamGradientApplier, StreamLearner
 from penstock.updates.team import Exchange, HandOn
 
-__all__ = ["EagerUpdater", "build", "build_stream_applier", "build_stream_finder"]
+__all__ = ["EagerUpdater", "build", "build_stream_applier", "build_stream_follower"]
 
 
 def build(settings: UpdaterSettings, arrays: Mapping[str, Array], exchange: Exchange | None = None) -> "EagerUpdater":
@@ -19,12 +19,12 @@ def build(settings: UpdaterSettings, arrays: Mapping[str, Array], exchange: Exch
     return EagerUpdater(algorithm_of(settings), settings, arrays, exchange)
 
 
-def build_stream_finder(settings: UpdaterSettings, arrays: Mapping[str, Array], hand_on: HandOn) -> StreamFinder:
-    """The updater of a learner that hands its gradients on; as `penstock.registry.UpdateBackend.stream_finder`."""
+def build_stream_follower(settings: UpdaterSettings, arrays: Mapping[str, Array], hand_on: HandOn) -> StreamFollower:
+    """The updater of a learner that hands its gradients on; as `penstock.registry.UpdateBackend.stream_follower`."""
     algorithm = algorithm_of(settings)
-    finder = StreamFinder(algorithm, batch_of(settings, arrays), settings, hand_on)
-    finder.hold(EagerStepper(algorithm.phases, settings))
-    return finder
+    follower = StreamFollower(algorithm, batch_of(settings, arrays), settings, hand_on)
+    follower.hold(EagerStepper(algorithm.phases, settings))
+    return follower
 
 
 def build_stream_applier(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> StreamGradientApplier:

@@ -77,7 +77,7 @@ class _DryRun:
         spec, by_lane = self._spec, self._spec.unit == "lane"
         arrays = {name: values[None] for name, values in rollout.items()}
         rows = Rows(arrays, (*spec.minibatch, "valid") if by_lane else spec.minibatch, spec.targets)
-        learning = ("across_minibatch", "find", "apply") if shared else ("run",)
+        learning = ("across_minibatch", "gradients", "apply") if shared else ("run",)
         shape = StreamShape(1, rows.steps, rows.lanes)
         update = self._update("FusedUpdate", ("pack", *learning, "metrics"), shape, self._settings.threads)
         self._targets(rows)
@@ -108,8 +108,8 @@ class _DryRun:
         across = self._function("across_minibatch").call(
             update.across_minibatch, units, lambda values: float(np.mean(values))
         )
-        users = self._function("find")
-        found = users.call(update.find, self._state, units, weights, across)
+        users = self._function("gradients")
+        found = users.call(update.gradients, self._state, units, weights, across)
         if not isinstance(found, tuple) or len(found) != 2:
             raise users.wrong(f"gives a {type(found).__name__}; return the gradients by network, and their weight")
         self._in_place("apply", update.apply, self._state, self._gradients(users, found[0]))
@@ -118,7 +118,7 @@ class _DryRun:
         """Take one gradient step by a minibatch as a table gives it."""
         settings = self._settings
         rows = settings.accumulate * self._spec.schedule.mini_batch_size
-        learning = ("find", "apply") if shared else ("run", "step")
+        learning = ("gradients", "apply") if shared else ("run", "step")
         needed = ("load", "bind", *learning, "store", "metrics")
         update = self._update("FusedReplayUpdate", needed, settings.seed, 0)
         minibatch = made_up_sample(self._spec, settings.spaces, rows)
@@ -129,8 +129,8 @@ class _DryRun:
         phases = self._phases(update)
         if shared:
             for number in range(len(phases)):
-                users = self._function("find")
-                gradients = self._gradients(users, users.call(update.find, number, settings.threads))
+                users = self._function("gradients")
+                gradients = self._gradients(users, users.call(update.gradients, number, settings.threads))
                 self._in_place("apply", update.apply, number, gradients, 0.0, settings.threads)
         else:
             self._in_place("step", update.step, 0.0, settings.threads)

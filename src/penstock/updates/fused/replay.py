@@ -19,7 +19,7 @@ from penstock.types import Array, Arrays
 from penstock.updates.settings import UpdaterSettings
 from penstock.updates.team import Exchange, HandOn
 
-__all__ = ["FusedApplier", "FusedFinder", "FusedLearner", "build_applier", "build_finder", "build_replay"]
+__all__ = ["FusedApplier", "FusedFollower", "FusedLearner", "build_applier", "build_follower", "build_replay"]
 
 CALL_S = 0.05
 """About how long a call with many gradient steps takes, so that a learner soon notices that a run is to stop."""
@@ -30,9 +30,9 @@ def build_replay(settings: UpdaterSettings, exchange: Exchange | None = None) ->
     return FusedLearner(settings, exchange)
 
 
-def build_finder(settings: UpdaterSettings, hand_on: HandOn) -> "FusedFinder":
+def build_follower(settings: UpdaterSettings, hand_on: HandOn) -> "FusedFollower":
     """The updater of a learner that hands its gradients on."""
-    return FusedFinder(settings, hand_on)
+    return FusedFollower(settings, hand_on)
 
 
 def build_applier(settings: UpdaterSettings) -> "FusedApplier":
@@ -143,7 +143,7 @@ class FusedLearner(_TableUpdater):
             kernel.step(progress, threads)
         else:
             for at in self._due():
-                found = kernel.find(at, threads)
+                found = kernel.gradients(at, threads)
                 agreed = self._exchange(kernel.phases[at].name, found, weight) if found else found
                 kernel.apply(at, agreed, progress, threads)
             kernel.gradient_steps += 1
@@ -175,7 +175,7 @@ class FusedLearner(_TableUpdater):
         self._kernel.run(self._minibatches, keys, steps, progress, threads)
 
 
-class FusedFinder(_TableUpdater):
+class FusedFollower(_TableUpdater):
     """Computes gradients and hands them on. Applies none.
 
     Args:
@@ -193,7 +193,7 @@ class FusedFinder(_TableUpdater):
         for at in self._due():
             phase = self._kernel.phases[at]
             if phase.learned:
-                self._hand_on(phase.name, self._kernel.find(at, self._threads), weight)
+                self._hand_on(phase.name, self._kernel.gradients(at, self._threads), weight)
         self._kernel.gradient_steps += 1
         return self._per_row()
 

@@ -17,11 +17,11 @@ from penstock.updates.team import Exchange, HandOn
 
 __all__ = [
     "FusedStreamApplier",
-    "FusedStreamFinder",
+    "FusedStreamFollower",
     "FusedUpdater",
     "build",
     "build_stream_applier",
-    "build_stream_finder",
+    "build_stream_follower",
 ]
 
 
@@ -33,9 +33,11 @@ def build(settings: UpdaterSettings, arrays: Mapping[str, Array], exchange: Exch
     return FusedUpdater(_functions(settings), settings.spec, arrays, settings.threads, exchange)
 
 
-def build_stream_finder(settings: UpdaterSettings, arrays: Mapping[str, Array], hand_on: HandOn) -> "FusedStreamFinder":
-    """The updater of a learner that hands its gradients on; as `penstock.registry.UpdateBackend.stream_finder`."""
-    return FusedStreamFinder(_functions(settings), settings, arrays, hand_on)
+def build_stream_follower(
+    settings: UpdaterSettings, arrays: Mapping[str, Array], hand_on: HandOn
+) -> "FusedStreamFollower":
+    """The updater of a learner that hands its gradients on; as `penstock.registry.UpdateBackend.stream_follower`."""
+    return FusedStreamFollower(_functions(settings), settings, arrays, hand_on)
 
 
 def build_stream_applier(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> "FusedStreamApplier":
@@ -178,11 +180,11 @@ class FusedUpdater(_Learning):
             own = np.array([here(values)], np.float32)
             return float(exchange.mean({"mean": own}, float(weights.sum()))["mean"][0])
 
-        found, weight = update.find(self._state, units, weights, update.across_minibatch(units, everywhere))
+        found, weight = update.gradients(self._state, units, weights, update.across_minibatch(units, everywhere))
         update.apply(self._state, exchange(update.phase, found, weight))
 
 
-class FusedStreamFinder(_Learning):
+class FusedStreamFollower(_Learning):
     """Computes the gradients of this learner's share of each minibatch and hands them on. Applies none.
 
     A minibatch holds the shares of ``settings.sharing`` learners, one after the other, because fields such as
@@ -202,7 +204,7 @@ class FusedStreamFinder(_Learning):
         update = self._update
         for units, weight in zip(indices, weights, strict=True):
             across = update.across_minibatch(units, _mean_by(weight))
-            self._hand_on(update.phase, *update.find(self._state, units[self._own], weight[self._own], across))
+            self._hand_on(update.phase, *update.gradients(self._state, units[self._own], weight[self._own], across))
 
 
 class FusedStreamApplier(_StreamUpdater):

@@ -48,16 +48,16 @@ def shares(arrays, weights, backend: str, size: int, sharing: int, accumulate: i
     for learner in range(sharing):
         handed_on = []
         part = settings(size, backend, learner=learner, sharing=sharing, accumulate=accumulate)
-        finder = load(UPDATES[backend].stream_finder)(
+        follower = load(UPDATES[backend].stream_follower)(
             part,
             arrays,
             lambda phase, gradients, weight, into=handed_on: into.append(
                 ({name: values.copy() for name, values in gradients.items()}, weight)
             ),
         )
-        finder.load(first_state())
-        finder.begin([0], 0.5)
-        finder.minibatches(indices[:1], weights[None])
+        follower.load(first_state())
+        follower.begin([0], 0.5)
+        follower.minibatches(indices[:1], weights[None])
         (one,) = handed_on
         found.append(one)
     return found
@@ -94,10 +94,12 @@ def test_a_share_in_parts_is_the_share(rollout, backend: str) -> None:
 @pytest.mark.parametrize("backend", ["eager", "fused", pytest.param("compiled", marks=pytest.mark.nightly)])
 def test_who_finds_steps_nothing_and_who_applies_does_what_one_learner_does(rollout, backend: str) -> None:
     one = EagerUpdater(learn.build(TASK.spaces, CONFIG), settings(24), rollout)
-    build_finder, build_applier = (load(of) for of in (UPDATES[backend].stream_finder, UPDATES[backend].stream_applier))
+    build_follower, build_applier = (
+        load(of) for of in (UPDATES[backend].stream_follower, UPDATES[backend].stream_applier)
+    )
     applier = build_applier(settings(24, backend), rollout)
     handed_on = []
-    finder = build_finder(
+    follower = build_follower(
         settings(24, backend), rollout, lambda phase, gradients, weight: handed_on.append({phase: gradients})
     )
     for part in (one, applier):
@@ -105,12 +107,12 @@ def test_who_finds_steps_nothing_and_who_applies_does_what_one_learner_does(roll
     one.begin([0], 0.5)
     for part in (one, applier):
         part.merge([0])
-    finder.load(applier.state())
-    finder.begin([0], 0.5)
+    follower.load(applier.state())
+    follower.begin([0], 0.5)
     indices, weights = flat_rows(rollout, np.random.default_rng(2), CONFIG.mini_batch_size)
-    for part in (one, finder):
+    for part in (one, follower):
         part.minibatches(indices[:1], weights[:1])
-    assert finder.state()["actor"].tobytes() == first_state()["actor"].tobytes()
+    assert follower.state()["actor"].tobytes() == first_state()["actor"].tobytes()
     applier.apply(handed_on[0], 0.5)
     for part in (one, applier):
         part.finish()
@@ -131,17 +133,17 @@ def test_statistics_that_change_within_a_batch_count_from_the_next_minibatch_on(
     found = {}
     for when in ("before", "within"):
         handed_on = []
-        finder = load(UPDATES[backend].stream_finder)(
+        follower = load(UPDATES[backend].stream_follower)(
             settings(24, backend),
             rollout,
             lambda phase, gradients, weight, into=handed_on: into.append(
                 {name: values.copy() for name, values in gradients.items()}
             ),
         )
-        finder.load(changed if when == "before" else first_state())
-        finder.begin([0], 0.5)
-        finder.load(changed)
-        finder.minibatches(indices[:1], weights[:1])
+        follower.load(changed if when == "before" else first_state())
+        follower.begin([0], 0.5)
+        follower.load(changed)
+        follower.minibatches(indices[:1], weights[:1])
         (found[when],) = handed_on
     for name, gradient in found["before"].items():
         assert gradient.tobytes() == found["within"][name].tobytes()

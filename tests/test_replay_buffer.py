@@ -132,6 +132,25 @@ def test_sums_of_several_rewards() -> None:
     }
 
 
+@pytest.mark.parametrize("count", [3, 4, 5, 8])
+def test_a_flush_parts_what_is_before_it_from_what_follows(count: int) -> None:
+    """Also where the steps before it fill their slots: sums of rewards must not run on into other steps."""
+    other = {**steps_of(0, 1000, 8), "reward": np.full(8, 1e6)}
+    with ReplayBuffer(FIELDS, 100, rollout_steps=4, n_step=3, gamma=1.0) as buffer:
+        buffer.push(steps_of(0, 0, count))
+        buffer.flush()
+        assert set(buffer.sample(500)["action"].tolist()) == set(range(count))
+        buffer.push(other)
+        buffer.flush()
+        batch = buffer.sample(3000)
+    before = batch["action"] < 1000
+    assert set(batch["action"][before].tolist()) == set(range(count))
+    last = np.minimum(batch["action"][before] + 3, count)
+    np.testing.assert_array_equal(batch["next_obs"][before, 0], last)
+    sums = [sum(range(first, end)) for first, end in zip(batch["action"][before].tolist(), last.tolist(), strict=True)]
+    np.testing.assert_array_equal(batch["reward"][before], sums)
+
+
 def test_lanes_of_one_writer() -> None:
     parts = [steps_of(lane, 0, 20) for lane in range(3)]
     rows = {name: np.stack([part[name] for part in parts], axis=1) for name in parts[0]}

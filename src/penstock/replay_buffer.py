@@ -110,7 +110,8 @@ class ReplayBuffer:
         layout = BufferLayout(field_specs(fields), writers, lanes, steps, slots, ranked=alpha is not None)
         # NumPy's numbers could not be saved.
         sampling = _Sampling(count_of(n_step, "n_step"), float(gamma), int(seed))
-        self._begin(BufferMemory.create(layout, None if alpha is None else float(alpha)), sampling)
+        memory = BufferMemory.create(layout, None if alpha is None else float(alpha), sampling.n_step)
+        self._begin(memory, sampling)
 
     @staticmethod
     def fields_of(observation_space: Any, action_space: Any) -> dict[str, tuple[tuple[int, ...], str]]:  # noqa: ANN401

@@ -147,6 +147,37 @@ def test_lanes_that_are_stepped_by_one_call_have_rewards_of_their_own(mode):
     assert source.ended == pytest.approx([1.5 + 0.3 + 1001])
 
 
+class WithoutLast(ClockVectorEnv):
+    """Gives the last observation only of an episode that was cut off; its second lane terminates."""
+
+    def step(self, action):
+        obs, reward, terminated, truncated, _ = super().step(action)
+        terminated, truncated = terminated | truncated, np.zeros_like(truncated)
+        return obs, reward, terminated, truncated, {}
+
+
+def test_a_reward_that_reads_the_last_observation_is_given_no_other_one():
+    def learned(reward):
+        source = VectorSource("test", WithoutLast(2, AutoresetMode.SAME_STEP, limit=2), 2)
+        rewarded = RewardedSource(source, find_reward(reward), "test", 0)
+        rewarded.reset([0, 0])
+        return steps(rewarded, 2)
+
+    assert learned(lambda obs: 1.0) == [[1.0, 1.0]] * 2
+    with pytest.raises(BadDataError, match="resets in the same step, but its infos hold no final_obs of that lane"):
+        learned(lambda next_obs: 1.0)
+
+
+def test_a_reward_that_reads_what_an_environment_never_gives_is_refused_at_once():
+    env = WithoutLast(2, AutoresetMode.SAME_STEP)
+    env.gives_final_obs = False
+    says = "takes next_obs, but lanes 0 to 1 of test begin the next episode in the same step, and never give the last "
+    for reward in (lambda next_obs: 0.0, Path):
+        with pytest.raises(EnvError, match=f"{says}observation; leave next_obs out"):
+            RewardedSource(VectorSource("test", env, 2), find_reward(reward), "test", 0)
+    RewardedSource(VectorSource("test", env, 2), find_reward(lambda obs: 0.0), "test", 0)
+
+
 def test_where_the_environment_gave_no_number_the_reward_is_not_asked():
     class Spoilt(Counter):
         def step(self, action):

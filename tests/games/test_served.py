@@ -18,14 +18,16 @@ from penstock.clients import AsyncGameClient, EpisodeLostError, GameClient, Refu
 from penstock.config.commands import ServeOptions
 from penstock.envs.games import agent_name
 from penstock.errors import ConfigError, EnvError
+from penstock.games.served import _Collected
 from penstock.retraining.kept import Kept
 from penstock.retraining.suitable import check_seen
-from penstock.saved_runs.episodes import KeptEpisode, list_episodes
+from penstock.saved_runs.episodes import KeptEpisode, list_episodes, read_episode
 from penstock.saved_runs.run_folder import RunFolder
+from penstock.serving.server.endpoints.recording import Recorder
 from penstock.serving.server.policy.agents import agents_of
 from penstock.serving.server.policy.source import Source
 from tests.games.test_training import playing, settings
-from tests.serving.server.harness import policy_of, serving, until
+from tests.serving.server.harness import SPACES, policy_of, serving, until
 from tests.serving.server.test_command import served
 
 pytestmark = pytest.mark.usefixtures("shared_templates")
@@ -192,6 +194,18 @@ def test_which_agent_plays_before_a_policy(bundle: Path, run: Path) -> None:
     source = Source("module:load", str(run), "update-00000001", 1)
     with pytest.raises(ConfigError, match=f"--agent {PLAIN} is for one policy, and 2 are served"):
         agents_of({"a": source, "b": source}, ServeOptions(policies=("a", "b"), agent=PLAIN))
+
+
+@pytest.mark.parametrize("terminated", [True, np.True_, 1])
+def test_an_end_counts_as_in_training_however_an_agent_says_it(tmp_path: Path, terminated) -> None:
+    """A comparison of numpy gives a bool of numpy."""
+    recorder = Recorder("toy", tmp_path, 1e9, SPACES["plain"], 0.0)
+    rows, fields = _Collected(recorder.begin("g")), {"obs": np.zeros((1, 3), np.float32)}
+    rows.add(fields, np.zeros((1, 2), np.float32), 0.0)
+    rows.end(fields, 1.0, terminated=terminated)
+    recorder.close()
+    (path,) = list_episodes(tmp_path)
+    assert read_episode(path, SPACES["plain"]).terminated
 
 
 def test_an_agent_that_fits_the_policy_no_longer_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

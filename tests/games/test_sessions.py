@@ -614,6 +614,22 @@ def test_a_run_whose_games_are_only_refused_says_why(caplog: pytest.LogCaptureFi
     assert caplog.text.count("a request of session g is refused: obs has shape [3]") == 1
 
 
+def test_one_refused_tick_after_a_long_silence_does_not_end_the_run():
+    agent = "tests.games.agents:Plain"
+    with rehearse(agent, num_envs=1, patience=0.6) as stage, GameClient(stage.tcp, "g") as client:
+        client.start()
+        client.tick([1])
+        # A game loads its next level: it begins and ends episodes, and asks for no action.
+        for _ in range(8):
+            time.sleep(0.1)
+            client.stop([1])
+            client.start()
+        with pytest.raises(RefusedError):
+            client.tick([1, 2, 3])
+        time.sleep(0.3)
+        client.tick([1])
+
+
 def test_a_game_that_crashes_at_each_refused_tick_and_comes_back_counts_as_refused():
     def play():
         with rehearse("tests.games.agents:Blind", patience=5.0) as stage:

@@ -72,6 +72,15 @@ def test_pauses_double_from_half_a_second_to_a_minute_and_end_with_an_answer() -
     assert server.rest(now) == 0.5
 
 
+def test_a_server_that_is_away_for_days_rests_for_a_minute_at_a_time() -> None:
+    server, now = times(), 0.0
+    for _ in range(2000):
+        server.failed(0.001, now)
+        now += server.rest(now)
+    server.failed(0.001, now)
+    assert server.rest(now) == 60.0
+
+
 def test_a_try_that_took_long_is_followed_by_a_pause_of_ten_times_as_long() -> None:
     server = times()
     server.failed(2.0, 5.0)

@@ -69,6 +69,11 @@ def test_a_trial_goes_on_as_a_changed_copy_of_another_one(tmp_path: Path):
         strong.wait()
     strong.stop()
     (copy,) = copies.iterdir()
+    # A table that is too large for checkpoints lies beside them.
+    assert strong.run_folder is not None
+    (strong.run_folder / "replay.table").write_bytes(b"rows")
+    assert strong.checkpoint(tmp_path / "whole")
+    assert (tmp_path / "whole" / copy.name / "replay.table").read_bytes() == b"rows"
     # A run that has all its steps already would not begin again. Reports may be behind the checkpoint.
     steps = int(load_checkpoint(find_checkpoint(copy)).arrays["steps"])
     # What the trial did before counts no more, whatever its name.

@@ -162,6 +162,8 @@ class _Agents:
     """
 
     metadata: Mapping[str, Any] = {"autoreset_mode": "SameStep"}
+    gives_final_obs = False
+    """A game sends no last observation: with the end comes the first observation of the next episode."""
 
     def __init__(self, num_envs: int, port: int, wait: float, command: Sequence[str]) -> None:
         self.num_envs = num_envs

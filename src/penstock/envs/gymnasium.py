@@ -109,6 +109,9 @@ class ScalarSource(EnvSource):
         self._lanes = [self._stepped(lane) for lane in range(self.num_lanes)]
         return self._infos
 
+    def need_last_observations(self) -> None:
+        """Does nothing: the last observation of an episode is always there."""
+
     def follow(self, metrics: Sequence[str]) -> Mapping[int, tuple[float, ...]]:
         """From now on, read these numbers in the last info of each episode; see ``types.EnvSource``."""
         self._last_infos = LastInfos(metrics, self._lane_names)

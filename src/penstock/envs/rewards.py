@@ -60,7 +60,15 @@ class OwnReward(NamedTuple):
     @property
     def wants_info(self) -> bool:
         """True if it takes the environment's info."""
-        return "info" in self.step or "info" in (self.end or ())
+        return self._reads("info")
+
+    @property
+    def wants_next_obs(self) -> bool:
+        """True if it takes the observation after the step."""
+        return self._reads("next_obs")
+
+    def _reads(self, parameter: str) -> bool:
+        return parameter in self.step or parameter in (self.end or ())
 
     def begin(self, lane: str) -> tuple[_Part, _Part | None]:
         """The functions for the rewards of one new episode: of its steps, and of its end.
@@ -154,7 +162,8 @@ class RewardedSource(WrappedSource):
         first_lane: number of the first lane, for error texts.
 
     Raises:
-        EnvError: the reward takes ``info``, and the source has none for single lanes.
+        EnvError: the reward takes ``info``, and the source has none for single lanes; or it takes ``next_obs``, and
+            the source never gives the last one of an episode.
     """
 
     def __init__(self, source: ScalarSource | VectorSource, reward: OwnReward, name: str, first_lane: int) -> None:
@@ -170,6 +179,8 @@ class RewardedSource(WrappedSource):
         )
         self._cut = cutter(source.spaces.action, source.num_lanes)
         self._infos = _infos(source, reward, name)
+        if reward.wants_next_obs:
+            _need_last_observations(source, reward)
         self.shaped = np.zeros(source.num_lanes, np.float32)
         # A number that float32 cannot hold becomes infinity here. The node that stores rows looks for infinity.
         self._cells: Any = self.shaped.data
@@ -320,6 +331,13 @@ def _parts(base: bytes) -> list[bytes]:
     if len(parts) != 2:
         raise SnapshotError("this is no snapshot of an environment with a reward of the user's own")
     return parts
+
+
+def _need_last_observations(source: ScalarSource | VectorSource, reward: OwnReward) -> None:
+    try:
+        source.need_last_observations()
+    except EnvError as error:
+        raise EnvError(f"{reward.name} takes next_obs, but {error}; leave next_obs out of its parameters") from None
 
 
 def _infos(source: EnvSource, reward: OwnReward, name: str) -> Sequence[Any] | None:

@@ -114,6 +114,8 @@ class VectorSource(EnvSource):
         self._lane_infos: Callable[[], Sequence[Any]] | None = getattr(env, "lane_infos", None)
         self._take_version: Callable[[int], None] | None = getattr(env, "take_version", None)
         self._last_infos: LastInfos | None = None
+        # Whether somebody reads the last observation of an episode that has terminated.
+        self._needs_last = False
         self._take: Callable[[Any, Any, bool], object] | None = None
         self._seed_form: SeedForm | None = None
         if self._mode == "Disabled":
@@ -127,6 +129,16 @@ class VectorSource(EnvSource):
     def keep_infos(self) -> None:
         """None: one info holds all lanes, and each environment splits it in another way."""
         return
+
+    def need_last_observations(self) -> None:
+        """From now on, the last observation of each episode is read, also of one that has terminated.
+
+        Raises:
+            EnvError: the environment begins the next episode in the same step and never gives it.
+        """
+        if not getattr(self._env, "gives_final_obs", True):
+            raise EnvError(f"{self._name} begin the next episode in the same step, and never give the last observation")
+        self._needs_last = True
 
     def follow(self, metrics: Sequence[str]) -> Mapping[int, tuple[float, ...]]:
         """From now on, read these numbers in the last info of each episode; see ``types.EnvSource``."""
@@ -191,7 +203,7 @@ class VectorSource(EnvSource):
         if self._ended.any():
             seeds = {int(lane): next_seeds(int(lane)) for lane in np.flatnonzero(self._ended)}
             if self._mode == "SameStep":
-                self._take_final(infos, truncated & ~terminated)
+                self._take_final(infos, self._ended if self._needs_last else truncated & ~terminated)
             else:
                 # Copies, because the reset may write into the arrays that `step` returned.
                 reward, terminated, truncated = reward.copy(), terminated.copy(), truncated.copy()

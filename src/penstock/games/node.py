@@ -41,7 +41,8 @@ STEP_S = 0.05
 _SWEEP_S = 0.25
 _BACKLOG = 1024
 _WAIT_S = 600.0
-"""How long a tick may wait for the learner. Clients have time-outs of their own."""
+"""``max_seconds`` of a run's server. A tick may wait for the learner for five times as long, and then its connection is
+dropped. Clients have time-outs of their own."""
 
 
 class GameLaneNode:
@@ -160,10 +161,11 @@ class GamesNode:
 
         Otherwise the supervisor would end it a little later, and only show the stacks of all nodes.
         """
-        if self._steps.refusal and now - self._steps.taken > self._settings.patience:
-            silence = f"no tick of a game has fitted for {now - self._steps.taken:.0f} s"
-            raise EnvError(f"{silence}; the latest was refused: {self._steps.refusal}")
-        self._asked = max(self._asked, self._steps.asked())
+        steps = self._steps
+        if steps.refusal and now - steps.refused_since > self._settings.patience:
+            silence = f"no tick of a game has fitted for {now - steps.refused_since:.0f} s"
+            raise EnvError(f"{silence}; the latest was refused: {steps.refusal}")
+        self._asked = max(self._asked, steps.asked())
         if now - self._asked > self._settings.patience:
             host = bracketed(self._settings.host)
             where = " or ".join(f"{scheme}://{host}:{port}" for scheme, port in self.ports.items())

@@ -146,7 +146,8 @@ class _Collected:
 
     def end(self, fields: Arrays, reward: float, *, terminated: bool) -> None:
         if self._episode is not None:
-            self._episode.end(copied(fields), reward, terminated)
+            # An agent may say it by a numpy bool or by 1.
+            self._episode.end(copied(fields), reward, bool(terminated))
 
     def vanish(self) -> None:
         if self._episode is not None:
@@ -214,6 +215,10 @@ class AgentSteps:
     def stop(self, key: SessionKey, body: bytes, reply: StepReply) -> None:
         """See `Steps`."""
         self._with(key).stop(key, body, reply)
+
+    def has(self, key: SessionKey) -> bool:
+        """See `Steps`."""
+        return any(steps.has(key) for steps in self._all)
 
     def parted(self, key: SessionKey) -> None:
         """See `Steps`."""

@@ -77,8 +77,8 @@ class GameSteps:
         self._tasks: dict[asyncio.Task[None], Session] = {}
         self.refusal = ""
         """Why the latest request that did not fit was refused; empty: a tick has fitted since."""
-        self.taken = loop.time()
-        """When a tick has last fitted."""
+        self.refused_since = loop.time()
+        """When the first request was refused that did not fit, since a tick has fitted."""
         self._said = -math.inf
         """When the log was last told of a request that did not fit."""
 
@@ -146,7 +146,7 @@ class GameSteps:
             session.add(Request("tick", body, reply))
             return
         reply.answer(_CONTENT, answer)
-        self.taken, self.refusal = session.used, ""
+        self.refusal = ""
 
     def stop(self, key: SessionKey, body: bytes, reply: StepReply) -> None:
         """The episode ends."""
@@ -201,7 +201,7 @@ class GameSteps:
                 is_on = await self._take(session, request)
                 if request.kind == "tick":
                     # A game whose ticks are all refused can still begin and end its episodes.
-                    self.taken, self.refusal = self._loop.time(), ""
+                    self.refusal = ""
             except BadDataError as error:
                 if request.reply is not None:
                     self._note_refusal(session, str(error))
@@ -268,7 +268,10 @@ class GameSteps:
 
     def _note_refusal(self, session: Session, text: str) -> None:
         """Log why a request does not fit, because its client may not show it: at most once in `_SAY_S` seconds."""
-        self.refusal, now = text, self._loop.time()
+        now = self._loop.time()
+        if not self.refusal:
+            self.refused_since = now
+        self.refusal = text
         if now - self._said > _SAY_S:
             self._said = now
             log.warning("a request of session %s is refused: %s", session.key[1], text)

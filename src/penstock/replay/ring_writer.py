@@ -23,16 +23,25 @@ class RingWriter:
         writer: number of the ring.
         tree: the priorities of all rows; ``None``: rows have none.
         ranking: how new rows are ranked.
+        sums: sampled rows sum up the rewards of several steps. So the last rows of a full slot wait for the next slot.
     """
 
     def __init__(
-        self, layout: BufferLayout, table: Table, writer: int, tree: SumTree | None, ranking: Ranking | None
+        self,
+        layout: BufferLayout,
+        table: Table,
+        writer: int,
+        tree: SumTree | None,
+        ranking: Ranking | None,
+        *,
+        sums: bool,
     ) -> None:
         self._layout = layout
         self._table = table
         self._writer = writer
         self._tree = tree
         self._ranking = ranking
+        self._sums = sums
         self._observed = tuple(spec.name for spec in layout.observed)
         self._stored = tuple(spec.name for spec in layout.row)
         self._index = -1
@@ -91,9 +100,16 @@ class RingWriter:
         Raises:
             UsageError: another writer of this ring has pushed meanwhile.
         """
+        if self._index < 0 and self._joins and self._sums:
+            # The last rows of the full slot wait for the next slot. An empty one lets them be sampled.
+            self._check_alone()
+            self._open()
+            for name in self._observed:
+                self._slot[name][0] = self._behind[name]
         if self._index >= 0:
             self._check_alone()
             self._hand_on(joins=False)
+        self._joins = False
         self._behind = {}
 
     def _check_alone(self) -> None:

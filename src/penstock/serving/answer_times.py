@@ -14,9 +14,12 @@ _HALF_LIFE_S = 10.0
 """After so long without an answer half of the mean is left. Finagle's Peak EWMA keeps 1/e of it after ten seconds."""
 _PAUSE_S = 0.5
 """After the first failure. Each further one doubles it."""
-_LONGEST_PAUSE_S = 60.0
+_LONGEST_DOUBLED_S = 60.0
+"""To so many seconds the pause doubles."""
 _PAUSE_PER_SECOND = 10.0
-"""Least pause for each second that the failed try took. So tries at a dead machine take a tenth of the time at most."""
+"""Least pause for each second that the failed try took. So tries at a dead machine take a tenth of the time at most.
+
+After a slow try the pause may be longer than ``_LONGEST_DOUBLED_S``."""
 
 
 class AnswerTimes:
@@ -49,7 +52,8 @@ class AnswerTimes:
         """
         if self.rest(now):
             return
-        pause = min(_PAUSE_S * 2.0**self.failures, _LONGEST_PAUSE_S)
+        # A server that is away for a day fails more than a thousand times: a power of that is more than a float holds.
+        pause = min(math.ldexp(_PAUSE_S, min(self.failures, 1000)), _LONGEST_DOUBLED_S)
         self._rests_until = now + max(pause, _PAUSE_PER_SECOND * seconds)
         self.failures += 1
         # It may come back as another machine.

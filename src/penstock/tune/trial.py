@@ -132,7 +132,11 @@ class TrialRun:
             time.sleep(POLL_S)
 
     def checkpoint(self, to: Path) -> bool:
-        """Copy what continues the run elsewhere: its config, metrics and latest checkpoint. False if there is none."""
+        """Copy what continues the run elsewhere. False if there is no checkpoint.
+
+        These are its config, its metrics, its latest checkpoint, and its replay table if that lies in a file. The run
+        may write rows into the table meanwhile: a resume drops those that are newer than the checkpoint.
+        """
         run = self.run_folder
         saved = [] if run is None else list_checkpoints(run)
         if run is None or not saved:
@@ -142,7 +146,10 @@ class TrialRun:
         with contextlib.suppress(OSError):
             shutil.copytree(saved[-1], copy / "checkpoints" / saved[-1].name)
             shutil.copy(run / "config.toml", copy)
-            shutil.copy(RunFolder.open(run).metrics_path, copy)
+            folder = RunFolder.open(run)
+            shutil.copy(folder.metrics_path, copy)
+            if folder.table_path.exists():
+                shutil.copy(folder.table_path, copy)
             return True
         # Half a copy would be taken for a whole one.
         shutil.rmtree(copy, ignore_errors=True)

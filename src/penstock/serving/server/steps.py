@@ -42,6 +42,10 @@ class Steps(Protocol):
         """A session ends."""
         ...
 
+    def has(self, key: SessionKey) -> bool:
+        """Whether this session lives."""
+        ...
+
     def parted(self, key: SessionKey) -> None:
         """The connection is gone over which this session asked. It may come back over another one."""
         ...

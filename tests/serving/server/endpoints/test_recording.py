@@ -224,13 +224,18 @@ def test_an_episode_that_cannot_be_written_leaves_no_file(tmp_path, monkeypatch)
 
 def test_memory_is_bounded(tmp_path, monkeypatch) -> None:
     """Of a long episode the front is kept. Rows that would need too much memory are not kept at all."""
-    monkeypatch.setattr(recording, "EPISODE_BYTES", 100)
-    monkeypatch.setattr(recording, "_HELD_BYTES", 1000)
     fields, action = {"obs": observations(1)}, np.zeros((1, 2), np.float32)
+    # A small row: most of it are Python's objects.
+    row = recording._ROW_BYTES + 2 * recording._ARRAY_BYTES + fields["obs"].nbytes + action.nbytes
+    assert row > 10 * (fields["obs"].nbytes + action.nbytes)
+    monkeypatch.setattr(recording, "EPISODE_BYTES", 5 * row)
+    monkeypatch.setattr(recording, "_HELD_BYTES", 50 * row)
     recorder = Recorder("toy", tmp_path, 1e9, PLAIN, 0.0)
     long = recorder.begin("long")
     for _ in range(50):
         long.add(fields, action, 1.0)
+    # Its session may last for long. The rows go to the disk at once, and nobody else keeps them.
+    assert not long.rows
     many = [recorder.begin(str(number)) for number in range(30)]
     for _ in range(3):
         for episode in many:

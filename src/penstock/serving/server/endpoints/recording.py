@@ -28,6 +28,10 @@ _HELD_BYTES = 256 << 20
 """Most bytes of rows in memory; episodes that would need more are lost."""
 _WAITING = 1024
 """Episodes that wait for the disk; further ones are lost."""
+_ROW_BYTES = 256
+"""Bytes that a row takes beside the numbers in its arrays: the objects of Python."""
+_ARRAY_BYTES = 160
+"""The same for each array of a row."""
 _LARGEST = float(np.finfo(np.float32).max)
 _CHOOSES, _GENERATES = np.array([0]), np.array([1])
 """Lanes of the noise: whether a tick explores, and by which action."""
@@ -75,7 +79,7 @@ class OpenEpisode:
         else:
             # The server uses the arrays of a batch again.
             self.rows.append(_Row(fields, action.copy(), number))
-            size = action.nbytes + sum(values.nbytes for values in fields.values())
+            size = _ROW_BYTES + sum(_ARRAY_BYTES + values.nbytes for values in (action, *fields.values()))
             self.bytes += size
             self._recorder.held += size
         return action
@@ -98,23 +102,29 @@ class OpenEpisode:
         if number is None:
             self._lose(f"its end {_why_no_reward(reward)}")
             return
-        self._is_over = True
         last = _Row(fields or self.rows[-1].fields, self.rows[-1].action, number)
-        self._recorder.put(self, (*self.rows, last), terminated=is_terminated, vanished=False)
+        self._recorder.put(self, (*self._over(), last), terminated=is_terminated, vanished=False)
 
     def vanish(self) -> None:
         """The episode ends without a word, so its last action has no outcome."""
         if self._is_over:
             return
-        self._is_over = True
+        rows = self._over()
         # Of a single row nothing can be learned.
-        if len(self.rows) > 1:
-            self._recorder.put(self, tuple(self.rows), terminated=False, vanished=True)
+        if len(rows) > 1:
+            self._recorder.put(self, rows, terminated=False, vanished=True)
         else:
             self._recorder.held -= self.bytes
 
-    def _lose(self, why: str) -> None:
+    def _over(self) -> tuple[_Row, ...]:
+        """End the episode and let go of its rows. The session may hold this object for long after that."""
         self._is_over = True
+        rows = tuple(self.rows)
+        self.rows.clear()
+        return rows
+
+    def _lose(self, why: str) -> None:
+        self._over()
         self._recorder.lose(self, why)
 
 
@@ -191,7 +201,6 @@ class Recorder:
         """Do not keep an episode."""
         self._lost += 1
         self.held -= episode.bytes
-        episode.rows.clear()
         log.warning("%s: an episode of session %r is not kept: %s", self.name, episode.session, why)
 
     def close(self) -> None:

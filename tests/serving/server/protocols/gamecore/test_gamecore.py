@@ -116,6 +116,16 @@ def test_a_session_that_went_on_over_another_connection_is_not_started_again() -
         game.ask("g", "tick", tick(obs[1]))
 
 
+def test_a_connection_forgets_sessions_that_were_idle_for_too_long() -> None:
+    with serving(idle_seconds=0.05) as server, Game(server.tcp) as game:
+        for number in range(5):
+            game.ask(f"g{number}", "start")
+        (connection,) = server.service.connections
+        assert not connection.may_give_way()
+        until(lambda: not server.service.asked_over)
+        assert connection.may_give_way()
+
+
 class Web:
     """A client of Gamecore over HTTP."""
 

@@ -104,7 +104,7 @@ class GamecoreConnection(Connection):
         self._key = b""
         """The key in the greeting. It holds for each request without a key of its own."""
         self._sessions: set[SessionKey] = set()
-        """Sessions that have asked here, and were not stopped here."""
+        """Sessions that live, have asked here, and were not stopped here."""
 
     def received(self, data: bytes) -> None:
         """Take the frames that are whole."""
@@ -169,7 +169,14 @@ class GamecoreConnection(Connection):
         return not self._sessions and super().may_give_way()
 
     def sweep(self, now: float) -> None:
-        """Drop the connection if its client hangs. Frames that wait for room are no half request."""
+        """Drop the connection if its client hangs. Frames that wait for room are no half request.
+
+        Forgets the sessions that were idle for too long: the client says nothing of their end.
+        """
+        for key in [key for key in self._sessions if not self.service.steps.has(key)]:
+            self._sessions.discard(key)
+            if self.service.asked_over.get(key) is self:
+                del self.service.asked_over[key]
         if self.partial_since is not None and not self.has_room():
             self.partial_since = now
         super().sweep(now)

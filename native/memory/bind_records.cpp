@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -100,14 +101,27 @@ class PyRecord {
         const auto current = record_.current();
         return current ? std::optional(std::tuple(current->index, current->number)) : std::nullopt;
     }
-    // Copies the whole record into `into` and returns its number. Returns None if there is no record, or if the record was
-    // overwritten meanwhile.
-    std::optional<std::int64_t> copy(nb::handle into) {
+    // Copies spans of the record, each its first byte and its bytes, one behind the other into `into`. Returns the record's
+    // number. Returns None if there is no record, or if the record was overwritten meanwhile.
+    std::optional<std::int64_t> copy(nb::handle into, const std::vector<std::pair<std::size_t, std::size_t>>& spans) {
         const Buffer target(into, Buffer::writable);
-        check_size("the copy", target.size(), nbytes_);
+        std::size_t total = 0;
+        for (const auto& [start, size] : spans) {
+            constexpr std::size_t word = sizeof(Record<>::Word);
+            if (start % word != 0 || size % word != 0 || start > nbytes_ || size > nbytes_ - start) {
+                raise("PenstockError", "a record of " + std::to_string(nbytes_) + " bytes has no " + std::to_string(size) +
+                                           " bytes at " + std::to_string(start));
+            }
+            total += size;
+        }
+        check_size("the copy", target.size(), total);
         const nb::gil_scoped_release released;  // a state may be hundreds of megabytes
         return record_.copy([&](std::size_t, const Record<>::Word* words) {
-            load_words<std::atomic>(target.data(), words, nbytes_, std::memory_order_relaxed);
+            unsigned char* at = target.data();
+            for (const auto& [start, size] : spans) {
+                load_words<std::atomic>(at, words + start / sizeof(Record<>::Word), size, std::memory_order_relaxed);
+                at += size;
+            }
         });
     }
     bool recover() const { return record_.recover(); }

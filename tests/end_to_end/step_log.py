@@ -94,7 +94,7 @@ class Fed:
     def __init__(self, updater: ReplayUpdater, settings: UpdaterSettings) -> None:
         self._updater = updater
         self._settings = settings
-        self.load, self.state = updater.load, updater.state
+        self.load, self.state, self.write_state = updater.load, updater.state, updater.write_state
         self.buffers, self.metrics = updater.buffers, updater.metrics
 
     @property

@@ -3,6 +3,7 @@ import signal
 import numpy as np
 import pytest
 
+from penstock.errors import PenstockError
 from penstock.memory.record import Record
 from penstock.types import ArraySpec
 
@@ -47,6 +48,18 @@ def test_a_copy_stays_as_it_was(record: Record) -> None:
     assert copied.number == 1
     assert copied.arrays["actor"].tolist() == [1.0] * 501
     assert copied.arrays["update"] == 1
+
+
+def test_a_copy_may_leave_out_arrays(record: Record) -> None:
+    """A report needs some counts, and the networks beside them may be large."""
+    record.write({**values(1), "consumed": np.arange(4)}, 7)
+    copied = record.copy(("update", "consumed"))
+    assert copied.number == 7
+    assert {name: array.tolist() for name, array in copied.arrays.items()} == {"consumed": [0, 1, 2, 3], "update": 1}
+    assert record.copy(()).arrays == {}
+    for span in ((4, 8), (0, 12), (0, 1 << 40), ((1 << 64) - 64, 64)):
+        with pytest.raises(PenstockError, match=r"a record of .* bytes has no"):
+            record._record.copy(np.empty(8, np.uint8), [span])
 
 
 def test_what_is_written_must_fit(record: Record) -> None:

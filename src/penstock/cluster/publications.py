@@ -257,10 +257,9 @@ class Publications:
         """Give the memory of rows back that stay on their hosts, and that are accounted for by a commit."""
         if self._record is None:
             return
-        # A copy takes long if the networks are large, so there is one for each commit at most.
         if self._record.number() != self._committed:
             # Race: the keeper may commit meanwhile. Then the next call finds the record.
-            committed = self._record.copy()
+            committed = self._record.copy(("taken",))
             if committed is None:
                 return
             self._committed, self._taken = committed.number, committed.arrays["taken"].tolist()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.memory import _native
-from penstock.memory.layout import Layout
+from penstock.memory.layout import Layout, aligned
 from penstock.types import Array, Arrays, ArraySpec
 
 __all__ = ["Committed", "Record"]
@@ -35,6 +35,8 @@ class Record:
         self.specs = self._layout.specs
         nbytes = self._layout.nbytes
         self._record = _native.Record(bytes, nbytes)
+        # Names of arrays -> their layout in a copy, and where they lie in the record.
+        self._parts: dict[tuple[str, ...] | None, tuple[Layout, list[tuple[int, int]]]] = {}
         self._buffers = [self._layout.views(bytes, _native.Record.offset(nbytes, index)) for index in range(2)]
 
     @staticmethod
@@ -77,15 +79,23 @@ class Record:
         current = self._record.current()
         return None if current is None else Committed(current[1], self._buffers[current[0]])
 
-    def copy(self) -> Committed | None:
+    def copy(self, names: tuple[str, ...] | None = None) -> Committed | None:
         """A copy of the current record, for processes other than the writer.
+
+        Args:
+            names: of the arrays that are copied; ``None``: all. A record may hold large networks: name what is needed.
 
         Returns:
             The copy. ``None`` before the first commit, or if the writer overwrote it meanwhile: then try again.
         """
-        target = np.empty(self._layout.nbytes, np.uint8)
-        number = self._record.copy(target)
-        return None if number is None else Committed(number, self._layout.views(target))
+        if names not in self._parts:
+            chosen = [spec for spec in self.specs if names is None or spec.name in names]
+            spans = [(self._layout.offsets[spec.name], aligned(spec.nbytes)) for spec in chosen]
+            self._parts[names] = Layout(chosen), spans
+        layout, spans = self._parts[names]
+        target = np.empty(layout.nbytes, np.uint8)
+        number = self._record.copy(target, spans)
+        return None if number is None else Committed(number, layout.views(target))
 
     def recover(self) -> bool:
         """Call this after the writer was killed and reaped. True if it died while it filled a buffer."""

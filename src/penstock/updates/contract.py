@@ -103,6 +103,10 @@ class ReplayUpdater(Protocol):
         """The state's named arrays on the CPU; valid until the next call."""
         ...
 
+    def write_state(self, into: Arrays) -> None:
+        """Write the state's named arrays into those of the same names; others are left alone."""
+        ...
+
     def buffers(self) -> Arrays:
         """New arrays for a minibatch at each call.
 

@@ -24,6 +24,11 @@ class _Held:
         """The state's named arrays on the CPU."""
         return self._stepper.arrays()
 
+    def write_state(self, into: Arrays) -> None:
+        """Write the state's arrays. As `penstock.updates.contract.ReplayUpdater.write_state`."""
+        for name, values in self._stepper.arrays().items():
+            into[name][...] = values
+
 
 class _TableUpdater(_Held):
     """An updater that learns from minibatches of a table."""

@@ -49,6 +49,9 @@ def ledger(wiring: Wiring) -> "Ledger | None":
 class _Rollouts(Protocol):
     """The stream or the table that holds rollouts."""
 
+    reads: tuple[str, ...]
+    """The arrays of the record by which these methods know what was used up."""
+
     def waiting(self, record: Arrays) -> dict[Hashable, int]:
         """Key -> slot, of rollouts that were pushed and are not used up."""
         ...
@@ -64,6 +67,8 @@ class _Rollouts(Protocol):
 
 class Streamed:
     """Rollouts in a stream. The record names those that were used up."""
+
+    reads: tuple[str, ...] = ("consumed_slot", "consumed_sequence")
 
     def __init__(self, memory: StreamMemory) -> None:
         self._memory = memory
@@ -86,6 +91,8 @@ class Streamed:
 
 class Tabled:
     """Rollouts in a table. The record counts the slots of each writer that were noted. Readers hold no slots."""
+
+    reads: tuple[str, ...] = ("taken",)
 
     def __init__(self, memory: TableMemory) -> None:
         self._memory = memory
@@ -115,6 +122,7 @@ class Ledger:
     def __init__(self, rollouts: _Rollouts, record: RecordMemory, readers: tuple[str, ...] = ()) -> None:
         self._rollouts = rollouts
         self._record = record
+        self._reads = (*_BY_LANE, "steps", "stale", *rollouts.reads)
         self.readers = readers
 
     def balance(self) -> Balance:
@@ -128,7 +136,7 @@ class Ledger:
         3. So the payloads that were read between the two looks did not change either.
         """
         while True:
-            committed = self._record.copy()
+            committed = self._record.copy(self._reads)
             if committed is None:
                 if self._record.number() < 0:
                     # No row is collected before the first policy is published, and that follows the first commit.
@@ -141,7 +149,7 @@ class Ledger:
 
     def returned(self, owner: int) -> int:
         """Rows that a reader was learning from when it died and that no other reader has taken since."""
-        committed = self._record.copy()
+        committed = self._record.copy(self._reads)
         slots = self._rollouts.returned(owner, None if committed is None else committed.arrays)
         return sum(self._rows(slot) for slot in slots)
 

@@ -157,7 +157,9 @@ class ReplayLearnerNode(WorkingNode):
                 fill_learned_from_table(new, committed, slots)
                 new["taken"][...] = taken
                 new["owed"][...] = owed
-                keeper.commit_unpublished(new, self._steps.updater.state())
+                # Straight into the record: networks are large, and a native update would copy them twice.
+                self._steps.updater.write_state(new)
+                keeper.commit_unpublished(new, {})
                 self._note_paid(int(new["steps"]))
                 keeper.publish()
         except BadDataError:

@@ -67,6 +67,12 @@ class _Held:
         self._kernel.store(self._state)
         return self._state
 
+    def write_state(self, into: Arrays) -> None:
+        """Write the state's arrays. As `penstock.updates.contract.ReplayUpdater.write_state`."""
+        self._kernel.store({name: into[name] for name in self._state})
+        for name in self._kept_here:
+            into[name][...] = self._state[name]
+
     def _due(self) -> list[int]:
         """The phases of the next gradient step."""
         return [at for at, phase in enumerate(self._kernel.phases) if self._kernel.gradient_steps % phase.every == 0]

@@ -305,14 +305,15 @@ def test_new_statistics_of_the_networks_do_not_change_what_the_target_says():
         np.testing.assert_array_equal(after[name], before[name])
 
 
-def test_a_row_that_the_target_would_never_choose_gives_finite_gradients():
+@pytest.mark.parametrize("target_every", [0, 100])
+def test_a_row_that_the_proximal_policy_would_never_choose_gives_finite_gradients(target_every: int):
     """The ratio to its probability is more than a float32 holds, and its weight is 0."""
-    task, config = Target(), APPOConfig(**SMALL, target_every=100, kl_coef=1.0)
+    task, config = Target(), APPOConfig(**SMALL, target_every=target_every, kl_coef=1.0)
     algorithm, arrays, state = filled(task, config)
     arrays["action"][0, 3, 0] = 50.0
-    # The learned policy aims there.
-    state["actor"] = constant(policy_graph(task.spaces, config).actor, 45.0, 45.0, 0.0, 0.0).float().numpy()
     rollout = judged(algorithm, arrays, state)
+    # By now the learned policy aims there.
+    state["actor"] = constant(policy_graph(task.spaces, config).actor, 45.0, 45.0, 0.0, 0.0).float().numpy()
     found = algorithm.targets({}, rollout)
     assert found["importance"][3, 0] == 0.0
     tensors = {name: torch.from_numpy(values) for name, values in state.items()}
@@ -324,6 +325,8 @@ def test_a_row_that_the_target_would_never_choose_gives_finite_gradients():
     result = algorithm.phases[0].gradients(tensors, rows, {})
     assert all(torch.isfinite(values).all() for values in result.gradients.values())
     assert float(result.metrics["policy_loss"]) == 0.0
+    assert float(result.metrics["approx_kl"]) < 10.0
+    assert float(result.metrics["clip_fraction"]) == pytest.approx(0.0, abs=1e-20)
 
 
 def test_the_state_has_a_target_of_all_that_is_published():

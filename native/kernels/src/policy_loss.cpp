@@ -111,8 +111,10 @@ void PolicyLoss::surrogate(const Sample& rows, const Chunk& chunk) {
         const float plain = ratio * advantage;
         const bool cut = clipped * advantage < plain;
         policy_loss -= static_cast<double>(share * (cut ? clipped * advantage : plain));
-        approx_kl += static_cast<double>(share * (ratio - 1.0F - log_ratio_.data()[r]));
-        clip_fraction += ratio != clipped ? static_cast<double>(share) : 0.0;
+        // Rows count in these as they do in the loss: one that the policy before the batch would never choose counts nothing.
+        const float measured = loss_.weighed ? share * rows.records[chunk.first + r][columns_.importance] : share;
+        approx_kl += static_cast<double>(measured * (ratio - 1.0F - log_ratio_.data()[r]));
+        clip_fraction += ratio != clipped ? static_cast<double>(measured) : 0.0;
         slope_.data()[r] = cut ? 0.0F : -share * plain;
     }
     metrics_.policy_loss += policy_loss;

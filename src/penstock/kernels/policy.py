@@ -116,7 +116,8 @@ class PolicyKernel:
                 ``[n, k]`` float32, as described by the head's ``noise``; ``explore`` ``[n]`` float32, 0 is greedy. With
                 a carry also its arrays ``[n, size]`` float32, and ``first`` ``[n]`` bool: the carry of such a lane
                 counts as zero. With a mask also this field ``[n, actions]``, bool, uint8 or int8, not zero where an
-                action is allowed; of a row without such actions, ``action`` is 0 and ``log_prob`` is NaN.
+                action is allowed; of a row without such actions, ``action`` is 0, and ``log_prob`` is that of a choice
+                among all of them.
             out: any of the policy's outputs: ``action`` (float32 policy units, or int64 from 0), the others float32.
                 Also all of the next carry, or nothing of it. Its arrays may be those of ``inputs``.
         """

@@ -26,7 +26,6 @@ Functions here know no process, environment, loop or device.
 from collections.abc import Callable, Mapping
 from functools import partial
 
-import numpy as np
 from torch import Tensor
 
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
@@ -41,9 +40,6 @@ from penstock.types import Array, Arrays, Spaces
 
 __all__ = ["build", "recompute", "targets"]
 
-FAR = 69.0
-"""With a target network, ratios are to no less than ``exp(-FAR)`` of mu, 1e-30. Other ratios could overflow. The weight
-of such a row is 0, and 0 times infinity is no number."""
 LOG_PROB, VALUE = "proximal.log_prob", "proximal.value"
 
 
@@ -71,26 +67,8 @@ def with_targets(policy: Policy, config: APPOConfig, learned: Algorithm) -> Algo
 
     return learned._replace(
         recompute=recomputed,
-        targets=partial(within_range, learned.targets),
-        phases=(phase._replace(gradients=partial(with_metric_weight, phase)), copies(names, config.target_every)),
+        phases=(phase, copies(names, config.target_every)),
     )
-
-
-def with_metric_weight(phase: Phase, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
-    """The gradients of ``phase``. Rows count in the measures of the divergence as they do in the loss.
-
-    One row that the target network would never choose has a weight of 0, and a ratio of up to ``exp(FAR)``.
-    """
-    return phase.gradients(state, {**minibatch, ppo.METRIC_WEIGHT: minibatch["importance"]}, noise)
-
-
-def within_range(
-    found: Callable[[Tensors, Tensors], Tensors], state: Mapping[str, Array], rollout: Mapping[str, Array]
-) -> Arrays:
-    """The targets of one slot, with proximal log-probabilities that no ratio can overflow by; see `FAR`."""
-    targets = found(state, rollout)
-    least = rollout["log_prob"][:-1] - np.float32(FAR)
-    return {**targets, "proximal_log_prob": np.maximum(targets["proximal_log_prob"], least)}
 
 
 def recompute(policy: Policy, state: Tensors, rollout: Tensors) -> dict[str, Tensor]:

@@ -15,6 +15,9 @@ __all__ = ["corrected"]
 
 LEAST = 1e-30
 """Rows with a smaller weight count nothing. Their weighed advantages may have become 0, and 0 / 0 is no number."""
+FAR = 69.0
+"""Ratios are to no less than ``exp(-FAR)`` of mu, 1e-30. Ratios to less could overflow as the policy moves. Such a row
+has a weight of 0, and 0 times infinity is no number."""
 
 
 def corrected(config: APPOConfig, rollout: Mapping[str, Array], log_prob: Array, value: Array) -> Arrays:
@@ -37,5 +40,7 @@ def corrected(config: APPOConfig, rollout: Mapping[str, Array], log_prob: Array,
     weighed, target = advantages({**rollout, "value": value}, config.gamma, config.gae_lambda, correction)
     log_weight = np.minimum(correction.log_ratio, np.float32(np.log(config.rho_bar)))
     importance = np.where(rollout["valid"][:-1], np.exp(log_weight), np.float32(0.0))
+    # A row without a transition may hold any number, also none.
+    proximal = np.fmax(log_prob, rollout["log_prob"][:-1] - np.float32(FAR))
     advantage = np.divide(weighed, importance, out=np.zeros_like(weighed), where=importance > LEAST)
-    return {"advantage": advantage, "importance": importance, "target": target, "proximal_log_prob": log_prob}
+    return {"advantage": advantage, "importance": importance, "target": target, "proximal_log_prob": proximal}

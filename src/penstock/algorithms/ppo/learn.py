@@ -36,7 +36,6 @@ from penstock.torch_networks.policy import Policy, normalised_target
 from penstock.types import NoiseSpec, Spaces
 
 __all__ = [
-    "METRIC_WEIGHT",
     "Loss",
     "across_minibatch",
     "act",
@@ -53,8 +52,6 @@ __all__ = [
 Loss: TypeAlias = tuple[Tensor, dict[str, Tensor]]
 """A loss, a scalar, and what it is made of: name -> scalar."""
 Settings = TypeVar("Settings", bound=ActorCriticConfig)
-METRIC_WEIGHT = "metric_weight"
-"""Field of a minibatch, if it has one: how much each row counts in ``approx_kl`` and ``clip_fraction``."""
 
 
 def build(spaces: Spaces, config: PPOConfig) -> Algorithm:
@@ -131,31 +128,31 @@ def loss(policy: Policy, config: PPOConfig, state: Tensors, minibatch: Tensors) 
     """``-L(theta)`` of equation 9 over the rows of a minibatch, and what it is made of."""
 
     def policy_loss(log_prob: Tensor, advantage: Tensor, share: Tensor) -> Loss:
-        metric_share = share * minibatch[METRIC_WEIGHT] if METRIC_WEIGHT in minibatch else share
+        # Rows count in the measures of the divergence as they do in the loss.
+        weight = share * minibatch["importance"] if "importance" in minibatch else share
         surrogate = clipped_surrogate(
-            log_prob, minibatch["log_prob"], advantage, share, config.clip_param, measured=metric_share
+            log_prob, minibatch["log_prob"], advantage, share, config.clip_param, measured=weight
         )
         metrics = {"approx_kl": surrogate.approx_kl, "clip_fraction": surrogate.clip_fraction}
         if not config.kl_coef:
             return surrogate.loss, metrics
-        penalty, further = kl_penalty(config, state, minibatch, log_prob, share)
+        penalty, further = kl_penalty(config, state, minibatch["log_prob"], log_prob, weight)
         return surrogate.loss + penalty, {**metrics, **further}
 
     return actor_critic_loss(policy, config, policy_loss, state, minibatch)
 
 
-def kl_penalty(config: PPOConfig, state: Tensors, minibatch: Tensors, log_prob: Tensor, share: Tensor) -> Loss:
+def kl_penalty(config: PPOConfig, state: Tensors, old_log_prob: Tensor, log_prob: Tensor, weight: Tensor) -> Loss:
     """``kl_coef KL(pi_old || pi)``, the divergence, and the weight where the state holds it.
 
     Args:
         config: holds the weight where it stays.
         state: holds the weight where learners adapt it.
-        minibatch: rows ``[m, ...]``, with ``importance`` if a policy older than pi_old chose the actions.
+        old_log_prob: of the actions under pi_old, ``[m]``.
         log_prob: of the actions under pi, ``[m]``.
-        share: of each row, ``[m]``.
+        weight: of each row, ``[m]``.
     """
-    weight = share * minibatch["importance"] if "importance" in minibatch else share
-    kl = estimated_divergence(log_prob, minibatch["log_prob"], weight)
+    kl = estimated_divergence(log_prob, old_log_prob, weight)
     if KL_COEF in state:
         return state[KL_COEF] * kl, {KL: kl, KL_COEF: state[KL_COEF]}
     return config.kl_coef * kl, {KL: kl}
@@ -199,7 +196,7 @@ def learned_rows(minibatch: Tensors) -> dict[str, Tensor]:
     """
     steps = minibatch["weight"].shape[1]
     lanes = {name: values[:, :steps] for name, values in minibatch.items() if not name.startswith("carry.")}
-    names = ("action", "log_prob", "advantage", "importance", METRIC_WEIGHT, "target", "weight")
+    names = ("action", "log_prob", "advantage", "importance", "target", "weight")
     rows = {name: lanes[name].flatten(0, 1) for name in names if name in lanes}
     return {**minibatch, **lanes, **rows}
 

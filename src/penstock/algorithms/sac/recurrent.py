@@ -136,15 +136,17 @@ def actor_gradients(networks: Networks, state: Tensors, minibatch: Tensors, nois
     with torch.no_grad():
         seen = remembered(networks, state, "memory", minibatch)
 
-    def loss(leaves: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    def loss(leaves: dict[str, Tensor]) -> tuple[Tensor, Tensors]:
         action, log_prob = sampled(networks, leaves, minibatch, noise["action"])
         judged = values(networks, state["critic"], seen, action, networks.dropped(noise, "value"))
         each = state["log_alpha"].exp() * log_prob - judged.amin(0)
-        return (each[:, :-1] * share).sum(), -(log_prob.detach()[:, :-1] * share).sum()
+        policy_loss = (each[:, :-1] * share).sum()
+        entropy = -(log_prob.detach()[:, :-1] * share).sum()
+        return policy_loss, {"policy_loss": policy_loss.detach(), "entropy": entropy}
 
-    gradients, entropy = gradients_of(loss, state, ["actor"], scale_of(state, "actor"))
-    metrics = {"entropy": entropy, "temperature": state["log_alpha"].exp().squeeze(0)}
-    gradients |= temperature_gradient(networks.config, entropy, noise["action"].shape[2])
+    gradients, found = gradients_of(loss, state, ["actor"], scale_of(state, "actor"))
+    metrics = {**found, "temperature": state["log_alpha"].exp().squeeze(0)}
+    gradients |= temperature_gradient(networks.config, found["entropy"], noise["action"].shape[2])
     return Gradients(gradients, metrics, {})
 
 

@@ -1,5 +1,6 @@
 """A copy of a run folder has what a resume needs, whatever happens to the original meanwhile."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +35,7 @@ def run(tmp_path: Path) -> RunFolder:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Copy:
-    return Copy(tmp_path / "elsewhere", "run")
+    return Copy(tmp_path / "elsewhere", "run", "now")
 
 
 def save(run: RunFolder, update: int) -> Path:
@@ -227,14 +228,14 @@ def test_a_damaged_checkpoint_is_not_taken_but_sent_again(run: RunFolder, copy: 
 
 
 def test_a_name_that_is_taken_gets_a_number(run: RunFolder, tmp_path: Path) -> None:
-    copy = Copy(run.path.parent, "run")
+    copy = Copy(run.path.parent, "run", "now")
     copy.take(Delivery((Piece("config.toml", 0, b"seed = 1\n"),), (), frozenset(), ""))
     assert copy.settle().name == "run-2"
     assert sorted(path.name for path in run.path.parent.iterdir()) == ["run", "run-2"]
 
 
 def test_a_copy_that_is_removed_leaves_nothing(tmp_path: Path) -> None:
-    one, other = Copy(tmp_path, "one"), Copy(tmp_path, "other")
+    one, other = Copy(tmp_path, "one", "now"), Copy(tmp_path, "other", "now")
     one.remove()
     assert list(tmp_path.iterdir())
     other.remove()
@@ -242,7 +243,23 @@ def test_a_copy_that_is_removed_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_copy_replaces_an_earlier_one_of_the_same_run(tmp_path: Path) -> None:
-    Copy(tmp_path, "run")
-    Copy(tmp_path, "run-2")
-    Copy(tmp_path, "run")
+    for name in ("run", "run-2", "run"):
+        Copy(tmp_path, name, "now")
     assert sorted(path.name.partition(".")[0] for path in (tmp_path / copies.COPIES).iterdir()) == ["run", "run-2"]
+
+
+def test_a_copy_replaces_none_of_another_run_of_its_name(tmp_path: Path) -> None:
+    """Two launchers on two machines may train runs of one name in folders of one path, and choose the same deputy."""
+    part = Delivery((Piece("config.toml", 0, b"seed = 1\n"),), (), frozenset(), "")
+    one, other = Copy(tmp_path, "run", "begun on a"), Copy(tmp_path, "run", "begun on b")
+    one.take(part)
+    other.take(part)
+    assert (one.settle().name, other.settle().name) == ("run", "run-2")
+
+
+def test_a_copy_that_somebody_has_removed_is_not_begun_anew(tmp_path: Path) -> None:
+    """Its sender would not send again what was delivered."""
+    copy = Copy(tmp_path, "run", "now")
+    shutil.rmtree(tmp_path / copies.COPIES)
+    with pytest.raises(FileNotFoundError):
+        copy.take(Delivery((Piece("metrics.jsonl", 0, b"{}\n"),), (), frozenset(), ""))

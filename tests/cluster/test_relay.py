@@ -406,6 +406,21 @@ def test_a_node_that_starts_on_a_machine_that_was_just_given_up_goes_on_elsewher
     assert GROUP not in home.relay.running()
 
 
+def test_a_relay_that_stood_still_begins_again_and_so_do_the_nodes_on_hosts(home: Home) -> None:
+    machine = Machine()
+    home.start(machine, 1)
+    home.relay.give_up()
+    assert RELAY not in home.relay.running()
+    (ended,) = home.relay.exits()
+    assert (ended.group, ended.cause) == (GROUP, Cause.LOST)
+    assert machine.called[-1] == ("stop", GROUP)
+    home.relay.begin(2, (1,))
+    other = Machine()
+    home.start(other, 2)
+    assert set(home.relay.running()) == {RELAY, GROUP}
+    assert "start" in [name for name, _ in other.called]
+
+
 def test_an_end_that_nobody_has_heard_of_does_not_count_for_the_next_life(home: Home) -> None:
     home.start(Machine(), 1)
     home.pass_time(relays.SILENCE_S + 1.0)

@@ -285,6 +285,16 @@ def test_what_a_resume_cannot_change_is_one_line(settings, says):
     assert "\n" not in str(refusal.value)
 
 
+def test_a_resume_names_the_run_that_it_began_with_as_it_was_typed(tmp_path, monkeypatch):
+    """A service types the same command again, with --resume_if_exists."""
+    monkeypatch.chdir(tmp_path)
+    begun = from_mapping({"env": "X", "begin_with": str(tmp_path / "logs/other@best")})
+    for typed in ("logs/other@best", "./logs/other@best", str(tmp_path / "logs/other@best")):
+        assert with_changes(begun, {"begin_with": typed}).run.begin_with == begun.run.begin_with
+    with pytest.raises(ConfigError, match="a resumed run keeps its own value"):
+        with_changes(begun, {"begin_with": "logs/other"})
+
+
 def test_a_resume_with_another_rule_decides_the_pace_anew():
     run = {"env": "X", "learners": 2, "exchange": "allreduce", "pace": "sync"}
     alone = with_changes(from_mapping(run), {"learners": 1}).run

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from penstock.errors import ResourceError
+from penstock.errors import LostError, ResourceError
 from penstock.supervision.contract import Limits, Silence
 from penstock.supervision.lives import HOPELESS, KILLS_IN_A_ROW, Exit, Restart, describe
 from penstock.supervision.supervisor import State, Supervisor
@@ -24,6 +24,8 @@ class Table:
         self.held: set[str] = set()
         self.full = False
         """The system refuses another open file."""
+        self.homeless = False
+        """No machine that is left can run a process."""
         self.immortal: set[str] = set()
         """Groups that the system does not end."""
 
@@ -35,6 +37,8 @@ class Table:
         self.started.append(group)
         if self.full:
             raise ResourceError("too many open files")
+        if self.homeless:
+            raise LostError("b was lost, and no other has {sim: 1}")
         self.alive.append(group)
 
     def end(self, group: str, status: int = 0, detail: str = "", cause: Cause = Cause.NONE) -> None:
@@ -310,6 +314,18 @@ def test_a_process_that_ended_before_the_supervisor_looked_is_started_again() ->
     )
     assert supervisor.tick(1.0) is State.RUNNING
     assert table.started == ["env.0"]
+
+
+def test_a_run_ends_in_order_if_no_machine_is_left_that_can_run_a_process() -> None:
+    supervisor, table, _ = make(max_restarts=3)
+    table.homeless = True
+    table.end("env.0", -9, cause=Cause.LOST)
+    assert supervisor.tick(1.0) is State.STOPPING
+    assert supervisor.failure is not None
+    assert "LostError: b was lost, and no other has {sim: 1}" in supervisor.failure.detail
+    # Nothing was started, so nothing is told of a restart. The learner writes its last checkpoint.
+    assert told == []
+    assert table.killed == []
 
 
 def test_nobody_is_started_before_all_it_held_is_taken_back() -> None:

@@ -15,7 +15,8 @@ from ray.util.placement_group import (
     remove_placement_group,
 )
 
-from penstock.cluster.listing import own_id, ray_names
+from penstock.cluster.door import Door
+from penstock.cluster.listing import cluster_address, own_id, ray_names
 from penstock.cluster.machines import Machine
 from penstock.config.fields import amounts_text
 from penstock.errors import ConfigError
@@ -44,6 +45,10 @@ class Claims:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if not _head_answers():
+            # Asked once: the head of a run with many claims may be lost.
+            self._held.clear()
+            self._open.clear()
         for group in (*self._held, *self._open):
             self.release(group)
 
@@ -56,7 +61,8 @@ class Claims:
             asked: resources; a group that asks for nothing has no claim.
         """
         self.release(group)
-        if asked:
+        # Without the head there are no claims. It comes back, or the run ends soon: see `penstock.cluster.head`.
+        if asked and _head_answers():
             where = {"ray.io/node-id": own_id() if machine is None else machine.id}
             # A name is free again only some time after its claim was released.
             name = f"{self.run}-{group}-{secrets.token_hex(4)}"
@@ -75,6 +81,8 @@ class Claims:
 
     def _ask(self, group: str, asked: Mapping[str, float], where: dict[str, str]) -> None:
         self.release(group)
+        if not _head_answers():
+            return
         name = f"{self.run}-{group}-{secrets.token_hex(4)}"
         self._open[group] = placement_group([ray_names(asked)], name=name, bundle_label_selector=[where])
 
@@ -100,10 +108,15 @@ class Claims:
         """End the claims of a group, if it has any."""
         for claims in (self._held, self._open):
             claim = claims.pop(group, None)
-            if claim is not None:
-                # A cluster that is lost keeps nothing.
+            # A cluster that is lost keeps nothing.
+            if claim is not None and _head_answers():
                 with contextlib.suppress(ray.exceptions.RayError):
                     remove_placement_group(claim)
+
+
+def _head_answers() -> bool:
+    """Whether the cluster's head takes connections. If it does not, Ray's calls about claims wait for a minute."""
+    return Door.at(cluster_address()).opens()
 
 
 def release_claims(run: str) -> None:

@@ -6,6 +6,7 @@ It lacks the file of a replay table, and what a resumed run makes anew or remove
 
 import contextlib
 import glob
+import hashlib
 import os
 import secrets
 import shutil
@@ -182,15 +183,17 @@ class Copy:
     Args:
         log_dir: holds run folders.
         name: of the run.
+        begun: tells it from other runs of this name, which begin on other machines.
 
     Raises:
         OSError: the folder cannot be made.
     """
 
-    def __init__(self, log_dir: Path, name: str) -> None:
+    def __init__(self, log_dir: Path, name: str, begun: str) -> None:
         self._log_dir, self._name = log_dir, name
-        self._folder = RunFolder(log_dir / COPIES / f"{name}.{secrets.token_hex(4)}")
-        for earlier in self._folder.path.parent.glob(f"{glob.escape(name)}.????????"):
+        of_run = f"{name}.{hashlib.sha256(begun.encode()).hexdigest()[:8]}"
+        self._folder = RunFolder(log_dir / COPIES / f"{of_run}.{secrets.token_hex(4)}")
+        for earlier in self._folder.path.parent.glob(f"{glob.escape(of_run)}.????????"):
             shutil.rmtree(earlier, ignore_errors=True)
         self._folder.checkpoints.mkdir(parents=True)
         self._is_removed = False
@@ -199,11 +202,13 @@ class Copy:
         """Write what was delivered. Returns the checkpoints that the copy has, each verified by its hashes.
 
         Raises:
-            OSError: the disk is full.
+            OSError: the disk is full, or somebody has removed the copy.
         """
         if self._is_removed:
             # Its sender did not know that yet. Writing would make the folder again, and nobody would remove it.
             return ()
+        # Its sender does not send again what was delivered, so a copy that begins anew would lack it.
+        self._folder.path.stat()
         for piece in delivery.pieces:
             self._write(piece)
         if delivery.complete:

@@ -238,7 +238,7 @@ class Deputy:
                 if _resume(charge, folder) != REFUSED:
                     return
                 take_back_where_it_goes_on(old, folder, charge.here)
-                why = "the cluster that is left has no room for it"
+                why = "resuming it was refused each time; the end of deputy.log says why"
             time.sleep(PAUSE_S)
         _say(folder, f"{charge.here} does not go on: {why}. penstock resume {folder.path} does, on a cluster with room")
 
@@ -251,9 +251,9 @@ def _say(folder: RunFolder, line: str) -> None:
 def _copy(charge: Charge) -> Copy:
     """A copy in the launcher's log directory, as this machine has it, else below the user's home."""
     try:
-        return Copy(Path(charge.log_dir), charge.name)
+        return Copy(Path(charge.log_dir), charge.name, charge.begun)
     except OSError:
-        return Copy(Path.home() / ELSEWHERE, charge.name)
+        return Copy(Path.home() / ELSEWHERE, charge.name, charge.begun)
 
 
 def _resume(charge: Charge, folder: RunFolder) -> int:

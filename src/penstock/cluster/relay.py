@@ -106,6 +106,7 @@ class Relay:
         """Start the thread."""
         ports = NodePorts(self._wiring, RELAY, RELAY, life, former)
         ports.count("begun")
+        self._closing = False
         self._thread = threading.Thread(target=self._run, args=(ports,), name=RELAY)
         self._thread.start()
 
@@ -189,6 +190,14 @@ class Relay:
         with self._lock:
             self._ended.append(Exit(RELAY, HOPELESS, "".join(traceback.format_exception_only(error))))
         self._wiring.bells.ring(0)
+
+    def give_up(self) -> None:
+        """End the thread, which stands still. Another one is to begin, and nodes on hosts are to begin anew."""
+        with self._lock:
+            for group in list(self._placed):
+                self.kill(group)
+                self._ended.append(Exit(group, LOST, "the relay stood still and was ended", Cause.LOST))
+        self.close()
 
     def close(self) -> None:
         """End the thread. The run has ended, or is given up."""

@@ -285,7 +285,7 @@ class SpreadProcesses:
     def kill(self, group: str) -> None:
         """End a process."""
         if group == RELAY:
-            self._relay.close()
+            self._relay.give_up()
         else:
             if self._relay.machine_of(group) is None:
                 self._here.kill(group)

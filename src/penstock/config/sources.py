@@ -15,7 +15,7 @@ from penstock.algorithm_lookup import AlgorithmPackage, find_algorithm
 from penstock.config.commands import ResumeOptions
 from penstock.config.fields import AUTO, DependentDefaults, Field, Value, field_table, fields_of
 from penstock.config.hyper_parameters import algorithm_config, algorithm_fields
-from penstock.config.opponents import SCORE
+from penstock.config.opponents import SCORE, named_run
 from penstock.config.other_names import OTHER_NAMES, unknown
 from penstock.config.rllib import NAMES
 from penstock.config.runtimes import CLUSTER, runtime_of
@@ -241,6 +241,9 @@ def with_changes(config: Config, settings: Mapping[str, Any]) -> Config:
     if isinstance(model := values.get("model"), str):
         # The run has the content of a file, so that is what it is compared with.
         values["model"] = inlined(model)
+    if isinstance(begin_with := values.get("begin_with"), str):
+        # The run has the absolute path.
+        values["begin_with"] = str(named_run(begin_with))
     for name, value in values.items():
         if known[name].fixed and value != before[name]:
             why = f"a resumed run keeps its own value, {shown(before[name])}, because {known[name].fixed}"

@@ -4,11 +4,12 @@ It only decides. What it sees and does goes through the contracts in ``contract.
 """
 
 import signal
+import traceback
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from enum import Enum, auto
 
-from penstock.errors import ResourceError
+from penstock.errors import PenstockError, ResourceError
 from penstock.supervision.contract import Limits, RunProcesses, Signs
 from penstock.supervision.lives import HOPELESS, Exit, Lives, Restart
 from penstock.types import Cause
@@ -186,6 +187,10 @@ class Supervisor:
                     self._processes.start(group)
                 except ResourceError as error:
                     self._lose(Exit(group, 1, str(error), Cause.REFUSED), now, outside=False)
+                except PenstockError as error:
+                    # No machine that is left can run it. What was learned is saved.
+                    self._fail(Exit(group, HOPELESS, "".join(traceback.format_exception_only(error))), now)
+                    continue
                 self._tell(restart)
 
     def _take_stall(self, now: float) -> None:

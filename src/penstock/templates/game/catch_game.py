@@ -80,9 +80,14 @@ async def play(url: str, number: int, patience: float, episodes: int | None = No
             field = Field(numbers)
             try:
                 await episode(client, field)
-            except (EpisodeLostError, RefusedError):
-                # The connection broke, or the run ends. The next start shows which.
+            except EpisodeLostError:
+                # The connection broke, or the run has ended. The next start shows which.
                 continue
+            except RefusedError as error:
+                # The server has no time, or does not know the episode any more. Anything else is a mistake.
+                if error.may_retry or error.has_ended:
+                    continue
+                raise
             caught.append(field.caught)
     return caught
 

@@ -34,6 +34,8 @@ def main() -> None:
     print(penstock.draw(config))  # print the processes of the run, and the data that flows between them
 
     result = penstock.train(config)
+    if result.evaluation is None:
+        return  # It was interrupted by Ctrl-C: `penstock resume` goes on.
     print(f"mean return {result.evaluation.mean_return:.1f} after {result.steps} steps")
 
     policy = penstock.load_policy(result.run_folder)

@@ -317,6 +317,10 @@ def test_a_resume_names_what_it_changes_and_what_it_does_not() -> None:
     now = replace(given, run=replace(given.run, threads=1))
     assert changes(before, given, now) == ("changed: --target_return none -> 3.0, --lr 0.001 -> 0.0001",)
     assert changes(before, before, now) == ()
+    fewer = with_changes(before, {"eval_episodes": 5, "eval_interval": 2})
+    changed, luck = changes(before, fewer, fewer)
+    assert "--eval_episodes" in changed
+    assert luck.startswith("the best checkpoint is chosen among evaluations of 2 and of 5 episodes")
     over = "nothing to do: ...; to go on without it: penstock resume a --target_return none"
     (said,) = unchanged(before, given, now, over)
     assert said == (

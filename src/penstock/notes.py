@@ -207,7 +207,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str,
 
 
 def changes(before: Config, given: Config, now: Config) -> tuple[str, ...]:
-    """One line on the settings that a resume changes, but for the timesteps, which the first line names; else empty.
+    """Lines on the settings that a resume changes, but for the timesteps, which the first line names; or empty.
 
     Args:
         before: config of the run.
@@ -217,7 +217,14 @@ def changes(before: Config, given: Config, now: Config) -> tuple[str, ...]:
     was, found = before.values(), now.values()
     changed = [name for name in _given_anew(before, given, now) if name != "timesteps"]
     told = ", ".join(f"--{name} {shown(was[name])} -> {shown(found[name])}" for name in changed)
-    return (f"changed: {told}",) if changed else ()
+    lines = [f"changed: {told}"] if changed else []
+    if "eval_episodes" in changed and now.run.eval_interval:
+        fewer, more = sorted((before.run.eval_episodes, now.run.eval_episodes))
+        lines.append(
+            f"the best checkpoint is chosen among evaluations of {fewer} and of {more} episodes: a high return of few "
+            "episodes may be luck"
+        )
+    return tuple(lines)
 
 
 def unchanged(before: Config, given: Config, now: Config, go_on: str) -> tuple[str, ...]:

@@ -79,6 +79,11 @@ def test_without_an_environment_it_is_the_pendulum():
     ("values", "says"),
     [
         ({"env": "X", "lrr": 1.0}, r"unknown setting lrr; did you mean lr"),
+        (
+            {"env": "X", "run_name": "a"},
+            r"run_name is no setting of a run: give .* penstock.train\(settings, run_name=",
+        ),
+        ({"env": "X", "preset": "a"}, r"preset is no setting of a run: give --preset NAME on the command line"),
         ({"env": "X", "num_env_runner": 2}, r"unknown setting num_env_runner; did you mean num_envs, num_workers, "),
         ({"env": "X", "gamma": 1.5}, "gamma takes a number from 0 to 1, not 1.5"),
         ({"env": "X", "num_envs": 8, "num_workers": 3}, "the nearest number that does is 2"),
@@ -149,6 +154,8 @@ def test_a_file_is_read(tmp_path, encoding):
     ("content", "says"),
     [
         (b'env = "X"\nlrr = 1', r"unknown setting lrr in .*run\.toml; did you mean lr"),
+        (b'env = "X"\nrun_name = "a"', r"run_name in .*run\.toml is no setting of a run: give --run_name NAME"),
+        (b'env = "X"\nresume_if_exists = true', r"resume_if_exists in .* is no setting of a run: give --resume_if"),
         (b'env = "X"\nnum_env_runner = 2', r"unknown setting num_env_runner in .*; did you mean num_env_runners"),
         (b'env = "X"\ngamma = "high"', r'gamma in .*run\.toml takes a number from 0 to 1, not the text "high"$'),
         (b'env = "X"\n[ppo]\nlr = 1', r"unknown setting ppo in .*: it is a table, .* without \[ppo\]$"),

@@ -144,6 +144,35 @@ def test_a_wrapper_that_passes_keywords_on_is_seeded_and_restorable():
     assert not is_current(PassesOn(NoSeedCurrent()))
 
 
+class OwnBase(gymnasium.Env):
+    """As users write it, with a seed."""
+
+    observation_space, action_space = gymnasium.spaces.Box(0, 1, (1,)), gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.np_random.random(1).astype(np.float32), {}
+
+
+class Derived(OwnBase):
+    def reset(self, **kwargs):
+        return super().reset(**kwargs)
+
+
+class AlsoPositional(Derived):
+    def reset(self, *args, **kwargs):
+        return super().reset(*args, **kwargs)
+
+
+@pytest.mark.parametrize("make", [Derived, AlsoPositional])
+def test_a_class_that_hands_keywords_on_to_its_base_is_seeded(make):
+    assert is_current(make())
+    assert is_current(PassesOn(make()))
+    lanes = ScalarSource("derived", [make()])
+    assert lanes.restorable
+    assert lanes.reset([7])["obs"].tolist() == ScalarSource("base", [OwnBase()]).reset([7])["obs"].tolist()
+
+
 def test_a_reset_of_any_keywords_but_a_seed_is_not_restored_also_under_a_wrapper():
     """As docs/real-time.md says of hardware: nobody plays its actions again."""
     env = gymnasium.wrappers.TimeLimit(AnyKeywords(), 5)

@@ -10,7 +10,7 @@ from rich.console import Console
 from penstock.metrics.figures import Figures, clock, idle_shares
 from penstock.metrics.live import LiveDisplay, Terminal, sparkline
 from penstock.metrics.progress import Lines, PlainLines, progress_sink
-from penstock.metrics.report import Report
+from penstock.metrics.report import STEPS_PER_SECOND, Report
 
 
 def report(update, rate=1000.0):
@@ -52,6 +52,12 @@ def test_a_plain_line_holds_everything():
     for part in ("update 10", "steps 10,000/100,000 (10%)", "1,000 steps/s", "return -990.0", "length 200.0",
                  "policy -0.0123", "value 10.5", "idle env 50%  learner 10%", "ETA 0:01:30"):  # fmt: skip
         assert part in line
+
+
+def test_a_line_has_how_like_its_demonstrations_a_clone_is():
+    figures = Figures(1000)
+    figures.add(Report(1, 10, 1.0, {STEPS_PER_SECOND: 10.0, "loss/imitation": 0.5, "loss/held_out": 0.625}))
+    assert "imitation 0.5  held out 0.625" in figures.line()
 
 
 def test_fast_updates_before_slow_ones_do_not_hide_how_long_the_rest_takes():

@@ -197,6 +197,15 @@ def test_the_line_of_a_launch_has_its_code(run: RunFolder, own: Path) -> None:
     assert lines[1]["code"]["files"] == ["kept_env.py"]
 
 
+def test_a_launch_says_whether_the_users_code_has_changed(run: RunFolder, own: Path) -> None:
+    assert add_launch(run, None, RUN, 0, ["pack.shaping"]) == ()
+    assert add_launch(run, "update-00000001", RUN, 100, ["pack.shaping"]) == ()
+    (own / "pack" / "shaping.py").write_text("REWARD = -1\n")
+    (line,) = add_launch(run, "update-00000001", RUN, 100, ["pack.shaping"])
+    assert line.startswith("your own code has changed since the last launch: code/")
+    assert add_launch(run, "update-00000002", RUN, 200, ["pack.shaping"]) == ()
+
+
 @pytest.mark.parametrize("text", [None, "", "no json\n", '{"time": "of an older version"}\n', "7\n"])
 def test_a_run_without_a_line_on_its_code_has_none(run: RunFolder, text: str | None) -> None:
     if text is not None:

@@ -49,6 +49,13 @@ DISCRETE_ENV = "CartPole-v1"
 LEAST_ENVS = RunConfig.num_envs
 """If ``num_envs`` is left out, it is the least multiple of ``num_workers`` that is at least this."""
 
+_ARGUMENTS = {
+    "run_name": "give --run_name NAME on the command line, or penstock.train(settings, run_name=...) in Python",
+    "resume_if_exists": "give --resume_if_exists on the command line; in Python, penstock.resume goes on",
+    "preset": "give --preset NAME on the command line",
+}
+"""Arguments of a command that are easily taken for settings, and how to give them."""
+
 
 class Setting(NamedTuple):
     """One value that the user gave."""
@@ -287,6 +294,8 @@ def _is_table(value: object) -> bool:
 
 def _refuse_unknown(settings: Mapping[str, Setting], known: Collection[str]) -> None:
     for name, setting in settings.items():
+        if name in _ARGUMENTS and not setting.text:
+            raise ConfigError(f"{setting.label} is no setting of a run: {_ARGUMENTS[name]}")
         if name not in known:
             if isinstance(setting.value, Mapping) and name not in OTHER_NAMES:
                 raise ConfigError(

@@ -85,9 +85,24 @@ def declares(function: Callable[..., Any], parameter: str) -> bool:
 
 
 def _reset_takes_seed(env: Any) -> bool:
-    """True if ``reset`` takes a seed. A wrapper's ``reset(**kwargs)`` takes what the environment inside it takes."""
+    """True if ``reset`` takes a seed.
+
+    A ``reset(**kwargs)`` takes what the environment inside a wrapper takes, or what the next base class takes that has
+    a ``reset``: they are handed the keywords on.
+    """
     passes_on = declares(env.reset, "seed") or _takes_any_keyword(env.reset)
-    return passes_on and declares(getattr(env, "unwrapped", env).reset, "seed")
+    return passes_on and _has_seed(getattr(env, "unwrapped", env))
+
+
+def _has_seed(env: Any) -> bool:
+    # The reset of Gymnasium's own base class says nothing: hardware that cannot be seeded may derive from it, too.
+    bases = [base for base in type(env).__mro__ if base.__module__ not in {"gymnasium.core", "gym.core"}]
+    for reset in (env.reset, *(vars(base)["reset"] for base in bases if "reset" in vars(base))):
+        if declares(reset, "seed"):
+            return True
+        if not _takes_any_keyword(reset):
+            return False
+    return False
 
 
 def _takes_any_keyword(function: Callable[..., Any]) -> bool:

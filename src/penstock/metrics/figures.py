@@ -11,6 +11,7 @@ from penstock.metrics.report import (
     EVAL_RETURN,
     IDLE,
     LENGTH,
+    LOSS,
     POLICY_LOSS,
     RETURN,
     SHAPED_RETURN,
@@ -21,7 +22,14 @@ from penstock.metrics.report import (
 
 __all__ = ["Figures", "clock", "idle_shares"]
 
-_LOSSES = (("policy", POLICY_LOSS), ("value", VALUE_LOSS), ("entropy", ENTROPY), ("kl", APPROX_KL))
+_LOSSES = (
+    ("policy", POLICY_LOSS),
+    ("value", VALUE_LOSS),
+    ("entropy", ENTROPY),
+    ("kl", APPROX_KL),
+    ("imitation", f"{LOSS}imitation"),
+    ("held out", f"{LOSS}held_out"),
+)
 _WORKING = ("env", "policy", "learner")
 _HISTORY = 512
 _SMOOTHING = 0.2

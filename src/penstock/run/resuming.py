@@ -120,7 +120,8 @@ def _resume(
         if not nothing_left:
             folder.write_config(prepared.config)
         kept_config = before if nothing_left else prepared.config
-        add_launch(folder, saved.path.name, kept_config.run, int(saved.manifest["steps"]), prepared.own_modules())
+        steps = int(saved.manifest["steps"])
+        code_changed = add_launch(folder, saved.path.name, kept_config.run, steps, prepared.own_modules())
         set_aside_after(folder.path, int(saved.manifest["update"]))
         folder.clear_trace()
         # What it says is not true any more once the run has learned more. The end of the run writes another one.
@@ -144,7 +145,9 @@ def _resume(
     # The run itself says first what it has found of rows that lie with its learners.
     with_learners = prepared.config.run.table_on == "learners"
     of_table = () if with_learners else table_differences(prepared.spec, saved.manifest, rows_found)
-    return logged(replace(result, notes=(*(nothing_left or (*changed, *of_table, *unused)), *result.notes)))
+    return logged(
+        replace(result, notes=(*(nothing_left or (*changed, *of_table, *unused)), *code_changed, *result.notes))
+    )
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ import numpy as np
 from penstock.errors import BadDataError
 from penstock.kernels.actions import environment_array
 from penstock.saved_runs.durable import PARTIAL, sweep
-from penstock.types import Array, Arrays, Spaces
+from penstock.types import Array, Arrays, Box, Spaces
 
 __all__ = [
     "EpisodeFiles",
@@ -32,6 +32,8 @@ __all__ = [
     "write_episode",
 ]
 
+_ROUNDING = 1e-4
+"""By this share of the width of its space an action may lie outside of it."""
 _OWN = frozenset({"action", "reward", "terminated", "vanished", "session"})
 """Arrays of a file that are no observation fields. Files of an older penstock have no ``seen_by`` beside them."""
 
@@ -184,7 +186,8 @@ def read_episode(path: Path, spaces: Spaces) -> KeptEpisode:
 
     Raises:
         FileNotFoundError: the file is gone: the process that writes the folder has removed it.
-        BadDataError: the file is no kept episode, or one of other spaces, or it holds NaN or infinity.
+        BadDataError: the file is no kept episode, or one of other spaces; it holds NaN or infinity, or actions that are
+            not in the action space.
     """
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -207,9 +210,25 @@ def read_episode(path: Path, spaces: Spaces) -> KeptEpisode:
             raise BadDataError(f"{path} is of another policy: its {name} is {has}, not {dtype} {list(shape)}")
         if found.dtype.kind == "f" and not np.isfinite(found).all():
             raise BadDataError(f"{path}: its {name} holds NaN or infinity")
+    _check_bounds(path, action, spaces)
     obs = {name: arrays[name] for name in wanted if name not in _OWN}
     agent = str(arrays.get("seen_by", ""))
     return KeptEpisode(str(arrays["session"]), obs, action, reward, terminated, vanished, agent)
+
+
+def _check_bounds(path: Path, action: Array, spaces: Spaces) -> None:
+    """Refuse real numbers outside the bounds of their space: mostly they are of another unit."""
+    space = spaces.action
+    if not isinstance(space, Box) or not space.low or not action.size:
+        return
+    low, high = (np.resize(np.array(bound, np.float64), space.shape) for bound in (space.low, space.high))
+    # An action at a bound may be rounded.
+    slack = np.where(np.isfinite(high - low), _ROUNDING * (high - low), 0.0)
+    outside = (action < low - slack) | (action > high + slack)
+    if outside.any():
+        step, *number = np.argwhere(outside)[0].tolist()
+        is_not = f"is not within {low[tuple(number)]:g} to {high[tuple(number)]:g}, as the action space is"
+        raise BadDataError(f"{path}: action {action[(step, *number)]:g} of step {step} {is_not}; check its unit")
 
 
 def _path(folder: Path, number: int) -> Path:

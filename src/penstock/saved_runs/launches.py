@@ -32,7 +32,7 @@ _PACKAGES = ("numpy", "gymnasium", "torch", "onnxruntime", "ray")
 
 def add_launch(
     folder: RunFolder, checkpoint: str | None, run: RunConfig, steps: int, modules: Sequence[str] = ()
-) -> None:
+) -> tuple[str, ...]:
     """Append a line on this process, which starts or resumes the run: when, where, by which command, versions and code.
 
     Args:
@@ -42,10 +42,13 @@ def add_launch(
         steps: steps that the run has learned from so far.
         modules: those that the run names. The user's own are kept, as far as `keep_code` can.
 
+    Returns:
+        One line if the user's own code has changed since the last launch; else empty.
+
     Raises:
         RunFolderError: the file cannot be written.
     """
-    code = keep_code(folder, modules)
+    former, code = (last_code(folder) or {}).get("folder"), keep_code(folder, modules)
     line = {
         "time": datetime.now().astimezone().isoformat(timespec="seconds"),
         "command": sys.orig_argv,
@@ -62,8 +65,12 @@ def add_launch(
             file.write(json.dumps(line) + "\n")
     except OSError as error:
         raise RunFolderError(f"cannot write {folder.launches_path}: {error.strerror or error}") from error
-    if code is not None:
-        add_to_log(folder.path, *(f"note: code: {note}" for note in code["notes"]))
+    if code is None:
+        return ()
+    add_to_log(folder.path, *(f"note: code: {note}" for note in code["notes"]))
+    if former is None or code["folder"] in {None, former}:
+        return ()
+    return (f"your own code has changed since the last launch: {former} and {code['folder']} of the run folder differ",)
 
 
 def first_launch(folder: RunFolder) -> str:

@@ -288,6 +288,10 @@ def test_after_kill_9_every_file_is_whole(tmp_path) -> None:
         ({"obs": np.zeros((3, 4), np.float32)}, "its obs is float32 [3, 4], not float32 [3, 3]"),
         ({"reward": np.full(2, np.nan, np.float32)}, "its reward holds NaN"),
         ({"action": np.zeros((2, 2), object)}, "is no kept episode"),
+        (
+            {"action": np.array([[0, 0], [0, 300]], np.float32)},
+            "action 300 of step 1 is not within 0 to 10, as the action space is; check its unit",
+        ),
         (None, "is no kept episode"),
     ],
 )

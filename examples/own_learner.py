@@ -34,7 +34,8 @@ def play(writer, shared, stop):
     obs, _ = env.reset(seed=writer.number)
     with writer:
         while not stop.is_set():
-            best = np.flatnonzero(values[obs] == values[obs].max())
+            seen = values[obs].copy()  # The learner changes them meanwhile.
+            best = np.flatnonzero(seen == seen.max())
             action = random.integers(4) if random.random() < 0.5 else random.choice(best)
             next_obs, reward, terminated, truncated, _ = env.step(int(action))
             step = {"obs": obs, "action": action, "reward": reward, "next_obs": next_obs}

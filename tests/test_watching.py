@@ -1,5 +1,6 @@
 """Greedy episodes as an animated picture."""
 
+import io
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
-from PIL import Image
+from PIL import Image, ImageSequence
 
 import penstock
 from penstock.cli.entry import main
@@ -58,6 +59,15 @@ class Unseen(Shown):
     """Takes no render_mode."""
 
     def __init__(self) -> None:
+        super().__init__()
+
+
+class Headless(Shown):
+    """Trains on a machine that cannot draw."""
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        if render_mode is not None:
+            raise RuntimeError("no OpenGL library: set MUJOCO_GL=egl")
         super().__init__()
 
 
@@ -191,7 +201,7 @@ def test_only_a_full_picture_cuts_an_episode(monkeypatch: pytest.MonkeyPatch, se
 
     source: Any = SimpleNamespace(film=takes.append, close=lambda: None)
     monkeypatch.setattr(filming, "play", played)
-    monkeypatch.setattr(filming, "_opened", lambda *_: source)
+    monkeypatch.setattr(filming, "_opened", lambda *_: (source, None))
     backend = SimpleNamespace(load=lambda _: None)
     settings: Any = SimpleNamespace(name="e", seed=0, make_backend=lambda: backend)
     found = filming.film(settings, {}, 1, seconds, 60.0)
@@ -223,11 +233,37 @@ def test_an_odd_speed_is_not_believed(metadata: object) -> None:
     assert reel._seconds == [1 / 30]
 
 
+def test_why_an_environment_cannot_be_made_for_pictures_is_said(tmp_path: Path) -> None:
+    with pytest.raises(EnvError, match="no OpenGL library: set MUJOCO_GL=egl"):
+        penstock.watch(trained("Headless", tmp_path), tmp_path / "a.gif")
+
+
 @pytest.mark.parametrize("odd", [np.zeros((0, 0, 3), np.uint8), np.ones((4, 8, 3), np.float32)], ids=["none", "floats"])
 def test_what_is_no_picture_is_not_shown(odd: np.ndarray) -> None:
     reel = Reel("e", seconds=60.0, episodes=1)
     reel.take(env_of(odd), None, ended=False)
     assert not reel.pictures
+
+
+def test_a_film_is_as_long_as_its_steps_say() -> None:
+    """Hundredths of a second: 3, 3 and 4 for three of thirty pictures a second."""
+    for speed in (20, 30):
+        reel = Reel("e", seconds=60.0, episodes=1)
+        for step in range(90):
+            picture = np.full((4, 8, 3), 2 * step, np.uint8)
+            reel.take(SimpleNamespace(metadata={"render_fps": speed}, render=lambda p=picture: p), None, ended=False)
+        with Image.open(io.BytesIO(reel.gif())) as film:
+            lasted = sum(frame.info["duration"] for frame in ImageSequence.Iterator(film))
+        assert lasted == pytest.approx(1000 * 90 / speed, abs=10)
+
+
+def test_one_array_of_all_lanes_shows_the_first_one() -> None:
+    reel = Reel("e", seconds=60.0, episodes=1)
+    pictures_of_lanes = np.stack([np.full((4, 8, 3), shade, np.uint8) for shade in (10, 200)])
+    env = SimpleNamespace(num_envs=2, metadata={}, render=lambda: pictures_of_lanes)
+    reel.take(env, None, ended=False)
+    assert len(reel.pictures) == 1
+    assert np.array(reel.pictures[0].convert("RGB")).max() <= 20
 
 
 def test_an_episode_without_a_picture_is_the_last_one_that_is_played() -> None:

@@ -176,7 +176,8 @@ class ParallelEnvironmentCollector:
             in the policy's units, ``reward``, ``terminated``, ``truncated``, ``valid``, ``log_prob``, ``value`` and
             ``policy_version``; for a policy with memory also ``first``, true where an episode begins.
             ``next_<field>`` of a truncated row is the last observation of its episode; of a terminated row it is the
-            first observation of the next episode.
+            first observation of the next episode, or the last one of its own if the environment resets in the step
+            after.
 
         Raises:
             ConfigError: ``num_steps`` is no whole number of at least 1.

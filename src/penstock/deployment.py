@@ -63,7 +63,7 @@ def export(
     run: Path | str,
     out: Path | str,
     *,
-    checkpoint: str | None = None,
+    checkpoint: str | int | None = None,
     format: Sequence[str] = ExportOptions.format,  # noqa: A002 - as the flag
     quantize: Precision | None = None,
     noise: bool = False,
@@ -138,7 +138,7 @@ def verify(
     bundle: Path | str,
     *,
     against: Path | str | None = None,
-    checkpoint: str | None = None,
+    checkpoint: str | int | None = None,
     limits: Limits = EXACT,
     quantized_limits: Limits = QUANTIZED,
     observations: int | None = None,

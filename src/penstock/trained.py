@@ -75,7 +75,9 @@ class Trained:
         )
 
 
-def open_trained(processes: Processes, folder: RunFolder, checkpoint: str | None, given: Given, call: str) -> Trained:
+def open_trained(
+    processes: Processes, folder: RunFolder, checkpoint: str | int | None, given: Given, call: str
+) -> Trained:
     """Settle the config of a run and read one of its checkpoints.
 
     Args:

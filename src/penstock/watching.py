@@ -61,7 +61,7 @@ def watch(
     episodes: int = WatchOptions.episodes,
     seconds: float = WatchOptions.seconds,
     window: bool = WatchOptions.window,
-    checkpoint: str | None = None,
+    checkpoint: str | int | None = None,
     seed: int | None = None,
     env: EnvFactory | None = None,
     wrap: Sequence[Any] | None = None,

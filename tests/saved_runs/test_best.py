@@ -39,6 +39,7 @@ def test_latest_best_and_names(tmp_path):
     assert names(tmp_path) == ["update-00000009", "update-00000010", "update-00000011", "update-100000000"]
     assert find_checkpoint(tmp_path).name == find_checkpoint(tmp_path, "latest").name == "update-100000000"
     assert find_checkpoint(tmp_path, "best").name == "update-00000010"
+    assert find_checkpoint(tmp_path, 11).name == "update-00000011"
     for name in ("update-00000011", "11", str(tmp_path / "checkpoints" / "update-00000011")):
         assert find_checkpoint(tmp_path, name).name == "update-00000011"
 

@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import matplotlib.image
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import penstock
 from penstock.cli import main
+from penstock.config.schema import RunConfig
 from penstock.config.sources import from_mapping
 from penstock.errors import ConfigError, RunFolderError
 from penstock.metrics.jsonl import JsonLines
@@ -17,8 +19,9 @@ from penstock.metrics.report import Report
 from penstock.saved_runs.comparison import as_json, as_table, compare, read_sides, save_picture
 from penstock.saved_runs.comparison.bootstrap import difference, estimate, resampled_means
 from penstock.saved_runs.comparison.curves import training_curve
-from penstock.saved_runs.comparison.measures import band
+from penstock.saved_runs.comparison.measures import _idle, band
 from penstock.saved_runs.comparison.picture import draw
+from penstock.saved_runs.comparison.sides import ComparedRun
 from penstock.saved_runs.launches import add_launch
 from penstock.saved_runs.run_folder import RunFolder
 
@@ -102,6 +105,15 @@ def test_idle_time_is_the_mean_over_nodes_of_a_kind_and_over_the_seconds_of_each
     assert "idle: policy" in as_table(found)
 
 
+def test_the_time_of_a_clones_origin_counts_for_none_of_its_idle_time():
+    """Its clock goes on from there. How much of its first report is its own is not known."""
+    reports = [update(1, [1.0], **{"idle/env.0": 0.9, "idle/env.1": 0.9})._replace(time_s=1000.0)]
+    reports += [update(2, [1.0], **{"idle/env.0": 0.25, "idle/env.1": 0.25})._replace(time_s=1002.0)]
+    run = ComparedRun(Path(), RunConfig(env="X"), [SimpleNamespace(begin=5_000)], reports, None)
+    assert _idle(run)["env"] == 0.25
+    assert _idle(run._replace(parts=[SimpleNamespace(begin=0)]))["env"] == pytest.approx((900 + 0.5) / 1002)
+
+
 def test_a_side_of_several_runs_is_their_mean_and_its_interval_is_over_runs(tmp_path):
     for seed in range(3):
         run_of(tmp_path / "many", f"seed{seed}", growing(2, 1.0 + seed), seed=seed)
@@ -159,6 +171,9 @@ def test_evaluations_are_compared_where_every_run_has_them(tmp_path):
     only = run_of(tmp_path, "c", growing(3, 1.0))
     assert compared(paths[0], only).returns == "training"
     assert compared(paths[0], only).measure("final_evaluation").sides[1] is None
+    # One that was resumed and interrupted was not evaluated at its end.
+    resumed = run_of(tmp_path, "d", [*logs["a"], *growing(5, 1.0)[3:]])
+    assert compared(paths[0], resumed).measure("final_evaluation").sides[1] is None
 
 
 def test_a_mean_whose_episodes_the_log_does_not_hold_has_no_interval(tmp_path):

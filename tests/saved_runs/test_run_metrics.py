@@ -88,7 +88,7 @@ def test_names_are_sorted_and_can_be_had_by_level(told: RunFolder) -> None:
         (lambda metrics: metrics.query("loss/policy", "quantile"), r"q of a quantile is None; wanted a number from 0"),
         (lambda metrics: metrics.query("loss/policy", "quantile", q=1.5), r"q of a quantile is 1\.5; wanted"),
         (lambda metrics: metrics.query("loss/policy", "mean", q=0.5), r"leave it out for mean$"),
-        (lambda metrics: metrics.query("loss/policy", last=0), r"last is 0; wanted a number of lines"),
+        (lambda metrics: metrics.query("loss/policy", last=0), r"last takes a whole number of at least 1, not 0"),
         (lambda metrics: metrics.names(level="business"), r"level is 'business'; wanted one of framework, "),
     ],
 )

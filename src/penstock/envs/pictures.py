@@ -46,6 +46,9 @@ def _rendered(env: Any) -> Array | None:
     if isinstance(found, list | tuple):
         # One frame of each lane, of which the first counts; or all frames since the last call: the newest counts.
         found = None if not found else found[0] if hasattr(env, "num_envs") else found[-1]
+    if isinstance(found, np.ndarray) and found.ndim == 4 and hasattr(env, "num_envs"):
+        # One array of all lanes.
+        found = found[0] if len(found) else None
     if not isinstance(found, np.ndarray) or found.ndim != 3 or found.shape[-1] not in {3, 4} or not found.size:
         return None
     # Colours from 0 to 1 would all be black.

@@ -29,7 +29,7 @@ def evaluate(
     run: Path | str,
     *,
     episodes: int = RunConfig.eval_episodes,
-    checkpoint: str | None = None,
+    checkpoint: str | int | None = None,
     seed: int | None = None,
     num_workers: int | None = None,
     runtime: str | None = None,

@@ -20,7 +20,7 @@ __all__ = ["load_policy"]
 def load_policy(
     run: Path | str,
     *,
-    checkpoint: str | None = None,
+    checkpoint: str | int | None = None,
     precision: str | None = None,
     env: EnvFactory | None = None,
     wrap: Sequence[Any] | None = None,

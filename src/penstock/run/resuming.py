@@ -39,7 +39,7 @@ __all__ = ["resume"]
 def resume(
     run: Path | str,
     *,
-    checkpoint: str | None = None,
+    checkpoint: str | int | None = None,
     timesteps: int | None = None,
     settings: Mapping[str, Any] | None = None,
     env: EnvFactory | None = None,
@@ -86,7 +86,7 @@ def resume(
 
 
 def _resume(
-    processes: Processes, folder: RunFolder, config: Config, given: Given, checkpoint: str | None, *, quiet: bool
+    processes: Processes, folder: RunFolder, config: Config, given: Given, checkpoint: str | int | None, *, quiet: bool
 ) -> Result:
     """Settle the changed config, read the checkpoint, run the program, finish. The steps are those of a new run."""
     import_ahead(config.run)

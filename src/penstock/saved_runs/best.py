@@ -49,7 +49,7 @@ def best_checkpoint(run: Path) -> Best | None:
     return _best(_standings(run), evaluations(run))
 
 
-def find_checkpoint(run: Path, name: str | None = None) -> Path:
+def find_checkpoint(run: Path, name: str | int | None = None) -> Path:
     """A checkpoint by its name, by its update number, ``best`` or ``latest``; without a name, the latest.
 
     Raises:
@@ -58,6 +58,7 @@ def find_checkpoint(run: Path, name: str | None = None) -> Path:
     paths = list_checkpoints(run)
     if not paths:
         raise no_checkpoint(run)
+    name = None if name is None else str(name)
     if name in {None, "latest"}:
         return paths[-1]
     if name == "best":

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from penstock.config.values import count_of
 from penstock.errors import ConfigError, RunFolderError, nearest
 from penstock.metrics.aggregation import AGGREGATIONS, quantile
 from penstock.metrics.jsonl import read_reports
@@ -135,9 +136,7 @@ class Metrics:
         if kind not in (kinds := (*KINDS, QUANTILE)):
             raise ConfigError(f"kind is {kind!r}; wanted one of {', '.join(kinds)}{nearest(kind, kinds)}")
         if last is not None:
-            if last < 1:
-                raise ConfigError(f"last is {last}; wanted a number of lines of at least 1")
-            values = values[-last:]
+            values = values[-count_of(last, "last") :]
         if kind == QUANTILE:
             if q is None or not 0 <= q <= 1:
                 raise ConfigError(f"q of a quantile is {q}; wanted a number from 0 to 1, such as 0.5 for the median")

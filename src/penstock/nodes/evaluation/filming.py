@@ -66,11 +66,14 @@ def film(
         EnvError: the environment cannot be made, has no picture, or takes too long.
         BadDataError: it gave NaN or infinity.
     """
-    source = _opened(settings, "rgb_array")
+    source, refused = _opened(settings, "rgb_array")
     reel = Reel(settings.name, seconds, episodes)
     source.film(reel.take)
     played = _played(settings, source, published, episodes, limit_s, is_enough=lambda: reel.is_full)
     if not reel.pictures:
+        if refused is not None and "takes no render_mode" not in str(refused):
+            # It would have a picture, but for this.
+            raise refused
         raise EnvError(
             f"environment {settings.name} has no picture: it renders no rgb_array, and observes no image; let its "
             "class take render_mode, and its render give uint8 [height, width, 3]"
@@ -80,13 +83,17 @@ def film(
 
 def show(settings: PlaySettings, published: Mapping[str, Array], episodes: int, limit_s: float) -> Filmed:
     """Play so many episodes in the window that the environment opens. The arguments are those of `film`."""
-    source = _opened(settings, "human")
+    source, _ = _opened(settings, "human")
     played = _played(settings, source, published, episodes, limit_s, is_enough=lambda: False)
     return Filmed(b"", played, is_cut=False)
 
 
-def _opened(settings: PlaySettings, render_mode: str) -> ScalarSource | VectorSource:
-    """Make the environment with this ``render_mode``. For a picture, an environment that takes none is made without."""
+def _opened(settings: PlaySettings, render_mode: str) -> tuple[ScalarSource | VectorSource, EnvError | None]:
+    """Make the environment with this ``render_mode``.
+
+    For a picture, an environment that cannot be made so is made without: it may observe images. Then the error comes
+    with it.
+    """
     env = settings.env if isinstance(settings.env, EnvRecipe) else EnvRecipe(settings.env, {}, ())
     rendering = replace(env, arguments={**env.arguments, "render_mode": render_mode})
     opened = partial(
@@ -100,17 +107,16 @@ def _opened(settings: PlaySettings, render_mode: str) -> ScalarSource | VectorSo
     )
     with deadline(settings.open_limit_s, f"making environment {settings.name}"):
         try:
-            return opened(rendering)
+            return opened(rendering), None
         except EnvError as error:
-            if "render_mode" not in str(error):
-                raise
+            refused = error
             if render_mode == "human":
                 which = "render_mode" if "takes no render_mode" in str(error) else 'render_mode "human"'
                 raise EnvError(
                     f"environment {settings.name} opens no window: it takes no {which}; let its class open one for "
                     '"human", or leave out --window to film it'
                 ) from error
-        return opened(settings.env)
+        return opened(settings.env), refused
 
 
 def _played(
@@ -209,9 +215,13 @@ class Reel:
         """The pictures as an animated GIF that begins anew at its end."""
         pictures: list[Image.Image] = []
         shown: list[int] = []
+        owed = 0.0
         for picture, seconds in zip(self.pictures, self._seconds, strict=True):
-            # A GIF counts hundredths of a second. Viewers show each picture for at least two.
-            hundredths = max(2, round(100 * seconds))
+            # A GIF counts hundredths of a second. Viewers show each picture for at least two. What is rounded off one
+            # picture is added to the next one: 30 pictures last a second.
+            owed += 100 * seconds
+            hundredths = max(2, round(owed))
+            owed -= hundredths
             if pictures and picture == pictures[-1]:
                 # Pillow joins equal pictures as well, but fails where they stand still for too long.
                 shown[-1] = min(shown[-1] + hundredths, LONGEST)

@@ -61,8 +61,11 @@ def evaluation_curve(run: ComparedRun) -> ReturnCurve:
 
 
 def final_evaluation(run: ComparedRun) -> Point | None:
-    """The evaluation at the run's end; ``None`` if the run was interrupted or is still going on."""
-    points = _evaluations(run, lambda report: FINAL in report.values).points
+    """The evaluation at the run's end; ``None`` if the run was interrupted or is still going on.
+
+    A run that was resumed has one of the end before, too. That one does not count.
+    """
+    points = _evaluations(run, lambda report: FINAL in report.values and report.update >= run.last.update).points
     return points[-1] if points else None
 
 

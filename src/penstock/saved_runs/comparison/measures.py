@@ -1,5 +1,6 @@
 """What is compared: each measure of all sides, and the differences to the first side."""
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
@@ -160,10 +161,14 @@ def _last_value(run: ComparedRun, name: str, steps: float) -> float | None:
 
 
 def _idle(run: ComparedRun) -> dict[str, float]:
-    """Idle share of each kind of node over the whole run: each report counts by the seconds since the one before."""
+    """Idle share of each kind of node over the whole run: each report counts by the seconds since the one before.
+
+    The clock of a clone goes on from that of its origin. How much of its first report is its own is not known, so that
+    one is left out.
+    """
     seconds: dict[str, float] = {}
     idle: dict[str, float] = {}
-    before = 0.0
+    before = math.inf if run.parts and run.parts[0].begin else 0.0
     for report in run.reports:
         shares = idle_shares(report.values)
         if not shares:

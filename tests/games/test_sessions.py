@@ -616,17 +616,18 @@ def test_a_run_whose_games_are_only_refused_says_why(caplog: pytest.LogCaptureFi
 
 def test_one_refused_tick_after_a_long_silence_does_not_end_the_run():
     agent = "tests.games.agents:Plain"
-    with rehearse(agent, num_envs=1, patience=0.6) as stage, GameClient(stage.tcp, "g") as client:
+    with rehearse(agent, num_envs=1, patience=2.0) as stage, GameClient(stage.tcp, "g") as client:
         client.start()
         client.tick([1])
         # A game loads its next level: it begins and ends episodes, and asks for no action.
-        for _ in range(8):
+        for _ in range(25):
             time.sleep(0.1)
             client.stop([1])
             client.start()
         with pytest.raises(RefusedError):
             client.tick([1, 2, 3])
-        time.sleep(0.3)
+        # The node looks for games a few times a second.
+        time.sleep(0.5)
         client.tick([1])
 
 

@@ -154,9 +154,10 @@ void check_lengths(const Update& self, const Vector& actor, const Vector& critic
             "a vector does not have its network's length");
 }
 
-double compute_gradients(Update& self, const Line<float>& actor, const Line<float>& critic, const Line<const std::int64_t>& indices,
-                      const Line<const float>& weights, const std::optional<MomentsTuple>& whole,
-                      const Line<float>& actor_gradient, const Line<float>& critic_gradient, int threads) {
+double compute_gradients(Update& self, const Line<float>& actor, const Line<float>& critic,
+                         const Line<const std::int64_t>& indices, const Line<const float>& weights,
+                         const std::optional<MomentsTuple>& whole, const Line<float>& actor_gradient,
+                         const Line<float>& critic_gradient, int threads) {
     check_lengths(self, actor, critic);
     check_lengths(self, actor_gradient, critic_gradient);
     const Minibatches one = minibatches_of(indices, weights, 1, indices.size(), threads);
@@ -215,8 +216,8 @@ void bind_update(nb::module_& module) {
         .def("pack", &pack_rows, "obs"_a, "action"_a, "log_prob"_a, "advantage"_a, "target"_a, "first"_a, "count"_a,
              "obs_mean"_a.none(), "obs_var"_a.none(), "value_mean"_a, "value_var"_a, "importance"_a = nb::none())
         .def("run", &run_update, array("actor"), array("critic"), "indices"_a, "weights"_a, "step"_a, "lr"_a, "threads"_a)
-        .def("compute_gradients", &compute_gradients, "actor"_a, "critic"_a, "indices"_a, "weights"_a, "whole"_a.none(), array("actor_gradient"),
-             array("critic_gradient"), "threads"_a)
+        .def("compute_gradients", &compute_gradients, "actor"_a, "critic"_a, "indices"_a, "weights"_a, "whole"_a.none(),
+             array("actor_gradient"), array("critic_gradient"), "threads"_a)
         .def("descend", &descend_by, array("actor"), array("critic"), "actor_gradient"_a, "critic_gradient"_a, "step"_a, "lr"_a)
         .def("metrics", &metrics_of);
     nb::class_<CorrectedUpdate, Update>(module, "CorrectedUpdate")

@@ -38,11 +38,11 @@ public:
     void store(const Vectors& actor, const Vectors& critic) const;
     // Runs all minibatches. `step` is Adam's count before the first one. Returns the count after the last one.
     std::int64_t run(const Minibatches& minibatches, std::int64_t step, double lr, int threads);
-    // Finds both gradients of one minibatch, or of a part of it. For a part, `whole` holds the moments of the
+    // Computes both gradients of one minibatch, or of a part of it. For a part, `whole` holds the moments of the
     // advantages of all parts. Returns the sum of the weights of its rows. Without rows it is 0, and the gradients are
     // zero.
     double compute_gradients(const Minibatches& one, const std::optional<AdvantageMoments>& whole, int threads);
-    // The gradients that were found last, as flat vectors.
+    // The gradients that were computed last, as flat vectors.
     void store_gradients(float* actor, float* critic) const;
     // Takes a step down these gradients. `step` is Adam's count after it.
     void descend(const float* actor, const float* critic, std::int64_t step, double lr);
@@ -67,13 +67,14 @@ protected:
     PolicyLoss policy_loss_;
     Floats actor_features_, critic_features_;
     Sample actor_rows_, critic_rows_;
-    std::optional<AdvantageMoments> whole_;  // of all parts, while compute_gradients() learns from a part of a minibatch
+    std::optional<AdvantageMoments> whole_;  // of all parts, while a part of a minibatch is learned from
 
 private:
     void check(const Minibatches& minibatches) const;
     // All minibatches, on one thread or as one of two sides.
     template <typename Compute>
-    std::int64_t run_each(const Minibatches& minibatches, std::int64_t step, double lr, bool actor, bool critic, Compute&& compute);
+    std::int64_t run_each(const Minibatches& minibatches, std::int64_t step, double lr, bool actor, bool critic,
+                          Compute&& compute);
     void measure(const Squares& squares);
     // Clips, then takes a step of each network that is asked for.
     void finish(const Squares& squares, std::int64_t step, double lr, bool actor, bool critic);

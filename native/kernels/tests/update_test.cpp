@@ -29,8 +29,8 @@ std::vector<std::vector<float>> found(Learning& learner, const std::vector<std::
     std::vector<std::vector<float>> gradients{std::vector<float>(learner.actor[0].size()),
                                               std::vector<float>(learner.critic[0].size())};
     learner.update.load({learner.actor[0].data(), nullptr, nullptr, nullptr}, {learner.critic[0].data(), nullptr, nullptr, nullptr});
-    const double weight = learner.update.compute_gradients({indices.data(), weights.data(), 1, static_cast<std::int64_t>(indices.size())},
-                                              AdvantageMoments{0.1, 0.9}, threads);
+    const double weight = learner.update.compute_gradients(
+        {indices.data(), weights.data(), 1, static_cast<std::int64_t>(indices.size())}, AdvantageMoments{0.1, 0.9}, threads);
     learner.update.store_gradients(gradients[0].data(), gradients[1].data());
     gradients.push_back({static_cast<float>(weight)});
     return gradients;

@@ -85,23 +85,23 @@ class BatchFollowerNode(WorkingNode):
             if not self._team.begin(self._updater):
                 yield lambda: stopping() or self._team.begin(self._updater)
                 continue
-            if not self._may_find():
+            if not self._may_compute():
                 # On another machine, each board comes by itself.
-                yield lambda: stopping() or self._may_find()
+                yield lambda: stopping() or self._may_compute()
                 continue
             with self._ports.span("gradient"), self._ports.busy("gradient step", self._settings.open_limit_s):
-                self._find()
+                self._compute()
             self._team.end()
             yield None
         self._team.leave()
 
-    def _may_find(self) -> bool:
+    def _may_compute(self) -> bool:
         """False while board ``policy`` lacks the policy before a batch in whose middle this life begins."""
         begins = int(self._told["begun"]) != self._begun
         within = begins and int(self._told["done"]) > 0
         return not within or self._policy.version() >= int(self._told["update"])
 
-    def _find(self) -> None:
+    def _compute(self) -> None:
         """Compute the gradient that the latest version asks for."""
         done = int(self._told["done"])
         if done == NOTHING_WANTED:

@@ -48,7 +48,7 @@ class End:
     """One end of a stream."""
 
     def __init__(self, stream: Stream) -> None:
-        self.slot, self.ready = stream.slot, stream.ready
+        self.slot, self.ready, self.free = stream.slot, stream.ready, stream.free
         self.stream = stream
 
     def take(self) -> int | None:
@@ -172,4 +172,38 @@ def test_a_run_that_ends_does_not_wait_long_for_an_evaluation(asked, monkeypatch
     assert ports.requests.free() == 1
     assert ports.counted == ["evaluations_dropped"]
     assert WatchedClock.events[-1] == "closed"
+    assert not node.ready()
+
+
+def test_a_report_waits_for_a_free_slot_and_the_request_for_its_report(asked: tuple[EvaluatorNode, Ports]) -> None:
+    node, ports = asked
+    taken = ports.reports.claim(0, 3)
+    assert taken is not None
+    while node.ready():
+        node.step()
+    assert ports.verdicts == [0]
+    assert ports.requests.free() == 0
+    ports.reports.push(taken, 0)
+    assert ports.reports.take(1) == taken
+    ports.reports.release(taken, 1)
+    assert node.ready()
+    node.step()
+    assert (ports.reports.ready(), ports.requests.free()) == (1, 1)
+    assert WatchedClock.events[-1] == "closed"
+    assert "reports_dropped" not in ports.counted
+    assert not node.ready()
+
+
+def test_a_run_that_ends_does_not_wait_long_for_a_report_that_nobody_reads(asked, monkeypatch) -> None:
+    node, ports = asked
+    ports.reports.claim(0, 3)
+    while node.ready():
+        node.step()
+    ports.is_stopping = True
+    assert not node.ready()
+    monkeypatch.setattr("penstock.nodes.evaluation.evaluator.FINISH_LIMIT_S", -1.0)
+    assert node.ready()
+    node.step()
+    assert ports.requests.free() == 1
+    assert ports.counted[-1] == "reports_dropped"
     assert not node.ready()

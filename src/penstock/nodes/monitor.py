@@ -1,6 +1,7 @@
 """MonitorNode: makes metrics of the learner's reports and the nodes' counters, and writes them to files and a display.
 
-It only reads shared memory. No node waits for it.
+It only reads shared memory. Learning never waits for it: reports of updates that find no free slot are merged, and the
+evaluator waits with its report.
 """
 
 import contextlib

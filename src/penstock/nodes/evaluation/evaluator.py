@@ -45,6 +45,8 @@ class EvaluatorNode:
         self._play: Iterator[Episode | None] | None = None
         self._source: EnvSource | None = None
         self._request = -1
+        self._unsent: Report | None = None
+        """The report of an evaluation that has ended, until a slot is free for it."""
         self._stopping_since = 0.0
 
     def open(self, ports: Ports) -> None:
@@ -58,15 +60,20 @@ class EvaluatorNode:
             self._backend = played.make_backend()
 
     def ready(self) -> bool:
-        """True while episodes are being played, or a request is waiting."""
+        """True while episodes are being played, a report can be sent, or a request is waiting."""
+        if self._unsent is not None:
+            return self._reports.free() > 0 or self._out_of_time()
         return self._play is not None or self._requests.ready() > 0
 
     def step(self) -> None:
         """Play for up to ``STEP_LIMIT_S``."""
+        if self._unsent is not None:
+            self._send()
+            return
         if self._play is None:
             self._begin()
             return
-        if self._ports.stopping() and self._out_of_time():
+        if self._out_of_time():
             self._ports.count("evaluations_dropped")
             self._free()
             return
@@ -117,6 +124,8 @@ class EvaluatorNode:
 
     def _out_of_time(self) -> bool:
         """True once the run has been ending for ``FINISH_LIMIT_S``."""
+        if not self._ports.stopping():
+            return False
         now = time.monotonic()
         self._stopping_since = self._stopping_since or now
         return now - self._stopping_since > FINISH_LIMIT_S
@@ -124,7 +133,33 @@ class EvaluatorNode:
     def _end(self) -> None:
         if not self._episodes:
             raise BadDataError(f"evaluation: every episode of {self._settings.play.name} held NaN or infinity")
-        self._tell()
+        values = summary(self._episodes, self._settings.play.episode_metrics, self._settings.episode_metrics)
+        self._publish_verdict(values["eval/return_mean"])
+        returns = [episode.episode_return for episode in self._episodes]
+        self._unsent = Report(self._update, self._steps, self._elapsed_s, values, returns=returns)
+        self._send()
+
+    def _publish_verdict(self, found: float) -> None:
+        slot = self._requests.slot(self._request)
+        best, since_best = float(slot["best_evaluation"]), int(slot["since_best"])
+        verdict = {
+            "best_evaluation": np.array(max(best, found)),
+            "since_best": np.array(0 if found > best else since_best + 1),
+        }
+        self._board.publish(verdict, self._update)
+
+    def _send(self) -> None:
+        """Send the report. If no slot is free, it waits for one: without it the best checkpoint may stay unknown."""
+        report = self._unsent
+        index = None if report is None else self._reports.claim(report_sequence(report.update, evaluation=True))
+        if report is not None and index is not None:
+            write_report(report, self._reports.slot(index))
+            self._reports.push(index)
+        elif self._out_of_time():
+            self._ports.count("reports_dropped")
+        else:
+            return
+        self._unsent = None
         self._free()
 
     def _free(self) -> None:
@@ -132,24 +167,6 @@ class EvaluatorNode:
         self.close()
         self._play = self._source = None
         self._requests.release(self._request)
-
-    def _tell(self) -> None:
-        values = summary(self._episodes, self._settings.play.episode_metrics, self._settings.episode_metrics)
-        slot, found = self._requests.slot(self._request), values["eval/return_mean"]
-        best, since_best = float(slot["best_evaluation"]), int(slot["since_best"])
-        verdict = {
-            "best_evaluation": np.array(max(best, found)),
-            "since_best": np.array(0 if found > best else since_best + 1),
-        }
-        self._board.publish(verdict, self._update)
-        index = self._reports.claim(report_sequence(self._update, evaluation=True))
-        if index is None:
-            self._ports.count("reports_dropped")
-            return
-        returns = [episode.episode_return for episode in self._episodes]
-        report = Report(self._update, self._steps, self._elapsed_s, values, returns=returns)
-        write_report(report, self._reports.slot(index))
-        self._reports.push(index)
 
 
 def summary(episodes: list[Episode], names: Sequence[str], metrics: Sequence[EpisodeMetric]) -> Mapping[str, float]:

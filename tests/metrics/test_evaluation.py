@@ -12,6 +12,7 @@ def test_the_line_says_episodes_mean_and_time() -> None:
     said = "evaluation: 37 of 1,000 episodes, return -153.2, 0:00:12"
     assert progress_text(Progress(37, -153.24, 12.0, None), 1000) == said
     assert progress_text(Progress(37, -153.24, 12.0, 3), 1000) == f"{said}; --eval_seconds are over, 3 still to end"
+    assert "3 still to end, none has ended so far" in progress_text(Progress(0, None, 12.0, 3), 1000)
     assert progress_text(Progress(0, None, 0.0, None), 5) == "evaluation: 0 of 5 episodes, 0:00:00"
 
 

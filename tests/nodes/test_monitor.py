@@ -392,6 +392,31 @@ def test_returns_outside_the_range_that_is_learned_are_told_of_once(tmp_path, mo
     assert [line for line in logged(tmp_path) if "--value_min" in line] == told
 
 
+def test_an_environment_that_ends_no_episode_is_told_of_once(tmp_path, monkeypatch) -> None:
+    reports, ports = Reports(), Ports()
+    monkeypatch.setattr(ports, "stream_reader", lambda edge: reports)
+    # Reports have 10 steps an update.
+    settings = MonitorSettings(tmp_path, "title", 100, 100, True, "steps", Report(1, 10, 0.0, {}), WAITS, "", lanes=2)
+    node = MonitorNode(settings)
+    node.open(ports)
+    for update in (2000, 2001, 2002):
+        reports.put(update, rollout_episodes=0.0)
+        tell(node)
+    told = [line for line in logged(tmp_path) if "no episode" in line]
+    assert [line.partition(": ")[0] for line in told] == ["no episode has ended in 10,000 steps of each lane"]
+
+
+def test_an_environment_whose_episodes_end_is_not_asked_for_shorter_ones(tmp_path, monkeypatch) -> None:
+    reports, ports = Reports(), Ports()
+    monkeypatch.setattr(ports, "stream_reader", lambda edge: reports)
+    node = MonitorNode(MonitorSettings(tmp_path, "title", 100, 100, True, "steps", NEW, WAITS, ""))
+    node.open(ports)
+    for update, episodes in ((1, 1.0), (5000, 1.0)):
+        reports.put(update, rollout_episodes=episodes)
+        tell(node)
+    assert not [line for line in logged(tmp_path) if "no episode" in line]
+
+
 def test_rows_that_a_table_has_lost_are_told_of_once_there_are_any(tmp_path, monkeypatch) -> None:
     ports = Ports()
     monkeypatch.setattr(ports, "balance", lambda: Balance(9, 7, 2, 0, 0))

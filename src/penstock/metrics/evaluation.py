@@ -9,10 +9,14 @@ from typing import NamedTuple, Protocol, TextIO
 from penstock.metrics.figures import clock
 from penstock.metrics.output import Outlet, own_stream
 
-__all__ = ["EvaluationDisplay", "PlainProgress", "Progress", "evaluation_display", "progress_text"]
+__all__ = ["NEEDS_AN_END", "EvaluationDisplay", "PlainProgress", "Progress", "evaluation_display", "progress_text"]
 
 _PLAIN_S = 10.0
 """Seconds between plain lines. A shorter evaluation prints its result only."""
+
+
+NEEDS_AN_END = "if none ever ends, let `step` return truncated=True after a number of steps"
+"""Said where no episode ends. Without ended episodes there are no returns."""
 
 
 class Progress(NamedTuple):
@@ -54,8 +58,8 @@ def progress_text(progress: Progress, episodes: int) -> str:
     mean = "" if progress.mean_return is None else f", return {progress.mean_return:,.1f}"
     ends = "" if progress.left is None else f"; --eval_seconds are over, {progress.left:,} still to end"
     if ends and not progress.played:
-        # No episode has ended yet. If the environment ends none, the user would wait for nothing.
-        ends += " (the run is complete: Ctrl-C leaves it)"
+        # The user would wait for nothing.
+        ends += f", none has ended so far: {NEEDS_AN_END} (the run is complete: Ctrl-C leaves it)"
     return f"evaluation: {progress.played:,} of {episodes:,} episodes{mean}, {clock(progress.time_s)}{ends}"
 
 

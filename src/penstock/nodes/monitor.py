@@ -14,6 +14,7 @@ from pathlib import Path
 from penstock.config.episode_metrics import EpisodeMetric
 from penstock.errors import RunFolderError
 from penstock.metrics.episode_metrics import EPISODE, missing_metrics, perhaps_misspelt
+from penstock.metrics.evaluation import NEEDS_AN_END
 from penstock.metrics.first_update import FirstUpdate
 from penstock.metrics.histograms import Histograms
 from penstock.metrics.idle_shares import IdleShares
@@ -52,6 +53,8 @@ _COUNTED = {
 """Metric -> the counter that it is the sum of, over all nodes. Reported once it is not 0."""
 TYPICAL_EPISODES = 10
 """So many episodes must have ended before their mean return is compared with a range."""
+LONG_EPISODE = 10_000
+"""Steps of each lane after which the log and the display say, once, that no episode has ended yet."""
 STOPPING = "stopping: the last checkpoint is being written; Ctrl-C again ends at once"
 """What the log and the display say after an interrupt."""
 SILENT_S = 30.0
@@ -82,6 +85,8 @@ class MonitorSettings:
     """Numbers in the last infos of episodes. The log and the display say once which of them the first episodes lack."""
     return_range: ReturnRange | None = None
     """What the learned returns are cut to, if they are. The log and the display say once if episodes lie outside."""
+    lanes: int = 1
+    """How many lanes share the steps of the run."""
     least_s: float = 0.0
     """Least seconds of training between two lines of updates in the log and on a display that is no terminal."""
     graph: tuple[GraphNode, ...] = ()
@@ -110,6 +115,8 @@ class MonitorNode:
         """Whether it has yet to look for metrics that the first episodes do not have."""
         self._looks_for_outside = settings.return_range is not None
         """Whether it has yet to say that returns are outside the range."""
+        self._looks_for_ends = True
+        """Whether it has yet to see an episode end, or to say that none does."""
 
     def open(self, ports: Ports) -> None:
         """Open the sinks."""
@@ -129,7 +136,7 @@ class MonitorNode:
         self._silent_since = None if again else time.monotonic()
         if again:
             # An earlier life may have told of them. The end of the run tells of missing metrics, too.
-            self._looks_for_missing = self._looks_for_outside = False
+            self._looks_for_missing = self._looks_for_outside = self._looks_for_ends = False
         self._episodes_before = None if settings.resumed.update else 0.0
         self._deaths = RunFolder(settings.folder).deaths
         self._written = dict.fromkeys(_KINDS, settings.resumed.update)
@@ -184,6 +191,8 @@ class MonitorNode:
             self._tell_missing(report)
         if self._looks_for_outside and report.values.get(EPISODES, 0.0) >= TYPICAL_EPISODES:
             self._tell_outside(report)
+        if self._looks_for_ends and EPISODES in report.values:
+            self._tell_endless(report)
         # Released only now, so that a report that cannot be written is not counted as progress.
         self._reports.release(index)
 
@@ -257,6 +266,16 @@ class MonitorNode:
         if known is not None and (line := known.outside(learned, report.values[LENGTH])):
             self._looks_for_outside = False
             self._tell(report._replace(values={}, note=line))
+
+    def _tell_endless(self, report: Report) -> None:
+        """Say once that no episode has ended in ``LONG_EPISODE`` steps of each lane."""
+        steps = (report.steps - self._settings.resumed.steps) // self._settings.lanes
+        if report.values[EPISODES]:
+            self._looks_for_ends = False
+        elif steps >= LONG_EPISODE:
+            self._looks_for_ends = False
+            note = f"no episode has ended in {steps:,} steps of each lane: {NEEDS_AN_END}"
+            self._tell(report._replace(values={}, note=note))
 
     def _tell(self, report: Report) -> None:
         """Write a report with a note that is no metric."""

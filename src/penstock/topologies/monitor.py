@@ -67,6 +67,7 @@ def monitor_node(plan: Plan, learners: tuple[str, ...]) -> NodeSpec:
         title=plan.folder.name,
         timesteps=plan.run.timesteps,
         log_interval=plan.run.log_interval,
+        lanes=plan.run.num_envs,
         least_s=0.0 if plan.run.log_interval != RunConfig.log_interval else BETWEEN_LINES_S,
         quiet=plan.quiet,
         tensorboard_axis=plan.run.tensorboard_axis,

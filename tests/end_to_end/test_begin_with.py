@@ -124,9 +124,11 @@ def test_a_policy_that_does_not_fit_is_refused_before_anything_starts(clone: Pat
             penstock.train({**STILL, "begin_with": str(clone), "log_dir": str(tmp_path), **more}, quiet=True)
         assert "\n" not in str(refusal.value)
 
-    refused("its policy has another stack of layers than this run's; give the settings", hidden_sizes=(16, 16))
-    refused("its policy has another stack of layers", activation="relu")
-    refused("its policy has another normalisation of observations", normalize_obs=True)
+    refused(
+        "its policy has another stack of layers than this run's; .* with: --hidden_sizes 16$", hidden_sizes=(16, 16)
+    )
+    refused("stack of layers.* with: --hidden_sizes 16 --activation tanh$", activation="relu", hidden_sizes=(8, 8))
+    refused("another normalisation of observations than this run's; give the settings of networks", normalize_obs=True)
     refused("its policy has another head than this run's.* it is of bc", algo="dqn", backend="auto", timesteps=200)
     refused("whose observations or actions are not of this run's kind", env="CartPole-v1")
     refused("nowhere is no run folder", begin_with=str(tmp_path / "nowhere"))

@@ -57,6 +57,7 @@ def test_an_iterator_is_written_one_episode_at_a_time_behind_those_of_the_folder
         ({"obs": [[0.0], [0.0, 1.0], [0.0], [0.0]]}, "its obs is no array: its rows have different shapes"),
         ({"obs": ["a", "b", "c", "d"]}, "its obs holds <U1, not numbers"),
         ({"obs": np.full((4, 2), np.nan)}, "its obs holds NaN or infinity"),
+        ({"observations": np.zeros((4, 2))}, "episode 2 has observations: observations are named obs, or obs.<key>"),
         ({"action": 1}, "its action is a single number"),
     ],
 )

@@ -1,20 +1,25 @@
 """The first state of a run that begins with the policy of another run (``--begin_with``). Writes nothing."""
 
+import contextlib
 from collections.abc import Iterator
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from penstock.algorithm import AlgorithmSpec
 from penstock.algorithm.first_state import first_state
 from penstock.algorithm_lookup import find_algorithm
 from penstock.config.opponents import named_run
-from penstock.errors import ConfigError
+from penstock.config.sources import shown
+from penstock.config.whole import Config
+from penstock.errors import ConfigError, UsageError
 from penstock.planning.prepared import Prepared
 from penstock.policies import Network, PolicyGraph
 from penstock.registry import load
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import Checkpoint, load_to_play
 from penstock.saved_runs.run_folder import RunFolder
-from penstock.types import Arrays
+from penstock.types import Arrays, Spaces
 
 __all__ = ["Beginning", "beginning", "check_beginning"]
 
@@ -77,14 +82,48 @@ def _chosen(prepared: Prepared, begin_with: str) -> _Chosen:
         why = f"it is of {saved.manifest['env']}, whose observations or actions are not of this run's kind"
         raise ConfigError(f"--begin_with {named}: {why}")
     theirs = folder.read_config()
-    policy: PolicyGraph = load(find_algorithm(theirs.run.algo).spec)(spaces, theirs.algorithm).policy
-    for what, own, other in _parts(prepared.spec.policy, policy):
-        if own != other:
-            raise ConfigError(
-                f"--begin_with {named}: its policy has another {what} than this run's; give the settings of networks "
-                f"that it was trained with, and an algorithm with such policies: it is of {theirs.run.algo}"
-            )
+    policy = _policy(theirs.run.algo, spaces, theirs.algorithm)
+    if (what := _difference(prepared.spec.policy, policy)) is not None:
+        begins = f"--begin_with {named}: its policy has another {what} than this run's"
+        settings = _deciding(prepared, theirs)
+        if settings:
+            raise ConfigError(f"{begins}; give what it was trained with: {' '.join(settings)}")
+        raise ConfigError(
+            f"{begins}; give the settings of networks that it was trained with, and an algorithm with such policies: "
+            f"it is of {theirs.run.algo}"
+        )
     return _Chosen(saved, folder.path, policy)
+
+
+def _policy(algorithm: str, spaces: Spaces, settings: Any) -> PolicyGraph:  # noqa: ANN401 - of any algorithm
+    spec: AlgorithmSpec = load(find_algorithm(algorithm).spec)(spaces, settings)
+    return spec.policy
+
+
+def _deciding(prepared: Prepared, theirs: Config) -> list[str]:
+    """The other run's settings, as flags, without which its policy would be of this run's kind.
+
+    Empty if it is of another kind for another reason: the algorithm.
+    """
+    own, settings, spaces = prepared.config.algorithm, theirs.algorithm, prepared.profile.spaces
+
+    def with_own(*names: str) -> PolicyGraph:
+        values = {name: getattr(own, name) for name in names}
+        return _policy(theirs.run.algo, spaces, replace(settings, **values))
+
+    shared = [field.name for field in fields(settings) if hasattr(own, field.name)]
+    # Not every value of one algorithm is one of another.
+    with contextlib.suppress(UsageError):
+        if _difference(prepared.spec.policy, with_own(*shared)) is None:
+            policy = with_own()
+            deciding = [name for name in shared if _difference(policy, with_own(name)) is not None]
+            return [f"--{name} {shown(getattr(settings, name))}" for name in deciding]
+    return []
+
+
+def _difference(own: PolicyGraph, other: PolicyGraph) -> str | None:
+    """What first differs in two policies; ``None`` if one can begin with the other."""
+    return next((what for what, one, another in _parts(own, other) if one != another), None)
 
 
 def _parts(own: PolicyGraph, other: PolicyGraph) -> Iterator[tuple[str, object, object]]:

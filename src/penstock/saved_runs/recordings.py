@@ -72,6 +72,8 @@ def _kept(episode: Mapping[str, Any], label: str) -> KeptEpisode:
     missing = [name for name in _OUTCOME if name not in episode] + ([] if fields else ["obs"])
     if missing:
         raise BadDataError(f"{label} has no {missing[0]}; it has {', '.join(map(str, episode)) or 'nothing'}")
+    if unknown := [str(name) for name in fields if name != "obs" and not str(name).startswith("obs.")]:
+        raise BadDataError(f"{label} has {unknown[0]}: observations are named obs, or obs.<key> for each key of a Dict")
     action, reward, terminated = (_numbers(episode, name, label) for name in _OUTCOME)
     if not action.ndim:
         raise BadDataError(f"{label}: its action is a single number; give one action for each step, [n, ...]")

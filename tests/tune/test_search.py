@@ -19,6 +19,11 @@ def test_kinds_and_several_settings_in_one_word():
     )
 
 
+def test_a_choice_may_be_a_list():
+    words = ("hidden_sizes=choice:64", "64+64", "256 + 256")
+    assert read_search(words, CONFIG) == (Search("hidden_sizes", "choice", ((64,), (64, 64), (256, 256))),)
+
+
 def test_of_a_list_that_may_be_one_value_each_trial_gets_one():
     config = from_mapping({"env": "X", "algo": "sac", "demonstrations": "/a"})
     words = ("demonstration_share=uniform:0.1:0.5", "demonstrations=choice:/a", "/b")

@@ -31,6 +31,8 @@ def quiet_ray_tune() -> Iterator[None]:
         with ray_variables(_VARIABLES), warnings.catch_warnings():
             # This advice of Ray is for those who write trainables.
             warnings.filterwarnings("ignore", message="Consider boosting PBT performance")
+            # Optuna stores nothing here, so a choice may be of any type.
+            warnings.filterwarnings("ignore", message="Choices for a categorical distribution")
             yield
     finally:
         logger.setLevel(level)

@@ -66,6 +66,9 @@ def _one(text: str, fields: Mapping[str, Field]) -> Search:
     # Each trial gets one value of it.
     field = fields[name]._replace(many=fields[name].many and not fields[name].alone)
     given = values.split("," if kind == "choice" else ":")
+    if kind == "choice" and field.many:
+        # Commas part choices, so within a choice another sign parts its values.
+        given = [choice.replace("+", ",") for choice in given]
     read = tuple(from_text(field, value.strip(), f"--search {name}") for value in given)
     if kind != "choice":
         _check_range(text, kind, field, read)

@@ -201,7 +201,7 @@ def test_a_run_that_ends_does_not_wait_long_for_a_report_that_nobody_reads(asked
         node.step()
     ports.is_stopping = True
     assert not node.ready()
-    monkeypatch.setattr("penstock.nodes.evaluation.evaluator.FINISH_LIMIT_S", -1.0)
+    monkeypatch.setattr("penstock.nodes.evaluation.evaluator.REPORT_LIMIT_S", -1.0)
     assert node.ready()
     node.step()
     assert ports.requests.free() == 1

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import resource
 import select
 import signal
 import socket
@@ -21,6 +22,8 @@ from penstock.memory.segment import Segment
 from penstock.processes import starts, warded
 from penstock.processes.log_lines import LogLine
 from penstock.processes.starts import Processes
+from penstock.processes.warden.line import Line
+from penstock.processes.warden.warden import Warden
 from penstock.processes.worker import WorkerSpec
 from penstock.supervision.lives import Exit
 from penstock.types import Cause
@@ -156,6 +159,46 @@ def test_the_children_of_a_process_end_with_it(processes, tmp_path, apart: str) 
     run(processes, CHILD.format(apart) + TELL.format(str(path)) + "os._exit(1)")
     exits(processes)
     assert not alive(told(path))
+
+
+def test_a_child_that_the_system_does_not_end_is_left(monkeypatch, tmp_path) -> None:
+    warden = Warden(Line(socket.socketpair()[0]), adopts=True)
+    monkeypatch.setattr("penstock.processes.warden.warden.CLEAR_LIMIT_S", 0.1)
+    stuck, killed = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]), []
+    monkeypatch.setattr("penstock.processes.warden.warden.children", lambda: {stuck.pid})
+    monkeypatch.setattr("penstock.processes.warden.warden.marked", lambda pid, mark: mark == b"its own")
+    # As if the kernel waited for a driver.
+    monkeypatch.setattr("penstock.processes.warden.warden.kill", killed.append)
+    warden._sweep(b"of another")
+    assert killed == []
+    warden._sweep(b"its own")
+    assert set(killed) == {stuck.pid}
+    stuck.kill()
+    stuck.wait()
+
+
+def test_a_warden_that_waits_for_the_system_is_given_up(processes, monkeypatch) -> None:
+    run(processes, "import time; time.sleep(600)")
+    pid = processes.pid("one")
+    monkeypatch.setattr(warded, "CLEARED_LIMIT_S", 0.1)
+    monkeypatch.setattr(processes, "_ask", lambda *message: None)  # as if the warden were busy
+    processes.clear()
+    assert processes.running() == ()
+    assert wait_until(lambda: not alive(processes._warden.pid))
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_a_launcher_with_many_open_files_starts_processes(processes) -> None:
+    limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit < 1200:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1200, most))
+    with contextlib.ExitStack() as opened:
+        opened.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (limit, most))
+        for _ in range(1050):
+            opened.enter_context(open(os.devnull))  # noqa: PTH123
+        with Processes() as others:
+            run(others, "os._exit(3)")
+            assert exits(others) == [Exit("one", 3, "")]
 
 
 def test_the_children_of_another_process_stay(processes, tmp_path) -> None:

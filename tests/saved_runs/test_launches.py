@@ -49,3 +49,11 @@ def test_launches_that_are_torn_are_left_out(tmp_path: Path) -> None:
     assert (first["checkpoint"], first["steps"], "max_batch" in first["settings"]) == (None, 0, False)
     assert (second["checkpoint"], second["steps"], second["settings"]["max_batch"]) == ("update-00000004", 400, 8)
     assert set(second["settings"]) == set(launches.SETTINGS)
+
+
+def test_a_line_behind_a_torn_one_is_a_line_of_its_own(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.launches_path.write_text('{"checkpoint": "upd')
+    for name in ("update-00000004", "update-00000008"):
+        launches.add_launch(folder, name, RunConfig(env="X"), 400)
+    assert [launch["checkpoint"] for launch in launches.each_launch(folder)] == ["update-00000004", "update-00000008"]

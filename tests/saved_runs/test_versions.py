@@ -16,7 +16,7 @@ import penstock
 from penstock.cli import main
 from penstock.errors import CheckpointError, RunFolderError
 from penstock.saved_runs.best import prune_checkpoints
-from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint, save_checkpoint
+from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint, save_checkpoint, set_aside_after
 from penstock.saved_runs.durable import remove_folder
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.saved_runs.versions import clone, lineage, pin, prune, table, unpin, versions
@@ -73,6 +73,15 @@ def test_pins_and_multiples_stay(tmp_path):
     assert unpin(run, "3") == "update-00000003"
     prune_checkpoints(run, 1)
     assert names(run) == [7]
+
+
+def test_a_pin_does_not_pass_on_to_another_version_of_the_same_name(tmp_path):
+    run = run_of(tmp_path, 1, 2, 3)
+    pin(run, "3")
+    set_aside_after(run, 2)
+    run_of(tmp_path, 3, 4, 5)
+    prune_checkpoints(run, 1)
+    assert names(run) == [5]
 
 
 def test_wrong_pins_are_one_line(tmp_path):

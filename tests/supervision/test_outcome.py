@@ -66,6 +66,8 @@ def test_a_silent_node_that_steps_environments_is_in_a_slow_step_if_it_announced
     assert cause(run) is Cause.SILENT
     run.wiring.counters.set("monitor", "busy_until_ns", 0)
     run.signs.stop()
+    assert cause(run) is Cause.SLOW_STEP
+    monkeypatch.setattr(run.signs, "needed", lambda group: False)
     assert cause(run) is Cause.SILENT, "while the run stops, the limit is another one"
 
 
@@ -126,18 +128,37 @@ def test_a_sign_that_changes_is_one_of_life(monkeypatch) -> None:
     assert run.signs.silent(["monitor", "learner"]) is not None
 
 
-def test_while_a_run_stops_silence_is_borne_for_a_shorter_time(monkeypatch) -> None:
+def test_while_a_run_stops_silence_is_borne_for_a_shorter_time_where_nothing_is_needed(monkeypatch) -> None:
     run = Run(monkeypatch)
-    run.at(6.0, monitor=0.0)
-    assert run.signs.silent(["monitor", "learner"]) is None
     run.signs.stop()
+    # The learner still has to hand over the last checkpoint, and the group ``monitor`` to write it.
+    for group in ("learner", "monitor"):
+        run.at(6.0, **{group: 0.0})
+        assert run.signs.silent(["monitor", "learner"]) is None
+        run.at(61.0, **{group: 0.0})
+        assert run.signs.silent(["monitor", "learner"]) is not None
+    run.wiring.counters.set("learner", "finished", 1)
+    run.at(5.1, learner=0.0)
     assert run.signs.silent(["monitor", "learner"]) is not None
-    run.at(4.9, monitor=0.0)
+    run.at(4.9, learner=0.0)
     assert run.signs.silent(["monitor", "learner"]) is None
     # Announced work still has its whole time.
-    run.wiring.counters.set("monitor", "busy_until_ns", 300 * SECOND)
-    run.at(200.0, monitor=0.0)
+    run.wiring.counters.set("learner", "busy_until_ns", 300 * SECOND)
+    run.at(200.0, learner=0.0)
     assert run.signs.silent(["monitor", "learner"]) is None
+
+
+def test_a_run_comes_further_while_a_node_does_announced_work(monkeypatch) -> None:
+    run = Run(monkeypatch)
+    run.wiring.counters.set("monitor", "busy_until_ns", 10 * SECOND)
+    run.at(1.0)
+    before = run.signs.progress()
+    run.at(9.0)
+    assert run.signs.progress() != before
+    run.at(11.0)
+    overdue = run.signs.progress()
+    run.at(12.0)
+    assert run.signs.progress() == overdue
 
 
 def test_announced_work_of_one_node_excuses_the_others_of_its_group(monkeypatch) -> None:

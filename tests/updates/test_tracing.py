@@ -57,6 +57,12 @@ def test_a_tuned_number_that_meets_whole_numbers_or_flags_keeps_its_value():
     torch.testing.assert_close(discounted, torch.tensor([1.98, 0.99]))
 
 
+def test_a_tuned_number_that_meets_bfloat16_is_not_rounded():
+    x = torch.full((8,), 3.0, dtype=torch.bfloat16)
+    graph, inputs = trace(lambda x: x / 0.9, [x], {}, [0.9])
+    assert torch.equal(graph(*inputs), x / 0.9)
+
+
 def test_rewrites_take_the_place_of_operators():
     graph, inputs = trace(torch.tanh, [torch.ones(2)], {torch.ops.aten.tanh.default: lambda x: x + 1.0}, [])
     assert graph(*inputs).tolist() == [2.0, 2.0]

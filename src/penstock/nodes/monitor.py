@@ -1,7 +1,8 @@
 """MonitorNode: makes metrics of the learner's reports and the nodes' counters, and writes them to files and a display.
 
-It only reads shared memory. Learning never waits for it: reports of updates that find no free slot are merged, and the
-evaluator waits with its report.
+It only reads shared memory. A learner does not wait for it, but merges reports that find no free slot. An evaluator
+waits with its report. So a learner that waits for each verdict (``--early_stop`` in lock step) may wait for the
+monitor, too.
 """
 
 import contextlib
@@ -92,7 +93,7 @@ class MonitorSettings:
     graph: tuple[GraphNode, ...] = ()
     """The networks of the policy, for TensorBoard; empty: they are not shown."""
     histograms: bool = False
-    """The checkpointer hands over histograms of each checkpoint, at the meeting ``histograms``."""
+    """The checkpointer hands over histograms of each checkpoint, through the shared object ``histograms``."""
 
 
 class MonitorNode:

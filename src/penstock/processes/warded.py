@@ -32,6 +32,8 @@ __all__ = ["Warded"]
 
 KILL_LIMIT_S = 90.0
 """How long the system may take to end a process that was killed. One that is being forked is killed afterwards."""
+CLEARED_LIMIT_S = 30.0
+"""How long the warden may take to end all processes and say so. It gives each up after less."""
 END_LIMIT_S = 5.0
 """How long the warden may take to end all that is left."""
 WAITING_LINES = 1000
@@ -123,7 +125,7 @@ class Warded:
 
     def wait(self, timeout_s: float) -> None:
         """Return when the warden has said something, or after so long."""
-        select.select([self._control], [], [], timeout_s)
+        self._poll(select.POLLIN, timeout_s)
 
     def exits(self) -> Sequence[Exit]:
         """Processes that have ended since the last call, or that the system refused to start (`Cause.REFUSED`).
@@ -184,8 +186,12 @@ class Warded:
                 self._wake_warden()
                 self._ask("clear", "")
                 self._clearing = True
-                while self._clearing:
-                    self._listen(None)
+                until = time.monotonic() + CLEARED_LIMIT_S
+                while self._clearing and (left := until - time.monotonic()) > 0:
+                    self._listen(left)
+                if self._clearing:
+                    # It waits for the kernel. Without it the lifeline ends the processes that can be ended.
+                    self._warden.kill()
         self._forget()
 
     def close(self) -> None:
@@ -204,7 +210,7 @@ class Warded:
     def _await_end(self, process: "subprocess.Popen[bytes]") -> None:
         begun = time.monotonic()
         # The socket's end of file says that the warden is done. Popen.wait with a time-out would poll instead.
-        while select.select([self._control], [], [], max(0.0, begun + END_LIMIT_S - time.monotonic()))[0]:
+        while self._poll(select.POLLIN, begun + END_LIMIT_S - time.monotonic()):
             with contextlib.suppress(ConnectionResetError):
                 if self._control.recv(65_536):
                     continue
@@ -248,10 +254,10 @@ class Warded:
         left = memoryview(as_message(message))
         while left:
             # The warden waits while its answers fill the socket, and reads nothing meanwhile. So answers are read here.
-            readable, writable, _ = select.select([self._control], [self._control], [])
-            if readable:
+            events = self._poll(select.POLLIN | select.POLLOUT, None)
+            if events & ~select.POLLOUT:
                 self._listen(0.0)
-            if writable and (sent := self._send(left, descriptors)):
+            if events & select.POLLOUT and (sent := self._send(left, descriptors)):
                 left, descriptors = left[sent:], ()
 
     def _send(self, content: memoryview, descriptors: Sequence[int]) -> int:
@@ -268,9 +274,17 @@ class Warded:
         except OSError as error:
             raise _no_warden() from error
 
+    def _poll(self, events: int, timeout_s: float | None) -> int:
+        """Those of ``events`` that the socket to the warden is ready for, and its errors; 0 if it took too long."""
+        # `select.select` takes no descriptor from 1,024 on.
+        poll = select.poll()
+        poll.register(self._control, events)
+        ready = poll.poll(None if timeout_s is None else max(0.0, 1e3 * timeout_s))
+        return ready[0][1] if ready else 0
+
     def _listen(self, timeout_s: float | None) -> None:
         """Read the messages of the warden; wait for the first one at most ``timeout_s``."""
-        while select.select([self._control], [], [], timeout_s)[0]:
+        while self._poll(select.POLLIN, timeout_s):
             try:
                 content = self._control.recv(65_536)
             except ConnectionResetError:  # it died before it had read the last message

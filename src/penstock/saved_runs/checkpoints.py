@@ -18,6 +18,7 @@ from penstock.errors import CheckpointError
 from penstock.saved_runs.durable import replace_folder, write_folder
 from penstock.saved_runs.manifest import MANIFEST, Damage, content_of, parse_manifest, verified, write_manifest
 from penstock.saved_runs.migrations import migrated
+from penstock.saved_runs.pins import pin_path
 from penstock.types import Array, Arrays
 
 __all__ = [
@@ -166,7 +167,8 @@ def last_good(run: Path) -> Checkpoint | None:
 def set_aside_after(run: Path, update: int) -> None:
     """Rename the checkpoints after ``update``, so that the run, which continues from there, no longer lists them.
 
-    They stay on the disk as ``update-00000100.abandoned`` until the user removes them.
+    They stay on the disk as ``update-00000100.abandoned`` until the user removes them. Their pins go: the run will make
+    other checkpoints of these names.
 
     Raises:
         CheckpointError: one could not be renamed.
@@ -181,6 +183,7 @@ def set_aside_after(run: Path, update: int) -> None:
             aside = path.with_name(f"{path.name}.abandoned-{number}")
         try:
             path.rename(aside)
+            pin_path(run, path.name).unlink(missing_ok=True)
         except OSError as error:
             raise CheckpointError(f"cannot set checkpoint {path} aside: {error.strerror or error}") from error
 

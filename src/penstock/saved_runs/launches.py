@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import platform
 import socket
 import sys
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from penstock import __version__
 from penstock.config.schema import RunConfig
@@ -61,8 +62,10 @@ def add_launch(
         "code": code,
     }
     try:
-        with folder.launches_path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        with folder.launches_path.open("ab+") as file:
+            # A full disk may have torn the line before.
+            begins = b"\n" if _is_torn(file) else b""
+            file.write(begins + json.dumps(line).encode() + b"\n")
     except OSError as error:
         raise RunFolderError(f"cannot write {folder.launches_path}: {error.strerror or error}") from error
     if code is None:
@@ -71,6 +74,14 @@ def add_launch(
     if former is None or code["folder"] in {None, former}:
         return ()
     return (f"your own code has changed since the last launch: {former} and {code['folder']} of the run folder differ",)
+
+
+def _is_torn(file: BinaryIO) -> bool:
+    """Whether the file's last line has no end."""
+    if not file.seek(0, os.SEEK_END):
+        return False
+    file.seek(-1, os.SEEK_END)
+    return file.read() != b"\n"
 
 
 def first_launch(folder: RunFolder) -> str:

@@ -13,7 +13,7 @@ from penstock.wiring.edges import SUPERVISOR, Wiring
 __all__ = ["Outcome", "SharedSigns", "final_record"]
 
 STOPPING_SILENCE_S = 5.0
-"""How long a node may give no sign of life while the run is stopping."""
+"""How long a node that the last checkpoint does not need may give no sign of life while the run is stopping."""
 
 
 class Outcome(NamedTuple):
@@ -118,15 +118,17 @@ class SharedSigns:
     def progress(self) -> tuple[int, ...]:
         """Counts of all nodes that change while the run makes progress.
 
-        Slots handed on, announced work, episodes of evaluations, and the steps of each action log.
+        Slots handed on, announced work, episodes of evaluations, and the steps of each action log; the time, while a
+        node does announced work.
         """
-        counters = self._wiring.counters
+        counters, now = self._wiring.counters, monotonic_ns()
         counts = [
             sum(counters.get(node.name, name) for node in self._nodes)
             for name in ("handed_on", "busy_until_ns", "episodes_evaluated")
         ]
         steps = [log.position(0) for log in self._logs]
-        return *counts, *(where.first_step + where.steps for where in steps)
+        busy = any(counters.get(node.name, "busy_until_ns") > now for node in self._nodes)
+        return now if busy else 0, *counts, *(where.first_step + where.steps for where in steps)
 
     def waits(self, groups: Collection[str]) -> str:
         """A line for each node of these groups: its last sign of life, and the slots that it could read or fill."""
@@ -167,7 +169,7 @@ class SharedSigns:
             silence = (now - alive - excused) / 1e9
             limit = max(node.silence_limit_s for node in nodes)
             stepping = latest.steps_envs and busy_until < alive
-            if counters.get(SUPERVISOR, "stopping"):
+            if counters.get(SUPERVISOR, "stopping") and not self.needed(group):
                 # No new work begins, and the user waits for the end.
                 limit, stepping = min(limit, STOPPING_SILENCE_S), False
             if now > busy_until + excused and silence > limit:

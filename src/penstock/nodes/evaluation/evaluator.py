@@ -25,6 +25,8 @@ __all__ = ["EvaluatorNode", "EvaluatorSettings", "summary"]
 
 FINISH_LIMIT_S = 2.0
 """Seconds that an ending run waits for an evaluation that has begun."""
+REPORT_LIMIT_S = 60.0
+"""Seconds that an ending run waits for the report of an evaluation that has ended, while the disk is slow."""
 
 
 @dataclass(frozen=True)
@@ -62,18 +64,18 @@ class EvaluatorNode:
     def ready(self) -> bool:
         """True while episodes are being played, a report can be sent, or a request is waiting."""
         if self._unsent is not None:
-            return self._reports.free() > 0 or self._out_of_time()
+            return self._reports.free() > 0 or self._stopping_s() > REPORT_LIMIT_S
         return self._play is not None or self._requests.ready() > 0
 
     def step(self) -> None:
         """Play for up to ``STEP_LIMIT_S``."""
         if self._unsent is not None:
-            self._send()
+            self._send(self._unsent)
             return
         if self._play is None:
             self._begin()
             return
-        if self._out_of_time():
+        if self._stopping_s() > FINISH_LIMIT_S:
             self._ports.count("evaluations_dropped")
             self._free()
             return
@@ -122,13 +124,13 @@ class EvaluatorNode:
             next_number=lambda lane: next(numbers[lane], None),
         )
 
-    def _out_of_time(self) -> bool:
-        """True once the run has been ending for ``FINISH_LIMIT_S``."""
+    def _stopping_s(self) -> float:
+        """For how many seconds the run has been ending; 0 while it goes on."""
         if not self._ports.stopping():
-            return False
+            return 0.0
         now = time.monotonic()
         self._stopping_since = self._stopping_since or now
-        return now - self._stopping_since > FINISH_LIMIT_S
+        return now - self._stopping_since
 
     def _end(self) -> None:
         if not self._episodes:
@@ -136,8 +138,7 @@ class EvaluatorNode:
         values = summary(self._episodes, self._settings.play.episode_metrics, self._settings.episode_metrics)
         self._publish_verdict(values["eval/return_mean"])
         returns = [episode.episode_return for episode in self._episodes]
-        self._unsent = Report(self._update, self._steps, self._elapsed_s, values, returns=returns)
-        self._send()
+        self._send(Report(self._update, self._steps, self._elapsed_s, values, returns=returns))
 
     def _publish_verdict(self, found: float) -> None:
         slot = self._requests.slot(self._request)
@@ -148,17 +149,17 @@ class EvaluatorNode:
         }
         self._board.publish(verdict, self._update)
 
-    def _send(self) -> None:
+    def _send(self, report: Report) -> None:
         """Send the report. If no slot is free, it waits for one: without it the best checkpoint may stay unknown."""
-        report = self._unsent
-        index = None if report is None else self._reports.claim(report_sequence(report.update, evaluation=True))
-        if report is not None and index is not None:
-            write_report(report, self._reports.slot(index))
-            self._reports.push(index)
-        elif self._out_of_time():
+        self._unsent = report
+        index = self._reports.claim(report_sequence(report.update, evaluation=True))
+        if index is None and self._stopping_s() <= REPORT_LIMIT_S:
+            return
+        if index is None:
             self._ports.count("reports_dropped")
         else:
-            return
+            write_report(report, self._reports.slot(index))
+            self._reports.push(index)
         self._unsent = None
         self._free()
 

@@ -25,7 +25,7 @@ __all__ = ["Warden", "main"]
 
 PAUSE_S = 0.002
 CLEAR_LIMIT_S = 5.0
-"""How long the kernel may take to end a process that was killed, before the next program starts."""
+"""How long the kernel may take to end processes that were killed, before the warden does other things."""
 
 
 def main() -> None:
@@ -304,13 +304,21 @@ class Warden:
         self._line.say("ended", self._names.pop(pid), status)
 
     def _sweep(self, mark: bytes) -> None:
-        """End the processes that a dead process started and that have left its group."""
-        while left := [pid for pid in children() if pid not in self._names and marked(pid, mark)]:
+        """End the processes that a dead process started and that have left its group.
+
+        One that the kernel does not end in time stays a child of the warden, which reaps it later.
+        """
+        killed: set[int] = set()
+        until = time.monotonic() + CLEAR_LIMIT_S
+        while left := {pid for pid in children() if pid not in self._names and (pid in killed or marked(pid, mark))}:
             for pid in left:
                 kill(pid)
-            for pid in left:
                 with contextlib.suppress(ChildProcessError):
-                    os.waitpid(pid, 0)
+                    os.waitpid(pid, os.WNOHANG)
+            killed |= left
+            if time.monotonic() > until:
+                return
+            _pause()
 
 
 def _is_reaped(pid: int) -> bool:

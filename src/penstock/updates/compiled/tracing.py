@@ -14,6 +14,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 __all__ = ["trace"]
 
 ATEN = torch.ops.aten
+_EXACT = frozenset({torch.float32, torch.float64})
+"""Dtypes that a number keeps its value in. With bfloat16, 0.9 would become 0.898."""
 TAKES_A_TENSOR: dict[Any, Any] = {
     ATEN.add.Tensor: ATEN.add.Tensor,
     ATEN.div.Scalar: ATEN.div.Tensor,
@@ -39,8 +41,8 @@ def trace(
         function: of tensors only. Its backward passes become part of the graph.
         inputs: tensors of the shapes and dtypes of later calls.
         rewrites: operator -> function to trace in its place.
-        tuned: numbers that may differ from run to run; they become inputs where they meet floating-point tensors.
-            Other numbers of equal value become inputs too, which does no harm.
+        tuned: numbers that may differ from run to run; they become inputs where they meet tensors of float32 or
+            float64. Other numbers of equal value become inputs too, which does no harm.
 
     Returns:
         The graph, and its inputs: the given ones, then the new ones.
@@ -54,8 +56,8 @@ def trace(
     for node in graph.graph.nodes:
         if node.target in TAKES_A_TENSOR and isinstance(node.args[1], float) and node.args[1] in tuned:
             dtype = node.args[0].meta["val"].dtype
-            if not dtype.is_floating_point:
-                continue  # a tensor of bools or of whole numbers would hold another number
+            if dtype not in _EXACT:
+                continue  # a tensor of bools, of whole numbers or of rounded ones would hold another number
             value = torch.tensor(node.args[1], dtype=dtype, device=inputs[0].device)
             node.args = (node.args[0], _placeholder(graph, f"tuned_{len(values)}", value), *node.args[2:])
             node.target = TAKES_A_TENSOR[node.target]

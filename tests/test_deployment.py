@@ -27,6 +27,14 @@ def test_an_unknown_precision_is_refused_at_once() -> None:
         penstock.export("nowhere", "policy", quantize=unknown)
 
 
+def test_a_single_format_may_be_a_text(tmp_path) -> None:
+    folder = RunFolder.fresh(tmp_path, "Pendulum-v1", "ppo")
+    folder.make()
+    folder.write_config(from_mapping({"env": "Pendulum-v1"}))
+    with pytest.raises(ConfigError, match=r"^there is no --format pickle; give one of onnx"):
+        penstock.export(folder.path, tmp_path / "policy", format="pickle")
+
+
 def test_a_tilde_stands_for_the_home_of_the_user(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     folder = RunFolder.fresh(tmp_path, "Pendulum-v1", "ppo")

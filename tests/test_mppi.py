@@ -118,6 +118,25 @@ def test_a_model_that_gives_nan_is_named() -> None:
         penstock.MPPI(broken, SPACE)(np.zeros(1, np.float32))
 
 
+@pytest.mark.parametrize(
+    ("returned", "says"),
+    [
+        (lambda obs: (obs, np.zeros(len(obs))), "returns three arrays: the next states, rewards and terminated"),
+        (lambda obs: (obs, np.zeros((len(obs), 1)), np.zeros(len(obs))), r"rewards .* are \[256, 1\], not \[256\]"),
+        (lambda obs: (obs, 0.0, np.zeros(len(obs))), r"rewards of the model of MPPI are \[\], not \[256\]"),
+        (lambda obs: (obs, np.zeros(len(obs)), False), r"terminated of the model of MPPI are \[\], not \[256\]"),
+    ],
+)
+def test_a_model_that_gives_other_arrays_is_told_so(returned, says: str) -> None:
+    with pytest.raises(BadDataError, match=says):
+        penstock.MPPI(lambda obs, action: returned(obs), SPACE)(np.zeros(1, np.float32))
+
+
+def test_a_model_is_a_function() -> None:
+    with pytest.raises(ConfigError, match="the model of MPPI is a function of states and actions, not None"):
+        penstock.MPPI(None, SPACE)
+
+
 def test_a_value_that_is_nan_is_refused_unless_the_episode_has_ended() -> None:
     def model(obs, action):
         return obs, np.zeros(len(obs)), np.full(len(obs), ends)

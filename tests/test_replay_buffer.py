@@ -211,6 +211,8 @@ def test_a_second_writer_of_a_number_is_noticed() -> None:
         ({"obs": np.zeros((4, 3))}, r"obs has shape \[4, 3\]; wanted \[4, 2\], as reward has it"),
         ({"action": np.zeros(4)}, "action holds float64, which is no int64"),
         ({"terminated": np.zeros(4)}, "terminated holds float64, which is no bool"),
+        ({"reward": np.array([0.0, 0.0, np.nan, 0.0])}, "reward of step 2 of lane 0 holds NaN or infinity"),
+        ({"obs": np.full((4, 2), np.inf)}, "obs of step 0 of lane 0 holds NaN or infinity"),
         ({"reward": np.zeros((4, 2))}, r"reward has shape \[4, 2\]; wanted \[k, 1\] for k steps, or \[k\]"),
     ],
 )

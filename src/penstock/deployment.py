@@ -5,7 +5,7 @@ Plays the run's environment for observations, in a process of its own. Serves no
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from penstock.inference.onnx import export as onnx_bytes
 from penstock.nodes.contract import OPEN_LIMIT_S
 from penstock.nodes.evaluation import INPUT, OUTPUT, record
 from penstock.paths import expanded
+from penstock.planning.backends import backend_of
 from penstock.policies import PolicyGraph
 from penstock.policies.critic_fields import Deployed, deployed
 from penstock.processes.errand import Errand, call_apart
@@ -64,7 +65,7 @@ def export(
     out: Path | str,
     *,
     checkpoint: str | int | None = None,
-    format: Sequence[str] = ExportOptions.format,  # noqa: A002 - as the flag
+    format: Sequence[str] | str = ExportOptions.format,  # noqa: A002 - as the flag
     quantize: Precision | None = None,
     noise: bool = False,
     observations: int = ExportOptions.observations,
@@ -104,6 +105,8 @@ def export(
         raise ConfigError(f"there is no --quantize {quantize}; give one of {', '.join(PRECISIONS)}")
     folder, out = RunFolder.open(run), expanded(out)
     check_place(out)
+    if isinstance(format, str):
+        format = (format,)  # noqa: A001 - the argument's own name
     unknown = [name for name in format if name not in FORMATS]
     if unknown:
         raise ConfigError(f"there is no --format {unknown[0]}; give one of {', '.join(FORMATS)}")
@@ -111,7 +114,7 @@ def export(
         raise ConfigError("--noise True is for onnx: the program of --format torch is greedy; leave out one of the two")
     with processes or Processes() as opened:
         trained = open_trained(opened, folder, checkpoint, given_of(env, wrap), "export")
-        sample = _observed(opened, folder, trained, observations, trained.prepared.config.run.seed)
+        sample = _observed(opened, folder, _apart(trained), observations, trained.prepared.config.run.seed)
     acting = _deployed(trained)
     graph, spaces, published = acting.graph, acting.spaces, acting.record(trained.published)
     own = graph.actor.own
@@ -190,9 +193,9 @@ def verify(
             _check_form(found, trained, folder)
             own = trained.prepared.config.run.seed
             asked = VERIFIED if observations is None else observations
-            sample = _observed(opened, folder, trained, asked, own + 1 if seed is None else seed)
+            sample = _observed(opened, folder, _apart(trained), asked, own + 1 if seed is None else seed)
         beside = f"{folder.name}, {trained.checkpoint.name}"
-        reports.append(_of_run(trained, sample))
+        reports.append(_of_run(_apart(trained), sample))
     keeps = dict.fromkeys(found.precisions, quantized_limits) | {"fp32": limits}
     left_out: dict[str, str] = {}
     for precision in found.precisions:
@@ -207,6 +210,19 @@ def verify(
         reports.append(_Graph(found, MOBILE, acts).report(CPU, sample, keeps[acts]))
     reasons = tuple(f"left out: {reason}" for reason in left_out.values())
     return Verification(str(bundle), beside, sample.rows, tuple(reports), reasons)
+
+
+def _apart(trained: Trained) -> Trained:
+    """The run with a policy backend that has nothing in common with the graph of a bundle.
+
+    If its own is ONNX Runtime, a graph would be compared with itself: then it is torch.
+    """
+    prepared = trained.prepared
+    if prepared.config.run.inference != "onnx":
+        return trained
+    config = replace(prepared.config, run=replace(prepared.config.run, inference="torch"))
+    backend = backend_of("torch", config, prepared.profile, prepared.algorithm, prepared.spec)
+    return replace(trained, prepared=replace(prepared, config=config, inference=backend))
 
 
 def _observed(processes: Processes, folder: RunFolder, trained: Trained, rows: int, seed: int) -> Sample:
@@ -305,7 +321,7 @@ def _listed(ports: Sequence[Port]) -> str:
 
 
 def _of_run(trained: Trained, sample: Sample) -> Report:
-    """The run's own policy backend, which has answered the sample."""
+    """The policy backend that has answered the sample."""
     prepared = trained.prepared
     policy = whole_policy_of(prepared, trained.published)
     nbytes = sum(values.nbytes for values in trained.published.values())

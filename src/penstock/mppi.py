@@ -71,6 +71,8 @@ class MPPI:
             raise ConfigError(
                 f"MPPI needs a Box of floats, not of {action_space.dtype}; give one with dtype=np.float32"
             )
+        if not callable(model):
+            raise ConfigError(f"the model of MPPI is a function of states and actions, not {model!r}")
         if seed < 0:
             raise ConfigError(f"seed is {seed}; give a whole number of at least 0")
         for name, number in {"temperature": temperature, "deviation": deviation}.items():
@@ -101,7 +103,8 @@ class MPPI:
             The next action, in the environment's units and dtype.
 
         Raises:
-            BadDataError: the model gave a reward that is NaN or infinite, or ``value`` a value.
+            BadDataError: the model gave a reward that is NaN or infinite, or ``value`` a value; or the model gave
+                other arrays than three of a row for each plan.
         """
         size = self._samples * self.plan.size
         noise = normal(self._seed, np.zeros(1, np.int64), self._calls, size).reshape(self._samples, *self.plan.shape)
@@ -119,17 +122,29 @@ class MPPI:
         state = np.repeat(obs[None], self._samples, axis=0)
         found, goes_on = np.zeros(self._samples), np.ones(self._samples, np.bool_)
         for step in range(plans.shape[1]):
-            state, reward, terminated = self._model(state, self._in_units(plans[:, step]))
+            state, reward, terminated = self._predicted(state, self._in_units(plans[:, step]))
             if not np.isfinite(reward[goes_on]).all():
                 raise BadDataError(f"the model of MPPI gave a reward that is NaN or infinite, {step} steps ahead")
             found += self._discounts[step] * np.where(goes_on, reward, 0.0)
-            goes_on &= ~np.asarray(terminated, np.bool_)
+            goes_on &= ~terminated
         if self._value is not None:
             value = np.asarray(self._value(state))
             if not np.isfinite(value[goes_on]).all():
                 raise BadDataError("value of MPPI is NaN or infinite for some plan")
             found += self._discounts[-1] * np.where(goes_on, value, 0.0)
         return found
+
+    def _predicted(self, state: Array, action: Array) -> tuple[Array, Array, Array]:
+        """What the model returns, with rewards and ends as arrays ``[samples]``."""
+        found = self._model(state, action)
+        if not isinstance(found, tuple) or len(found) != 3:
+            raise BadDataError("the model of MPPI returns three arrays: the next states, rewards and terminated")
+        following, *others = found
+        reward, terminated = np.asarray(others[0], np.float64), np.asarray(others[1], np.bool_)
+        for name, values in {"rewards": reward, "terminated": terminated}.items():
+            if values.shape != (self._samples,):
+                raise BadDataError(f"{name} of the model of MPPI are {list(values.shape)}, not [{self._samples}]")
+        return following, reward, terminated
 
     def _in_units(self, action: Array) -> Array:
         return (self._middle + self._half * action).astype(self._space.dtype)

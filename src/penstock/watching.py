@@ -106,7 +106,7 @@ def watch(
     seed = cast("int | None", from_value(table["seed"], seed, "seed of watch"))
     if out is not None and Path(out).suffix != ".gif":
         raise ConfigError(f"{out} does not end in .gif, which is what an animated picture is written as")
-    given, folder = given_of(env, wrap, reward), RunFolder.open(Path(run))
+    given, folder = given_of(env, wrap, reward), RunFolder.open(run)
     path = folder.path / NAME if out is None else expanded(out)
     if not window and not path.parent.is_dir():
         raise RunFolderError(f"{path} cannot be written: there is no folder {path.parent}")

@@ -309,7 +309,7 @@ def test_after_an_interrupt_the_next_reply_is_that_of_the_next_request(scheme: s
         client.start()
         wanted = client.tick([0.3, 0.2, 0.1])
         first = client._line.socket
-        monkeypatch.setattr("penstock.clients.blocking.CHUNK", Interrupting())
+        monkeypatch.setattr("penstock.clients.dialling._CHUNK", Interrupting())
         with pytest.raises(KeyboardInterrupt):
             client.tick([0.1, 0.2, 0.3])
         assert client._line is None

@@ -232,6 +232,7 @@ def test_hogwild_learners_step_one_vector(tmp_path, algo: str) -> None:
     [
         ({"exchange": "hogwild", "compress": "int8"}, "--compress int8 is for gradients that are sent, and hogwild"),
         ({"sync_mode": "blocking", "pace": "lag"}, "--pace lag .* in lock step .*; try --sync_mode non_blocking"),
+        ({"num_workers": 3, "num_envs": 9}, "--num_workers 3 cannot be split evenly over --learners 2"),
         ({"num_workers": 3}, "--num_workers 3 cannot be split evenly over --learners 2"),
         ({"runtime": "inline"}, "--learners 2 needs --runtime local"),
     ],

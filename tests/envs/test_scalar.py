@@ -175,6 +175,24 @@ def test_another_reward_is_refused_by_name(reward):
         lanes.step(np.array([3, 3]), no_seed)
 
 
+@pytest.mark.parametrize("end", [True, 1, np.True_, np.array([True]), np.float32(1)])
+def test_an_end_may_come_in_any_form_of_one_truth_value(end):
+    lanes = source(Scripted((OBS, 0, end, False, {})), Scripted((OBS, 0, np.False_, end, {})))
+    lanes.reset([0, 0])
+    result = lanes.step(np.array([3, 3]), lambda lane: 0)
+    assert (result.terminated.tolist(), result.truncated.tolist()) == ([True, False], [False, True])
+
+
+@pytest.mark.parametrize("end", [[False], "False", float("nan"), 2, (0, 0), {"done": False}])
+@pytest.mark.parametrize("which", ["terminated", "truncated"])
+def test_what_python_would_take_for_an_end_is_refused_by_name(end, which):
+    ends = (end, False) if which == "terminated" else (False, end)
+    lanes = source(Scripted((OBS, 0, False, False, {})), Scripted((OBS, 0, *ends, {})))
+    lanes.reset([0, 0])
+    with pytest.raises(BadDataError, match=rf"^{which} of lane 11 of test is .*, neither true nor false"):
+        lanes.step(np.array([3, 3]), no_seed)
+
+
 def test_nan_and_infinity_pass_for_the_node_to_judge():
     bad = np.array([np.nan, np.inf], np.float32)
     lanes = source(Scripted((bad, float("nan"), False, False, {})), Scripted((bad, 1e300, False, False, {})))

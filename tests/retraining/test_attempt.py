@@ -19,9 +19,9 @@ import penstock
 from penstock.cli import main
 from penstock.clients import GameClient
 from penstock.errors import BadDataError, ConfigError, RunFolderError
-from penstock.retraining.judged import judged_up_to, remember_judged
+from penstock.retraining.judged import Newest, judged_up_to, newest_of, remember_judged
 from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint
-from penstock.saved_runs.episodes import EpisodeFiles, KeptEpisode, is_held_out
+from penstock.saved_runs.episodes import EpisodeFiles, KeptEpisode, is_held_out, list_episodes
 from penstock.saved_runs.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("shared_templates")
@@ -161,11 +161,32 @@ def test_a_version_that_is_worse_on_held_out_episodes_is_not_published(run, tmp_
 
 
 def test_what_is_remembered_of_attempts_may_be_damaged(run, tmp_path) -> None:
-    for damage in (b"no JSON", b"[]", b'{"x": "y"}'):
+    for damage in (b"no JSON", b"[]", b'{"x": "y"}', json.dumps({str(tmp_path): "7"}).encode()):
         (run / ".judged.json").write_bytes(damage)
-        assert judged_up_to(RunFolder(run), tmp_path) == 0
-    remember_judged(RunFolder(run), tmp_path, 7)
-    assert judged_up_to(RunFolder(run), tmp_path) == 7
+        assert judged_up_to(RunFolder(run), tmp_path).number == 0
+    remember_judged(RunFolder(run), tmp_path, Newest(7, "ab"))
+    assert judged_up_to(RunFolder(run), tmp_path) == Newest(7, "ab")
+    # As an older penstock has written it.
+    (run / ".judged.json").write_text(json.dumps({str(tmp_path): 7}))
+    assert judged_up_to(RunFolder(run), tmp_path) == Newest(7)
+
+
+def test_what_is_known_of_a_folder_holds_while_its_newest_episode_is_the_same(tmp_path) -> None:
+    place = tmp_path / "kept"
+    assert newest_of(place, 0).known(place) == 0
+    keep(place, 4)
+    newest = newest_of(place, 4)
+    keep(place, 3, seed=1)
+    assert newest.known(place) == Newest(4).known(place) == 4
+    for path in list_episodes(place)[:4]:
+        path.unlink()
+    assert newest.known(place) == 4, "the oldest were removed"
+    shutil.rmtree(place)
+    keep(place, 3)
+    assert newest.known(place) == 0, "it was emptied and has fewer"
+    keep(place, 3, seed=2)
+    assert newest.known(place) == 0, "it was emptied and has more"
+    assert Newest(4).known(place) == 4
 
 
 def test_each_folder_of_episodes_has_numbers_of_its_own(run, tmp_path) -> None:
@@ -177,9 +198,10 @@ def test_each_folder_of_episodes_has_numbers_of_its_own(run, tmp_path) -> None:
     assert "no new episodes" not in penstock.retrain(run, experience=second, drift=0.0).text
     for place in (first, second):
         assert "no new episodes" in penstock.retrain(run, experience=place, drift=0.0).text
-    shutil.rmtree(first)
-    keep(first, 30, seed=2)
-    assert "no new episodes" not in penstock.retrain(run, experience=first, drift=0.0).text
+    for count in (30, 45):
+        shutil.rmtree(first)
+        keep(first, count, seed=count)
+        assert "no new episodes" not in penstock.retrain(run, experience=first, drift=0.0).text
 
 
 def test_without_a_drift_nothing_is_learned(run, tmp_path) -> None:

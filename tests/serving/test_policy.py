@@ -160,6 +160,14 @@ def test_what_no_policy_can_look_at_is_one_clear_line(spaces: Spaces, obs: objec
     assert "\n" not in str(caught.value)
 
 
+def test_numbers_that_no_float32_can_hold_are_refused_in_a_field_of_float64_too() -> None:
+    wide = Spaces((("obs", Box((3,), "float64", (), ())),), PLAIN.action)
+    policy, _ = make(wide)
+    policy([0.0, 1e38, 0.0])
+    with pytest.raises(BadDataError, match="obs holds NaN or infinity"):
+        policy([0.0, 1e39, 0.0])
+
+
 @pytest.mark.parametrize(
     ("spaces", "obs"), [(PLAIN, np.zeros((0, 3))), (NESTED, {"dial": np.zeros((0, 2)), "which": []})]
 )

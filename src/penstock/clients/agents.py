@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
-from penstock.clients.dialling import CHUNK, welcomed
+from penstock.clients.dialling import received, welcomed
 from penstock.clients.frames import Replies, frame
 from penstock.clients.session import PATIENCE_S, TIMEOUT_S, Reach, pause_after
 from penstock.clients.wire import NO_SECOND_VERSION, EpisodeLostError, RefusedError, closed, decoded, encoded
@@ -183,7 +183,7 @@ class AgentsClient:
     def _exchange(self, sent: bytes, replies: Replies) -> list[bytes | RefusedError]:
         connection = self._connected()
         connection.sendall(sent)
-        while data := connection.recv(CHUNK):
+        for data in received(connection, self._reach.timeout):
             found = replies.feed(data)
             if found is not None:
                 return found

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from penstock.clients.dialling import CHUNK, dialled, welcomed
+from penstock.clients.dialling import dialled, received, welcomed
 from penstock.clients.frames import FrameWire
 from penstock.clients.session import GameSession
 from penstock.clients.wire import (
@@ -154,13 +154,11 @@ class GameClient(GameSession):
 
     def _exchange(self, line: _Line, kind: str, body: bytes) -> bytes:
         line.socket.sendall(line.wire.request(kind, self._session, body))
-        while True:
-            data = line.socket.recv(CHUNK)
-            if not data:
-                raise closed(line.wire.hint)
+        for data in received(line.socket, self._reach.timeout):
             reply = line.wire.feed(data)
             if reply is not None:
                 return reply
+        raise closed(line.wire.hint)
 
     def _connected(self) -> _Line:
         if self._line is None:

@@ -3,14 +3,16 @@
 import contextlib
 import socket
 import ssl
+import time
+from collections.abc import Iterator
 
 from penstock.clients.frames import Greeting
 from penstock.clients.session import Reach, untrusted
 from penstock.clients.wire import EpisodeLostError, bracketed
 
-__all__ = ["CHUNK", "dialled", "welcomed"]
+__all__ = ["dialled", "received", "welcomed"]
 
-CHUNK = 1 << 16
+_CHUNK = 1 << 16
 """Bytes that are read at a time."""
 
 
@@ -49,8 +51,31 @@ def welcomed(reach: Reach) -> socket.socket | None:
         unless_welcome.callback(connection.close)
         with contextlib.suppress(ConnectionError):
             connection.sendall(greeting.request)
-            while data := connection.recv(CHUNK):
+            for data in received(connection, reach.timeout):
                 if greeting.feed(data):
                     unless_welcome.pop_all()
                     return connection
     return None
+
+
+def received(connection: socket.socket, timeout: float) -> Iterator[bytes]:
+    """What comes on a connection, until it is closed.
+
+    Args:
+        connection: one that waits for ``timeout`` seconds.
+        timeout: the longest time for all that comes.
+
+    Raises:
+        TimeoutError: it took longer.
+    """
+    until = time.monotonic() + timeout
+    try:
+        while data := connection.recv(_CHUNK):
+            yield data
+            if (left := until - time.monotonic()) <= 0.0:
+                raise TimeoutError("timed out")
+            connection.settimeout(left)
+    finally:
+        # The socket may be closed by now.
+        with contextlib.suppress(OSError):
+            connection.settimeout(timeout)

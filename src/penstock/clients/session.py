@@ -8,7 +8,17 @@ from numbers import Real
 from penstock.clients.wire import Address, EpisodeLostError, RefusedError, checked_version
 from penstock.errors import ConfigError
 
-__all__ = ["PATIENCE_S", "TIMEOUT_S", "GameSession", "Reach", "may_pass", "pause_after", "trust", "untrusted"]
+__all__ = [
+    "PATIENCE_S",
+    "TIMEOUT_S",
+    "GameSession",
+    "Reach",
+    "check_name",
+    "may_pass",
+    "pause_after",
+    "trust",
+    "untrusted",
+]
 
 TIMEOUT_S = 60.0
 """Longest time for one reply, if the caller gives no other."""
@@ -16,6 +26,7 @@ PATIENCE_S = 60.0
 """How long a client tries to reach its server, if the caller gives no other time."""
 _PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 """Between tries to begin an episode."""
+_DELETE = 0x7F
 
 
 @dataclass(frozen=True)
@@ -37,8 +48,11 @@ class Reach:
         """From the arguments of a client, see `GameSession`.
 
         Raises:
-            ConfigError: ``url`` is no address of a server, the file or a number of seconds cannot be used.
+            ConfigError: ``url`` is no address of a server, the file or a number of seconds cannot be used, or a name
+                holds a control character.
         """
+        check_name(policy, "policy")
+        check_name(token, "token")
         address = Address.read(url)
         if not _is_number(timeout) or not 0.0 < timeout < math.inf:
             raise ConfigError(f"timeout is {timeout!r}; give a number of seconds above 0")
@@ -50,6 +64,16 @@ class Reach:
 def _is_number(value: object) -> bool:
     """Whether this is a number, NumPy's included. To a type checker ``float`` is none of `Real`."""
     return isinstance(value, Real)
+
+
+def check_name(name: str, what: str) -> None:
+    """Refuse a name that would begin a new line of a request.
+
+    Raises:
+        ConfigError: it holds a control character.
+    """
+    if any(ord(sign) < ord(" ") or ord(sign) == _DELETE for sign in name):
+        raise ConfigError(f"{what} {name!r} holds a control character")
 
 
 class GameSession:
@@ -83,6 +107,7 @@ class GameSession:
                 this machine trusts.
         """
         self._reach = Reach.read(url, ca_file, policy=policy, token=token, timeout=timeout, patience=patience)
+        check_name(session, "session")
         self._session = session
         self._version = checked_version(self._reach.address, version, delta=delta)
         self._delta = delta

@@ -83,6 +83,9 @@ def from_mapping(values: Mapping[str, Any]) -> Config:
         config = penstock.from_mapping({"env": "Pendulum-v1", "algo": "sac", "lr": 1e-3, "seed": 1})
         print(config.run.env, config.algorithm.lr)
     """
+    for name in values:
+        if not isinstance(name, str):
+            raise ConfigError(f"the name of a setting is a text, not {name!r}")
     return from_settings({name: Setting(value, name, text=False) for name, value in values.items()})
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from penstock.kernels.finite import are_finite
 from penstock.types import Array, Arrays
 
 __all__ = ["BadNumber", "earliest", "not_finite", "spoilt_lanes", "spoilt_rows"]
@@ -23,9 +24,9 @@ class BadNumber(NamedTuple):
 
 def not_finite(values: Array) -> list[tuple[int, ...]]:
     """Index of the first NaN or infinity along the first axis; empty if there is none."""
-    if values.dtype.kind != "f" or np.isfinite(values).all():
+    if values.dtype.kind != "f" or (finite := are_finite(values)).all():
         return []
-    return [tuple(map(int, np.argwhere(~np.isfinite(values))[0]))]
+    return [tuple(map(int, np.argwhere(~finite)[0]))]
 
 
 def spoilt_rows(obs: Arrays, reward: Array) -> list[int]:
@@ -33,7 +34,7 @@ def spoilt_rows(obs: Arrays, reward: Array) -> list[int]:
     bad = np.zeros(len(reward), bool)
     for values in (*obs.values(), reward):
         if values.dtype.kind == "f":
-            bad |= ~np.isfinite(values).reshape(len(values), -1).all(axis=1)
+            bad |= ~are_finite(values).reshape(len(values), -1).all(axis=1)
     return np.flatnonzero(bad).tolist()
 
 

@@ -49,12 +49,19 @@ def named(settings: Mapping[str, Any], env: EnvFactory | None = None) -> tuple[d
         The settings with names only, and the objects whose names cannot be imported.
 
     Raises:
-        ConfigError: a wrapper is neither a name nor a callable.
+        ConfigError: a wrapper is neither a name nor a callable; there are two environments, or one is no callable.
         EnvError: an object without a name cannot be sent to another process.
     """
     if not isinstance(settings, Mapping):
         raise ConfigError(f"settings are a mapping, as {{'env': 'CartPole-v1'}}, not {one_line(repr(settings))}")
     plain = dict(settings)
+    if env is not None and settings.get("env") is not None:
+        raise ConfigError("there is an environment in the settings, and another as env; leave out one of the two")
+    if hasattr(settings.get("env"), "observation_space") and not callable(settings["env"]):
+        raise ConfigError(
+            "env is an environment, and each lane needs one of its own; give its name, or a function that makes one: "
+            "lambda: gymnasium.make('CartPole-v1')"
+        )
     if callable(settings.get("env")):
         plain["env"], env = _named(settings["env"], "environment")
     wrap: tuple[Wrapper, ...] | None = None

@@ -16,7 +16,7 @@ from penstock.envs.last_infos import LastInfos
 from penstock.envs.masks import KEY, Masks, late_mask, with_mask
 from penstock.envs.older_api import OlderEnv, is_current, reset_values
 from penstock.envs.older_gym import refuse_checker
-from penstock.envs.rows import ObservationRows, Store, as_number
+from penstock.envs.rows import ObservationRows, Store, as_number, as_truth
 from penstock.envs.spaces import spaces_of
 from penstock.envs.stacks import stack_of
 from penstock.errors import BadDataError
@@ -162,10 +162,12 @@ class ScalarSource(EnvSource):
                 if info and unmasked and (info.__class__ is not dict or KEY in info):
                     self._refuse_late_mask(lane, info)
                 if terminated or truncated:
+                    ended = as_truth(terminated, f"terminated of {self._lane_names[lane]}")
+                    cut = as_truth(truncated, f"truncated of {self._lane_names[lane]}")
                     # Before the reset, because an environment may use the info again.
                     if self._last_infos is not None:
                         self._last_infos.take(lane, info)
-                    self._end(lane, bool(terminated), bool(truncated), next_seeds(lane))
+                    self._end(lane, ended, cut, next_seeds(lane))
         except Exception as error:
             self._explain(error, lane, result)
             raise

@@ -78,6 +78,21 @@ def as_number(value: Any, what: str) -> float:
     return float(cast(value, Box((), "float64", (-np.inf,), (np.inf,)), what))
 
 
+def as_truth(value: Any, what: str) -> bool:
+    """A truth value from a bool, a 0 or 1, or an array of one of these.
+
+    Raises:
+        BadDataError: it is none: Python would take a list of False, or a text, for true. The text starts with ``what``.
+    """
+    if value.__class__ is bool:
+        return bool(value)
+    if not isinstance(value, list | tuple):
+        found = np.asarray(value)
+        if found.size == 1 and found.dtype.kind in "biuf" and found.item() in {0, 1}:
+            return bool(found.item())
+    raise BadDataError(f"{what} is {one_line(value)}, neither true nor false")
+
+
 def pick(obs: Any, path: FieldPath, what: str) -> Any:
     """One field of a Dict or Tuple observation.
 

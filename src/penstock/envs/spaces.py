@@ -70,7 +70,7 @@ def check_same_arrays(name: str, found: Spaces, planned: Spaces) -> None:
         told = ", ".join(f"{part} {here.get(part, 'missing')} instead of {there.get(part, 'none')}" for part in differ)
         raise SpaceError(
             f"environment {name} differs on machine {platform.node()} from that of the run: {told}; "
-            "install the same version of it on every machine"
+            "install the same version of it on every machine, and let each instance have the same spaces"
         )
 
 

@@ -50,7 +50,7 @@ class CheckpointerSettings:
     shards: int = 0
     """Shards of a table whose rows lie with their learners. A checkpoint names a file of each. 0: there are none."""
     parts: tuple[Part, ...] = ()
-    """Parts of the arrays whose histograms the monitor gets with each checkpoint, through the shared object ``histograms``."""
+    """Parts of the arrays whose histograms the monitor gets with each checkpoint, by shared object ``histograms``."""
 
 
 class CheckpointerNode:

@@ -24,7 +24,7 @@ from penstock.config.resolve import one_machine, resolve, with_backend, with_syn
 from penstock.config.schema import RunConfig
 from penstock.config.tables import inlined
 from penstock.config.whole import Config
-from penstock.config.workers import check_agents, check_lanes
+from penstock.config.workers import check_agents, check_lanes, check_sharing
 from penstock.envs.given import Given, by_value, shape_of
 from penstock.envs.imports import name_of, sendable
 from penstock.envs.names import display_name, reference
@@ -162,6 +162,8 @@ def prepare(
     config = _agreed(config, spec)
     if spec.table is not None:
         spec = with_checked_table(config, spec)
+    if isinstance(config.run.num_workers, int):
+        check_sharing(config.run.num_workers, demanded.sharing)
     check_lanes(config.run.num_envs, demanded.sharing, demanded.agents)
     check_gradient_steps(config.run, spec)
     name = inference_of(config, spec)

@@ -41,8 +41,9 @@ class BufferWriter:
                 step that is the last one of its episode; after a terminated step it is never used.
 
         Raises:
-            BadDataError: a field is missing, has another shape or kind of number, or a step does not begin with the
-                observation after the step before, though no episode has ended. Then none of these steps is stored.
+            BadDataError: a field is missing, has another shape or kind of number, or holds NaN or infinity, or a step
+                does not begin with the observation after the step before, though no episode has ended. Then none of
+                these steps is stored.
             UsageError: another writer of this number has pushed a rollout since this one began.
         """
         self._own_ring().push(rows)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from penstock.errors import BadDataError, UsageError
+from penstock.kernels.finite import are_finite
 from penstock.memory.table import Table
 from penstock.replay.buffer_layout import BufferLayout
 from penstock.replay.priorities import Ranking, enter
@@ -71,8 +72,8 @@ class RingWriter:
                 ignored.
 
         Raises:
-            BadDataError: a field is missing, has another shape or kind of number, or a step does not begin with the
-                observation after the step before. Then none of the steps is stored.
+            BadDataError: a field is missing, has another shape or kind of number, or holds NaN or infinity, or a step
+                does not begin with the observation after the step before. Then none of the steps is stored.
             UsageError: another writer of this ring has pushed meanwhile.
         """
         self._check_alone()
@@ -81,6 +82,7 @@ class RingWriter:
         if count == 0:
             return
         goes_on = given["valid"] & ~given["terminated"] & ~given["truncated"]
+        self._check_finite(given)
         self._check_order(given, goes_on)
         first = 0
         while first < count:
@@ -111,6 +113,16 @@ class RingWriter:
             self._hand_on(joins=False)
         self._joins = False
         self._behind = {}
+
+    def _check_finite(self, given: Arrays) -> None:
+        for spec in self._layout.row:
+            values = given[spec.name]
+            if values.dtype.kind != "f":
+                continue
+            spoilt = ~are_finite(values).reshape(*values.shape[:2], -1).all(axis=2) & given["valid"]
+            if spoilt.any():
+                step, lane = np.argwhere(spoilt)[0].tolist()
+                raise BadDataError(f"{spec.name} of step {step} of lane {lane} holds NaN or infinity")
 
     def _check_alone(self) -> None:
         """Check that no other writer of this ring has pushed. This one would then write into rows that readers read."""

@@ -15,7 +15,7 @@ from penstock.errors import ConfigError
 from penstock.paths import expanded
 from penstock.processes.starts import Processes
 from penstock.retraining.estimate import estimated_return
-from penstock.retraining.judged import judged_up_to, remember_judged
+from penstock.retraining.judged import Newest, judged_up_to, known_newest, newest_of, remember_judged
 from penstock.retraining.kept import LEAST_HELD_OUT, Kept, read_kept
 from penstock.retraining.learning import learned_from
 from penstock.retraining.suitable import action_space, check_seen
@@ -30,7 +30,7 @@ from penstock.types import Arrays, Box, Discrete, EnvFactory
 __all__ = ["Retrained", "retrain"]
 
 _LEARNED_FROM = "retrained_from"
-"""Fact of a checkpoint's manifest: folder of episodes -> number of the newest one that it was learned from."""
+"""Fact of a checkpoint's manifest: folder of episodes -> the newest one that it was learned from, as `Newest`."""
 _OF_THE_FILE = frozenset({"format", "created", "files", "update", "evaluation_asked", "return_mean"})
 """Facts of a manifest that a new version does not take over."""
 
@@ -111,12 +111,14 @@ def retrain(
         # What a run itself keeps is what its agent saw. An older penstock has not written whose it is.
         if place.resolve() != folder.episodes.resolve():
             check_seen(trained.prepared.env, kept, place)
-        attempt = _Attempt(folder, trained, load_checkpoint(trained.checkpoint).manifest, space, place, kept)
-        found = _look(attempt, max(after, judged_up_to(folder, place)), drift)
+        newest = newest_of(place, kept.newest)
+        attempt = _Attempt(folder, trained, load_checkpoint(trained.checkpoint).manifest, space, place, kept, newest)
+        judged = judged_up_to(folder, place).known(place)
+        found = _look(attempt, max(after if after <= kept.newest else 0, judged), drift)
         if found.text:
             return found
         found = _learn(attempt, epochs, found)
-        remember_judged(folder, place, found.newest)
+        remember_judged(folder, place, attempt.newest)
         return found
 
 
@@ -147,11 +149,13 @@ class _Attempt(NamedTuple):
     space: Box | Discrete
     place: Path
     kept: Kept
+    newest: Newest
+    """Of the kept ones."""
 
     @property
-    def learned_up_to(self) -> dict[str, int]:
-        """Folder of episodes -> number of the newest one that the present version has learned from."""
-        found: dict[str, int] = self.manifest.get(_LEARNED_FROM, {})
+    def learned_from(self) -> dict[str, Any]:
+        """Folder of episodes -> the newest one that the present version has learned from."""
+        found: dict[str, Any] = self.manifest.get(_LEARNED_FROM, {})
         return found
 
     def stays(self, found: Retrained, why: str) -> Retrained:
@@ -161,10 +165,8 @@ class _Attempt(NamedTuple):
 
 def _look(attempt: _Attempt, after: int, drift: float) -> Retrained:
     """Look whether there is enough to learn from. The text says what is missing; it is empty if nothing is."""
-    kept, since = attempt.kept, attempt.learned_up_to.get(str(attempt.place.resolve()), 0)
+    kept, since = attempt.kept, known_newest(attempt.learned_from, attempt.place).known(attempt.place)
     found = Retrained(None, "", kept.newest)
-    # A folder that was emptied numbers its episodes from 1 again.
-    since, after = (number if number <= kept.newest else 0 for number in (since, after))
     new = kept.since(max(since, after))
     if not new:
         return attempt.stays(found, "no new episodes")
@@ -199,8 +201,8 @@ def _publish(attempt: _Attempt, arrays: Arrays) -> str:
     """Write a new version as the run's next checkpoint, and give its name."""
     facts = {key: value for key, value in attempt.manifest.items() if key not in _OF_THE_FILE}
     update = int(attempt.manifest["update"]) + 1
-    learned_up_to = attempt.learned_up_to | {str(attempt.place.resolve()): attempt.kept.newest}
-    own = {"update": update, "return_mean": None, "evaluation_asked": False, _LEARNED_FROM: learned_up_to}
+    learned = attempt.learned_from | {str(attempt.place.resolve()): list(attempt.newest)}
+    own = {"update": update, "return_mean": None, "evaluation_asked": False, _LEARNED_FROM: learned}
     arrays = {**arrays, "update": np.array(update, np.int64)}
     path = save_checkpoint(attempt.folder.path, arrays, {**facts, **own}, load_table(attempt.trained.checkpoint))
     run = attempt.trained.prepared.config.run

@@ -4,12 +4,14 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from penstock.config.commands import EvalOptions
+from penstock.config.fields import field_table
 from penstock.config.opponents import check_versions_readable
 from penstock.config.runtimes import check_runtime, runtime_of
 from penstock.config.schema import RunConfig
-from penstock.config.values import count_of
+from penstock.config.values import count_of, from_value
 from penstock.envs.given import given_of
 from penstock.errors import RunFolderError
 from penstock.evaluation import Asked, Evaluation, judge, players_here, runtime_here
@@ -68,8 +70,8 @@ def evaluate(
 
     Raises:
         UsageError: no such run, a checkpoint that cannot be used, an environment that hangs; ``episodes`` or
-            ``num_workers`` is no whole number of at least 1; ``keep`` holds episodes already, or cannot be written;
-            there is no such cluster, or a machine of it cannot take part.
+            ``num_workers`` is no whole number of at least 1, or ``seed`` none of at least 0; ``keep`` holds episodes
+            already, or cannot be written; there is no such cluster, or a machine of it cannot take part.
         BadDataError: an episode held NaN or infinity; with ``bad_numbers`` ``skip``: every episode did.
         NodeError: a process failed; also for an error of the environment.
         LostError: the head of the cluster was lost, or machines were lost again and again.
@@ -80,7 +82,8 @@ def evaluate(
     """
     episodes = count_of(episodes, "episodes of evaluate")
     players = None if num_workers is None else count_of(num_workers, "num_workers of evaluate")
-    given, folder = given_of(env, wrap, reward), RunFolder.open(Path(run))
+    seed = cast("int | None", from_value(field_table(EvalOptions)["seed"], seed, "seed of evaluate"))
+    given, folder = given_of(env, wrap, reward), RunFolder.open(run)
     config = folder.read_config()
     playing = runtime_of(runtime, distributed=distributed, default=runtime_here(config.run))
     check_runtime(playing, distributed=distributed, address=address)

@@ -1,9 +1,12 @@
 """The program of a plan: built by its topology, checked against this machine, drawn as text. Runs nothing."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from penstock.config.sources import from_mapping
 from penstock.config.whole import Config
-from penstock.envs.given import Given
+from penstock.envs.given import Given, named
 from penstock.planning import Prepared, check_ports, plan, prepare
 from penstock.processes.machine import check_machine, shared_memory
 from penstock.processes.starts import Processes
@@ -37,13 +40,13 @@ def checked_on_machine(program: Program, prepared: Prepared) -> Program:
     return program
 
 
-def draw(config: Config, *, env: EnvFactory | None = None) -> str:
+def draw(config: Config | Mapping[str, Any], *, env: EnvFactory | None = None) -> str:
     """Show the program of a config as text: its nodes, the edges between them, and which process runs which node.
 
     Starts no run. The environment is made once, to read its spaces.
 
     Args:
-        config: as `penstock.from_mapping` makes it.
+        config: a `Config`, or a mapping from setting names to values, as for `penstock.train`.
         env: a callable that makes an environment, if the environment has no name.
 
     Returns:
@@ -53,10 +56,14 @@ def draw(config: Config, *, env: EnvFactory | None = None) -> str:
         UsageError: the environment, its spaces or a setting cannot be used.
 
     Example:
-        print(penstock.draw(penstock.from_mapping({"env": "Pendulum-v1"})))
+        print(penstock.draw({"env": "Pendulum-v1"}))
     """
+    given = Given(env)
+    if not isinstance(config, Config):
+        settings, given = named(config, env)
+        config = from_mapping(settings)
     with Processes() as processes:
-        prepared = prepare(config, processes, Given(env))
+        prepared = prepare(config, processes, given)
     program = program_of(plan(prepared, Path(prepared.config.run.log_dir), quiet=True))
     shared = shared_memory(program) / (1 << 20)
     return f"{draw_program(program)}\nmemory\n  {shared:,.1f} MiB shared, besides the memory of each process"

@@ -74,9 +74,11 @@ def resume(
     """
     if unknown:
         raise _not_taken(resume, next(iter(unknown)))
+    if timesteps is not None and "timesteps" in (settings or {}):
+        raise ConfigError("timesteps stands in the settings, too; leave out one of the two")
     more = {} if timesteps is None else {"timesteps": timesteps}
     given = given_of(env, wrap, reward)
-    folder = RunFolder.open(Path(run))
+    folder = RunFolder.open(run)
     # Claimed before anything is read: another process may go on with the run until then.
     with folder.claim(), telling_how_to_go_on(folder):
         check_goes_on_nowhere(folder)

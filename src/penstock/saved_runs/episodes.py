@@ -9,6 +9,7 @@ import math
 import os
 import secrets
 import zipfile
+import zlib
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -18,8 +19,9 @@ import numpy as np
 
 from penstock.errors import BadDataError
 from penstock.kernels.actions import environment_array
+from penstock.kernels.finite import are_finite
 from penstock.saved_runs.durable import PARTIAL, sweep
-from penstock.types import Array, Arrays, Box, Spaces
+from penstock.types import ActionSpace, Array, Arrays, Box, Composite, Discrete, Leaf, Spaces
 
 __all__ = [
     "EpisodeFiles",
@@ -186,14 +188,18 @@ def read_episode(path: Path, spaces: Spaces) -> KeptEpisode:
 
     Raises:
         FileNotFoundError: the file is gone: the process that writes the folder has removed it.
-        BadDataError: the file is no kept episode, or one of other spaces; it holds NaN or infinity, or actions that are
-            not in the action space.
+        BadDataError: the file is no kept episode, or one of other spaces; it holds NaN or infinity, or actions or
+            Discrete observations that are not in their space.
     """
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-    except (ValueError, EOFError, zipfile.BadZipFile, KeyError):
+    except FileNotFoundError:
+        raise
+    except (ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, KeyError):
         raise BadDataError(f"{path} is no kept episode") from None
+    except OSError as error:  # also of damaged files: they lead to places before their beginning
+        raise BadDataError(f"{path} cannot be read as a kept episode: {error.strerror or error}") from None
     if not arrays.keys() >= _OWN:
         raise BadDataError(f"{path} is no kept episode: it has no {min(_OWN - arrays.keys())}")
     vanished, terminated = bool(arrays["vanished"]), bool(arrays["terminated"])
@@ -208,27 +214,51 @@ def read_episode(path: Path, spaces: Spaces) -> KeptEpisode:
         if found is None or found.shape != shape or found.dtype != dtype:
             has = "missing" if found is None else f"{found.dtype} {list(found.shape)}"
             raise BadDataError(f"{path} is of another policy: its {name} is {has}, not {dtype} {list(shape)}")
-        if found.dtype.kind == "f" and not np.isfinite(found).all():
+        if found.dtype.kind == "f" and not are_finite(found).all():
             raise BadDataError(f"{path}: its {name} holds NaN or infinity")
-    _check_bounds(path, action, spaces)
+    _check_bounds(path, "action", action, spaces.action)
+    for name, space in spaces.obs:
+        if isinstance(space, Discrete):
+            _check_bounds(path, name, arrays[name], space)
     obs = {name: arrays[name] for name in wanted if name not in _OWN}
     agent = str(arrays.get("seen_by", ""))
     return KeptEpisode(str(arrays["session"]), obs, action, reward, terminated, vanished, agent)
 
 
-def _check_bounds(path: Path, action: Array, spaces: Spaces) -> None:
-    """Refuse real numbers outside the bounds of their space: mostly they are of another unit."""
-    space = spaces.action
-    if not isinstance(space, Box) or not space.low or not action.size:
-        return
-    low, high = (np.resize(np.array(bound, np.float64), space.shape) for bound in (space.low, space.high))
-    # An action at a bound may be rounded.
-    slack = np.where(np.isfinite(high - low), _ROUNDING * (high - low), 0.0)
-    outside = (action < low - slack) | (action > high + slack)
+def _check_bounds(path: Path, name: str, values: Array, space: ActionSpace) -> None:
+    """Refuse what is outside its space: real numbers are mostly of another unit, choices counted from another one.
+
+    Args:
+        path: of the file, for the error text.
+        name: of the array.
+        values: ``[n, ...]``.
+        space: of each of them.
+    """
+    low, high, slack = (np.concatenate(bound) for bound in zip(*map(_bounds, _leaves(space)), strict=True))
+    rows = values.reshape(len(values), space.size)
+    outside = (rows < low - slack) | (rows > high + slack)
     if outside.any():
-        step, *number = np.argwhere(outside)[0].tolist()
-        is_not = f"is not within {low[tuple(number)]:g} to {high[tuple(number)]:g}, as the action space is"
-        raise BadDataError(f"{path}: action {action[(step, *number)]:g} of step {step} {is_not}; check its unit")
+        step, number = np.argwhere(outside)[0]
+        is_not = f"is not within {low[number]:g} to {high[number]:g}, as its space is"
+        raise BadDataError(f"{path}: {name} {rows[step, number]:g} of step {step} {is_not}; check its unit")
+
+
+def _leaves(space: ActionSpace) -> list[Leaf]:
+    return [leaf for _, leaf in space.leaves] if isinstance(space, Composite) else [space]
+
+
+def _bounds(leaf: Leaf) -> tuple[Array, Array, Array]:
+    """The lowest and the highest value of each element, and by how much it may be outside. Infinite without bounds."""
+    if not isinstance(leaf, Box):
+        low = np.array([leaf.start] if isinstance(leaf, Discrete) else leaf.starts, np.float64)
+        return low, low + np.array(leaf.choices) - 1, np.zeros(leaf.size)
+    low, high = (
+        np.resize(np.array(bound or (beyond,), np.float64), leaf.size)
+        for bound, beyond in ((leaf.low, -math.inf), (leaf.high, math.inf))
+    )
+    # An action at a bound may be rounded.
+    with np.errstate(invalid="ignore"):
+        return low, high, np.where(np.isfinite(high - low), _ROUNDING * (high - low), 0.0)
 
 
 def _path(folder: Path, number: int) -> Path:

@@ -162,7 +162,7 @@ def read_metrics(run: Path | str) -> Metrics:
         metrics = penstock.read_metrics("logs/pendulum")
         print(metrics.names(), metrics.query("loss/policy", "mean", last=100))
     """
-    folder = RunFolder.open(Path(run))
+    folder = RunFolder.open(run)
     try:
         reports = read_reports(folder.path)
     except FileNotFoundError:

@@ -13,6 +13,7 @@ from penstock.envs.fields import one_line
 from penstock.envs.given_arrays import array_given
 from penstock.envs.masks import IN_INFO, mask_rows
 from penstock.errors import BadDataError
+from penstock.kernels.finite import are_finite
 from penstock.types import ActionSpace, Array, Arrays, ArraySpec, Box, Composite, Discrete, Space, Spaces
 
 __all__ = ["FieldReader", "array_of", "flat_row", "formed", "observation_of"]
@@ -128,7 +129,7 @@ def _are_moderate(values: Array) -> bool:
 
 def _check_inside(name: str, space: Space, values: Array) -> None:
     """Raise BadDataError for NaN, infinity, or a number outside its Discrete space."""
-    if values.dtype.kind == "f" and not _are_moderate(values) and not np.isfinite(values).all():
+    if values.dtype.kind == "f" and not _are_moderate(values) and not are_finite(values).all():
         raise BadDataError(f"{name} holds NaN or infinity")
     if (
         isinstance(space, Discrete)

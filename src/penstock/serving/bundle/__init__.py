@@ -2,7 +2,7 @@
 
 from penstock.serving.bundle.contents import FORMAT, GRAPHS, SAMPLE, Facts, Port
 from penstock.serving.bundle.policy import BundlePolicy, GraphRunner
-from penstock.serving.bundle.reading import Bundle, is_bundle, read_bundle
+from penstock.serving.bundle.reading import Bundle, DamagedBundleError, is_bundle, read_bundle
 from penstock.serving.bundle.sample import Sample, pack_sample
 from penstock.serving.bundle.writing import write_bundle
 
@@ -12,6 +12,7 @@ __all__ = [
     "SAMPLE",
     "Bundle",
     "BundlePolicy",
+    "DamagedBundleError",
     "Facts",
     "GraphRunner",
     "Port",

@@ -10,7 +10,7 @@ from penstock.saved_runs.run_folder import CONFIG
 from penstock.serving.bundle.contents import FORMAT, GRAPHS, MOBILE, PARAMETERS, PROGRAM, SAMPLE, Facts
 from penstock.serving.bundle.sample import Sample, unpack_sample
 
-__all__ = ["Bundle", "is_bundle", "read_bundle"]
+__all__ = ["Bundle", "DamagedBundleError", "is_bundle", "read_bundle"]
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,16 @@ def _is_run(folder: Path) -> bool:
     return (folder / CONFIG).exists()
 
 
+class DamagedBundleError(BundleError):
+    """A file of a bundle is missing, altered, or none of a bundle."""
+
+
 def read_bundle(folder: Path) -> Bundle:
     """Verify and read a bundle.
 
     Raises:
-        BundleError: a file is missing or altered, or the format is newer; the text names the file. Or the folder is a
-            run, or does not exist.
+        DamagedBundleError: a file is missing or altered, or the format is newer; the text names the file.
+        BundleError: the folder is a run, or does not exist.
     """
     if _is_run(folder):
         run = shlex.quote(str(folder))
@@ -81,7 +85,7 @@ def read_bundle(folder: Path) -> Bundle:
         except Damage as damage:
             # Race: 1. The manifest is read. 2. Somebody exports into the folder. 3. The other files are read.
             if manifest == seen:
-                raise BundleError(f"bundle {folder} cannot be used: {damage}") from None
+                raise DamagedBundleError(f"bundle {folder} cannot be used: {damage}") from None
             seen = manifest
 
 

@@ -165,8 +165,11 @@ class Sessions:
 
 
 def gamecore_key(name: bytes) -> SessionKey:
-    """The key of a session of Gamecore: the same over every transport. Names are UTF-8; other bytes are escaped."""
-    return ("gamecore", name.decode(errors="backslashreplace"))
+    """The key of a session of Gamecore: the same over every transport. Names are UTF-8; other bytes are others."""
+    try:
+        return ("gamecore", name.decode())
+    except UnicodeDecodeError:
+        return ("gamecore in Latin-1", name.decode("latin-1"))
 
 
 def no_session(key: SessionKey) -> Refusal:

@@ -12,7 +12,8 @@ import time
 import numpy as np
 import pytest
 
-from penstock.errors import CheckpointError
+from penstock.errors import BundleError, CheckpointError
+from penstock.serving.bundle import DamagedBundleError
 from penstock.serving.server.endpoints.follow import Follower
 from penstock.serving.server.policy.source import Source
 from tests.serving.server.harness import (
@@ -109,15 +110,24 @@ def test_a_checkpoint_that_cannot_be_used_is_said_once_counted_and_not_tried_aga
     assert "\n" not in lines[0]
 
 
-def test_a_run_without_checkpoints_is_said_once(caplog) -> None:
+@pytest.mark.parametrize(
+    ("error", "counted"),
+    [
+        (CheckpointError("run x has no checkpoint"), 0),
+        (BundleError("there is no folder x"), 0),
+        (DamagedBundleError("bundle x cannot be used: policy.onnx has been altered"), 1),
+    ],
+)
+def test_what_cannot_be_read_is_said_once_and_counted_if_it_is_a_damaged_version(error, counted: int, caplog) -> None:
     def newest() -> Source:
-        raise CheckpointError("run x has no checkpoint")
+        raise error
 
     with serving("plain") as server:
         follower = Follower(server.endpoint, newest, server.start, server.endpoint.switch)
         for _ in range(2):
             asyncio.run_coroutine_threadsafe(follower.look(), server.loop).result(120.0)
-    assert caplog.text.count("has no checkpoint") == 1
+        assert server.endpoint.refused == counted
+    assert caplog.text.count(str(error)) == 1
 
 
 def test_an_older_version_is_said_once(caplog) -> None:

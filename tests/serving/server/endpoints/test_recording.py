@@ -290,7 +290,7 @@ def test_after_kill_9_every_file_is_whole(tmp_path) -> None:
         ({"action": np.zeros((2, 2), object)}, "is no kept episode"),
         (
             {"action": np.array([[0, 0], [0, 300]], np.float32)},
-            "action 300 of step 1 is not within 0 to 10, as the action space is; check its unit",
+            "action 300 of step 1 is not within 0 to 10, as its space is; check its unit",
         ),
         (None, "is no kept episode"),
     ],

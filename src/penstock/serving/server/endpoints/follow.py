@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 
 from penstock.errors import PenstockError
+from penstock.serving.bundle import DamagedBundleError
 from penstock.serving.server.endpoints.endpoint import Endpoint
 from penstock.serving.server.endpoints.version import Version
 from penstock.serving.server.engines.contract import StartEngine
@@ -65,7 +66,10 @@ class Follower:
         try:
             found = await asyncio.to_thread(self._newest)
         except PenstockError as error:
-            self._say_once(str(error))
+            is_new = self._say_once(str(error))
+            # A folder that is empty for a moment is no version.
+            if is_new and isinstance(error, DamagedBundleError):
+                self._endpoint.refused += 1
             return
         stable = self._endpoint.stable.number
         if found.version < stable:
@@ -83,9 +87,11 @@ class Follower:
         else:
             self._introduce(version)
 
-    def _say_once(self, why: str) -> None:
-        """Log why the present version goes on. The same reason is not said every second."""
-        if why != self._said:
-            self._said = why
-            endpoint = self._endpoint
-            log.warning("%s: version %d goes on: %s", endpoint.name, endpoint.stable.number, " ".join(why.split()))
+    def _say_once(self, why: str) -> bool:
+        """Log why the present version goes on. Returns false if this was said last: it is not said every second."""
+        if why == self._said:
+            return False
+        self._said = why
+        endpoint = self._endpoint
+        log.warning("%s: version %d goes on: %s", endpoint.name, endpoint.stable.number, " ".join(why.split()))
+        return True

@@ -28,7 +28,7 @@ from penstock.processes.starts import Processes
 from penstock.processes.supervised import START_LIMIT_S
 from penstock.processes.worker import WorkerSpec
 from penstock.supervision.lives import describe
-from penstock.supervision.outcome import SharedSigns
+from penstock.supervision.signs import SharedSigns
 from penstock.topologies.on_policy import build
 from penstock.types import Array, Arrays, ArraySpec, Cause, EnvFactory
 from penstock.wiring.edges import Wiring, placement

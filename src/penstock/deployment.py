@@ -20,7 +20,7 @@ from penstock.errors import BundleError, ConfigError, DeviceError, EnvError
 from penstock.games.agent import hooks_of
 from penstock.inference.onnx import CPU
 from penstock.inference.onnx import export as onnx_bytes
-from penstock.nodes.contract import OPEN_LIMIT_S
+from penstock.nodes.contract import WORK_LIMIT_S
 from penstock.nodes.evaluation import INPUT, OUTPUT, record
 from penstock.paths import expanded
 from penstock.planning.backends import backend_of
@@ -239,7 +239,7 @@ def _observed(processes: Processes, folder: RunFolder, trained: Trained, rows: i
     if RUNTIMES[run.runtime].processes:
         subject = f"environment {profile.name}"
         errand = Errand("player", "penstock.nodes.evaluation:record", subject, "played", "playing", EnvError)
-        recorded: Arrays = call_apart(processes, errand, 2 * OPEN_LIMIT_S + PLAY_LIMIT_S, *asked)
+        recorded: Arrays = call_apart(processes, errand, 2 * WORK_LIMIT_S + PLAY_LIMIT_S, *asked)
     else:
         recorded = record(*asked)
     inputs, outputs = (

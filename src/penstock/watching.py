@@ -15,7 +15,7 @@ from penstock.envs.given import given_of
 from penstock.errors import ConfigError, EnvError, RunFolderError
 from penstock.metrics.report import Report
 from penstock.metrics.tensorboard import TensorBoard
-from penstock.nodes.contract import OPEN_LIMIT_S
+from penstock.nodes.contract import WORK_LIMIT_S
 from penstock.paths import expanded
 from penstock.processes.errand import Errand, call_apart
 from penstock.processes.starts import Processes
@@ -123,7 +123,7 @@ def watch(
         errand = Errand("player", function, f"environment {name}", "played", "playing", EnvError)
         length = () if window else (seconds,)
         asked = (settings, trained.published, episodes, *length, PLAY_LIMIT_S)
-        found = call_apart(opened, errand, 2 * OPEN_LIMIT_S + PLAY_LIMIT_S, *asked)
+        found = call_apart(opened, errand, 2 * WORK_LIMIT_S + PLAY_LIMIT_S, *asked)
     if not window:
         try:
             path.write_bytes(found.gif)

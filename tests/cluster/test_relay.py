@@ -30,7 +30,7 @@ from penstock.processes.starts import Processes
 from penstock.processes.worker import WorkerSpec
 from penstock.program.graph import Program
 from penstock.supervision.lives import HOPELESS, Exit
-from penstock.supervision.outcome import SharedSigns
+from penstock.supervision.signs import SharedSigns
 from penstock.types import Array, Cause
 from penstock.wiring.edges import placement
 from penstock.wiring.ports import NodePorts

@@ -169,7 +169,7 @@ class Line(Ports):
                     self._updater.spec.schedule,
                     GRADIENTS_TEAM,
                     rollouts=1,
-                    open_limit_s=1.0,
+                    work_limit_s=1.0,
                 )
             )
             self._follower.open(self)
@@ -230,7 +230,7 @@ def begun(monkeypatch, joined_at: int, done: int, policy: Board, config: APPOCon
     updater = UpdaterSettings("", config, spec(SPACES, config), SPACES, "cpu", 1, 0, learner=1, sharing=2)
     schedule = Schedule(epochs=9, mini_batch_size=4)
     settings = BatchFollowerSettings(
-        f"{__name__}:Updater", updater, schedule, f"{__name__}:make_team", rollouts=2, open_limit_s=1.0
+        f"{__name__}:Updater", updater, schedule, f"{__name__}:make_team", rollouts=2, work_limit_s=1.0
     )
     node = BatchFollowerNode(settings)
     node.open(Ports(Rollouts({0: 0, 1: 0}), {"parameters": Board(BEGUN + done), "policy": policy}))

@@ -252,7 +252,7 @@ def open_node(
         seed=0,
         starts=starts,
         bad_numbers=bad_numbers,
-        open_limit_s=10.0,
+        work_limit_s=10.0,
         episode_metrics=episode_metrics,
     )
     node, ports = EnvNode(settings), Ports(policy, specs)

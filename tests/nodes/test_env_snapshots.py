@@ -86,7 +86,7 @@ class Played:
             seed=0,
             starts=(LaneStart(),) * LANES,
             bad_numbers="stop",
-            open_limit_s=10.0,
+            work_limit_s=10.0,
         )
         self.lanes = Lanes(settings, self.source, self.log, settings.starts)
         opened = Opened(self.source, None)

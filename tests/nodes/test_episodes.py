@@ -65,7 +65,7 @@ def played(
         lanes=lanes,
         seed=0,
         bad_numbers=bad_numbers,
-        open_limit_s=10.0,
+        work_limit_s=10.0,
         episode_metrics=metrics,
     )
     playing = play(

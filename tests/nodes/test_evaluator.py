@@ -118,7 +118,7 @@ def asked() -> tuple[EvaluatorNode, Ports]:
         lanes=4,
         seed=0,
         bad_numbers="stop",
-        open_limit_s=10.0,
+        work_limit_s=10.0,
     )
     settings = EvaluatorSettings(played, episodes=1)
     node, ports = EvaluatorNode(settings), Ports()

@@ -45,7 +45,7 @@ class Played:
             seed=3,
             starts=starts,
             bad_numbers="stop",
-            open_limit_s=10.0,
+            work_limit_s=10.0,
         )
         self.lanes = Lanes(settings, self.source, self.log, starts)
         self.lanes.reset()

@@ -22,7 +22,7 @@ def settings_for(lanes: int, **settings: object):
         lanes=lanes,
         seed=5,
         bad_numbers="stop",
-        open_limit_s=60.0,
+        work_limit_s=60.0,
     )
     return played, initial
 

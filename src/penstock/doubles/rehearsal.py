@@ -356,5 +356,5 @@ def _lane(env: EnvRecipe, spaces: Spaces, lane: int, num_envs: int, num_steps: i
         seed=0,
         starts=(LaneStart(),),
         bad_numbers="stop",
-        open_limit_s=60.0,
+        work_limit_s=60.0,
     )

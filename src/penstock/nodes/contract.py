@@ -25,12 +25,12 @@ from penstock.nodes.ports import (
 from penstock.replay.sum_tree import SumTrees
 from penstock.types import Array, Arrays
 
-__all__ = ["CHECKPOINT_SLOTS", "OPEN_LIMIT_S", "STEP_LIMIT_S", "Balance", "LaneStart", "Node", "Ports", "Timed"]
+__all__ = ["CHECKPOINT_SLOTS", "STEP_LIMIT_S", "WORK_LIMIT_S", "Balance", "LaneStart", "Node", "Ports", "Timed"]
 
 STEP_LIMIT_S = 0.05
 """Seconds that one call of ``step`` may take before it returns to the scheduler."""
-OPEN_LIMIT_S = 300.0
-"""Longest time for work that a node announces: compiling an update, opening environments, writing a checkpoint."""
+WORK_LIMIT_S = 300.0
+"""Longest time for work that a node announces: opening environments, compiling, a gradient step, a checkpoint."""
 CHECKPOINT_SLOTS = 2
 """Checkpoints that may wait to be written."""
 

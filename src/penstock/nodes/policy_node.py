@@ -26,7 +26,7 @@ class PolicyNodeSettings:
     """Which policy answers, and when."""
 
     policy: PolicySettings
-    open_limit_s: float
+    work_limit_s: float
     """How long making the policy may take, in seconds."""
     rule: BatchRule
 
@@ -73,7 +73,7 @@ class PolicyNode:
 
     def __init__(self, settings: PolicyNodeSettings) -> None:
         policy = self._policy = settings.policy
-        self._open_limit_s = settings.open_limit_s
+        self._open_limit_s = settings.work_limit_s
         self._rule = settings.rule
         self._published: Arrays = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in policy.policy.published()}
         self._memory = tuple(spec.name for spec in policy.policy.carry)

@@ -19,8 +19,9 @@ from penstock.processes.worker import WorkerSpec
 from penstock.program.graph import Program, Record
 from penstock.supervision.contract import Limits
 from penstock.supervision.lives import Exit, Restart, describe
-from penstock.supervision.outcome import Outcome, SharedSigns, final_record
+from penstock.supervision.outcome import Outcome, final_record
 from penstock.supervision.recovery import recover
+from penstock.supervision.signs import SharedSigns
 from penstock.supervision.supervisor import State, Supervisor
 from penstock.wiring.edges import SUPERVISOR, Wiring, placement
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from penstock.errors import BadDataError
 from penstock.ops.offline import largest_shift
 from penstock.replay.episodes import steps_of
 from penstock.saved_runs.episodes import KeptEpisode, episode_number, is_held_out, list_episodes, read_episode
@@ -58,7 +59,7 @@ def read_kept(place: Path, spaces: Spaces, held_out: float) -> Kept:
         held_out: share of the episodes for the estimate alone. An episode's number decides whether it is one of them.
 
     Raises:
-        BadDataError: a file is no episode of these spaces.
+        BadDataError: a file is no episode of these spaces, or cannot be read.
     """
     found = Kept({}, {})
     for path in list_episodes(place):
@@ -67,6 +68,8 @@ def read_kept(place: Path, spaces: Spaces, held_out: float) -> Kept:
         except FileNotFoundError:
             # A server writes into the folder, and has removed this file meanwhile.
             continue
+        except OSError as error:
+            raise BadDataError(f"{path} cannot be read: {error.strerror or error}") from None
         number = episode_number(path)
         if steps_of(episode):
             (found.held_out if is_held_out(number, held_out) else found.learned)[number] = episode

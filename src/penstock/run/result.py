@@ -4,7 +4,7 @@ Learns nothing, and starts no process but the players of the evaluation.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -117,42 +117,15 @@ def finish(
         # The run was interrupted before its first commit. Its caller says so, and removes the folder.
         raise KeyboardInterrupt
     policy = policy_of(prepared, record)
-    published = published_of(prepared, record)
-    no_file = _exported(prepared, folder, published)
+    no_file = _exported(prepared, folder, published_of(prepared, record))
     steps, updates = int(record["steps"]), int(record["update"])
     # The card is written here and after the evaluation: that may be long or interrupted, and the run is usable now.
     write_card(folder, card_config, steps, updates, None)
-    evaluation: Evaluation | None = None
-    given_up: tuple[str, ...] = ()
+    evaluation, given_up = None, ""
     if run.eval_episodes and not outcome.interrupted:
-        try:
-            asked = Asked(run.eval_episodes, run.seed, run.eval_seconds, quiet, players_after(run), runtime_here(run))
-            with _noting_its_end(folder, steps, updates):
-                evaluation = judge(processes, prepared, published, asked, folder)
-        except (EnvError, NodeError) as error:
-            given_up = (evaluation_given_up(error),)
-            write_card(folder, card_config, steps, updates, None, unevaluated=given_up[0])
-        except BadDataError as error:
-            with contextlib.suppress(RunFolderError):
-                write_card(folder, card_config, steps, updates, None, unevaluated=evaluation_failed(error))
-            raise
-    if evaluation is not None:
-        elapsed_s = float(record["elapsed_s"])
-        log_final(folder.path, evaluation, updates, steps, elapsed_s, axis=run.tensorboard_axis)
-        write_card(folder, card_config, steps, updates, evaluation)
+        evaluation, given_up = _evaluated(processes, prepared, folder, record, card_config, quiet=quiet)
     not_restored = begun_anew + sum(counts["not_restored"] for counts in outcome.counters.values())
-    early: tuple[str, ...] = ()
-    if not outcome.interrupted and not had_ended:
-        early = (
-            *ended_early(run, record, folder.path),
-            *nothing_learned(prepared.spec, record),
-            *never_seen(record, episodes_before),
-        )
     saved = [int(path.name.rpartition("-")[2]) for path in list_checkpoints(folder.path)]
-    if saved and saved[-1] < updates:
-        early = (updates_lost(saved[-1], updates),)
-    spared = failed_at_the_end(outcome.spared)
-    notes = (*no_file, *spared, *skipped_rollouts(outcome.counters), *stale_rows(run, record), *given_up, *early)
     return Result(
         run_folder=folder.path,
         evaluation=evaluation,
@@ -161,8 +134,76 @@ def finish(
         updates=updates,
         interrupted=outcome.interrupted,
         not_restored=not_restored,
-        notes=notes,
+        notes=(
+            *no_file,
+            *failed_at_the_end(outcome.spared),
+            *skipped_rollouts(outcome.counters),
+            *stale_rows(run, record),
+            *((given_up,) if given_up else ()),
+            *_of_its_end(prepared, folder, outcome, saved, episodes_before, has_ended_now=not had_ended),
+        ),
         resumable=bool(saved),
+    )
+
+
+def _evaluated(
+    processes: Processes, prepared: Prepared, folder: RunFolder, record: Arrays, card_config: Config, *, quiet: bool
+) -> tuple[Evaluation | None, str]:
+    """Play the final evaluation, and write it into the log and on the card.
+
+    Returns:
+        The evaluation, and an empty text; or ``None``, and why it was given up.
+
+    Raises:
+        BadDataError: an episode held NaN or infinity. The card says so.
+    """
+    run, steps, updates = prepared.config.run, int(record["steps"]), int(record["update"])
+    asked = Asked(run.eval_episodes, run.seed, run.eval_seconds, quiet, players_after(run), runtime_here(run))
+    try:
+        with _noting_its_end(folder, steps, updates):
+            evaluation = judge(processes, prepared, published_of(prepared, record), asked, folder)
+    except (EnvError, NodeError) as error:
+        given_up = evaluation_given_up(error)
+        write_card(folder, card_config, steps, updates, None, unevaluated=given_up)
+        return None, given_up
+    except BadDataError as error:
+        with contextlib.suppress(RunFolderError):
+            write_card(folder, card_config, steps, updates, None, unevaluated=evaluation_failed(error))
+        raise
+    elapsed_s = float(record["elapsed_s"])
+    log_final(folder.path, evaluation, updates, steps, elapsed_s, axis=run.tensorboard_axis)
+    write_card(folder, card_config, steps, updates, evaluation)
+    return evaluation, ""
+
+
+def _of_its_end(
+    prepared: Prepared,
+    folder: RunFolder,
+    outcome: Outcome,
+    saved: Sequence[int],
+    episodes_before: int,
+    *,
+    has_ended_now: bool,
+) -> tuple[str, ...]:
+    """Lines on why the run ended where it did, and on what it did not learn or lost.
+
+    Args:
+        prepared: the run.
+        folder: of the run.
+        outcome: of the program.
+        saved: the updates that have a checkpoint, in their order.
+        episodes_before: training episodes that had ended before a resume.
+        has_ended_now: false if a resume had nothing left to learn.
+    """
+    record, updates = outcome.record, int(outcome.record["update"])
+    if saved and saved[-1] < updates:
+        return (updates_lost(saved[-1], updates),)
+    if outcome.interrupted or not has_ended_now:
+        return ()
+    return (
+        *ended_early(prepared.config.run, record, folder.path),
+        *nothing_learned(prepared.spec, record),
+        *never_seen(record, episodes_before),
     )
 
 

@@ -8,7 +8,8 @@ from penstock.processes.starts import Processes
 from penstock.program.check import check
 from penstock.program.graph import Program
 from penstock.scheduler.loop import Loop, Placed
-from penstock.supervision.outcome import Outcome, SharedSigns, final_record
+from penstock.supervision.outcome import Outcome, final_record
+from penstock.supervision.signs import SharedSigns
 from penstock.wiring.edges import SUPERVISOR, Wiring, node_class
 from penstock.wiring.ports import NodePorts
 from penstock.wiring.trace import OPEN, traces

@@ -5,6 +5,7 @@ one. Learns nothing from them.
 """
 
 import contextlib
+import errno
 import math
 import os
 import secrets
@@ -188,18 +189,20 @@ def read_episode(path: Path, spaces: Spaces) -> KeptEpisode:
 
     Raises:
         FileNotFoundError: the file is gone: the process that writes the folder has removed it.
+        OSError: it cannot be read.
         BadDataError: the file is no kept episode, or one of other spaces; it holds NaN or infinity, or actions or
             Discrete observations that are not in their space.
     """
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-    except FileNotFoundError:
-        raise
     except (ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, KeyError):
         raise BadDataError(f"{path} is no kept episode") from None
-    except OSError as error:  # also of damaged files: they lead to places before their beginning
-        raise BadDataError(f"{path} cannot be read as a kept episode: {error.strerror or error}") from None
+    except OSError as error:
+        # A damaged file may lead to a place before its beginning.
+        if error.errno != errno.EINVAL:
+            raise
+        raise BadDataError(f"{path} is no kept episode") from None
     if not arrays.keys() >= _OWN:
         raise BadDataError(f"{path} is no kept episode: it has no {min(_OWN - arrays.keys())}")
     vanished, terminated = bool(arrays["vanished"]), bool(arrays["terminated"])

@@ -52,18 +52,18 @@ class Lives:
         self.begun = now
         self.restarts += 1
 
-    def end(self, achieved: int, *, outside: bool) -> None:
+    def end(self, achieved: int, *, charged: bool) -> None:
         """Note that a life ended.
 
         Args:
             achieved: a number that grows with the progress of the process.
-            outside: it was killed from outside, not by its own fault.
+            charged: it ended by its own fault; false: it was killed from outside.
         """
         if achieved > self._achieved:
             self.fruitless = self.killed = 0
         self._achieved = achieved
-        self.fruitless += not outside
-        self.killed += outside
+        self.fruitless += charged
+        self.killed += not charged
 
     def in_vain(self, ended: Exit, max_restarts: int) -> Exit | None:
         """Why another restart is in vain; ``None`` if it is not.

@@ -139,16 +139,22 @@ class Supervisor:
     def _take_exits(self, now: float) -> None:
         """Note the processes that have ended, and plan their restarts."""
         for ended in self._processes.exits():
-            outside = ended.status in _FROM_OUTSIDE
+            charged = ended.status not in _FROM_OUTSIDE
             if self.state is not State.ENDING:
-                self._lose(ended, now, outside=outside)
-            elif ended.status != 0 and not outside and ended.cause is not Cause.REFUSED:
+                self._lose(ended, now, charged=charged)
+            elif ended.status != 0 and charged and ended.cause is not Cause.REFUSED:
                 # All is saved. But one that wrote files of the run may have failed to close them.
                 saves = ended.group in self._ends_with or self._signs.needed(ended.group)
                 self._fail(ended, now) if saves else self._spare(ended)
 
-    def _lose(self, ended: Exit, now: float, *, outside: bool) -> None:
-        """A process has died before the end: plan its restart, or fail the run."""
+    def _lose(self, ended: Exit, now: float, *, charged: bool) -> None:
+        """A process has died before the end: plan its restart, or fail the run.
+
+        Args:
+            ended: how it died.
+            now: the present time.
+            charged: the process is to blame: its death counts towards ``--max_restarts``.
+        """
         lives, goes_on = self._lives[ended.group], self.state is State.RUNNING and not self._signs.finished()
         if ended.cause is Cause.REFUSED and not lives.restarts:
             raise ResourceError(ended.detail)
@@ -158,13 +164,13 @@ class Supervisor:
         self._dead[ended.group] = None
         if not goes_on and not self._signs.needed(ended.group):
             # It fails the run no more: what was learned is saved without it.
-            if not outside and ended.cause is not Cause.REFUSED:
+            if charged and ended.cause is not Cause.REFUSED:
                 self._spare(ended)
             return
         if ended.status == HOPELESS or self._limits.max_restarts == 0:
             self._fail(ended, now)
             return
-        lives.end(self._signs.achieved(ended.group), outside=outside)
+        lives.end(self._signs.achieved(ended.group), charged=charged)
         failure = lives.in_vain(ended, self._limits.max_restarts)
         if failure is not None:
             self._fail(failure, now)
@@ -186,7 +192,7 @@ class Supervisor:
                 try:
                     self._processes.start(group)
                 except ResourceError as error:
-                    self._lose(Exit(group, 1, str(error), Cause.REFUSED), now, outside=False)
+                    self._lose(Exit(group, 1, str(error), Cause.REFUSED), now, charged=True)
                 except PenstockError as error:
                     # No machine that is left can run it. What was learned is saved.
                     self._fail(Exit(group, HOPELESS, "".join(traceback.format_exception_only(error))), now)
@@ -232,8 +238,8 @@ class Supervisor:
             return
         lines = f"{silence.text()}; its process was ended.\n{stacks}"
         # While the run stops, a node that the last checkpoint does not need costs nothing: all is saved without it.
-        outside = self.state is State.STOPPING and not self._signs.needed(silence.group)
-        self._lose(Exit(silence.group, -signal.SIGKILL, lines, silence.cause), now, outside=outside)
+        charged = self.state is State.RUNNING or self._signs.needed(silence.group)
+        self._lose(Exit(silence.group, -signal.SIGKILL, lines, silence.cause), now, charged=charged)
 
     def _running(self) -> list[str]:
         return [group for group in self._processes.running() if group not in self._stuck]

@@ -4,7 +4,7 @@
 """
 
 from penstock.kernels.actions import environment_array
-from penstock.nodes.contract import OPEN_LIMIT_S
+from penstock.nodes.contract import WORK_LIMIT_S
 from penstock.nodes.policy_node import PolicyNodeSettings
 from penstock.policies.acting import PolicySettings
 from penstock.policies.batching import BatchRule
@@ -39,7 +39,7 @@ def answer(plan: Plan, rollouts: Edge) -> LocalAnswer | RemoteAnswer:
 def policy_nodes(plan: Plan, rollouts: Edge) -> tuple[NodeSpec, ...]:
     """The policy nodes, each in a process of its own. Those who ask write ``rollouts``."""
     rule = BatchRule(plan.run.max_batch, plan.run.max_wait)
-    settings = PolicyNodeSettings(_policy_settings(plan, _stacks(plan, rollouts)), OPEN_LIMIT_S, rule)
+    settings = PolicyNodeSettings(_policy_settings(plan, _stacks(plan, rollouts)), WORK_LIMIT_S, rule)
     imports = policy_imports(plan.run, plan.learning.inference)
     return tuple(NodeSpec(name, "policy_node", settings, group=name, imports=imports) for name in policy_names(plan))
 

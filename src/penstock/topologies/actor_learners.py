@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from penstock.algorithm import Schedule
 from penstock.errors import ConfigError
-from penstock.nodes.contract import OPEN_LIMIT_S
+from penstock.nodes.contract import WORK_LIMIT_S
 from penstock.nodes.learner import StreamFollowerSettings, StreamParameterSettings, stream_parameter_record_specs
 from penstock.nodes.learner.gradient_slot import own_batch_board_specs, own_batch_slot_specs
 from penstock.program.graph import Board, NodeSpec, Program, Stream
@@ -60,7 +60,7 @@ def build(plan: Plan) -> Program:
         build=applier,
         updater=own[0],
         max_gradient_lag=run.max_policy_lag,
-        open_limit_s=OPEN_LIMIT_S,
+        work_limit_s=WORK_LIMIT_S,
     )
     topology = TopologyParts(
         rollouts=Stream(
@@ -82,7 +82,7 @@ def build(plan: Plan) -> Program:
                         learners=plan.num_workers,
                         rollouts=1,
                         max_policy_lag=math.inf,
-                        open_limit_s=OPEN_LIMIT_S,
+                        work_limit_s=WORK_LIMIT_S,
                     ),
                     group=env,
                     threads=plan.learner_threads,

@@ -5,7 +5,7 @@ If cores are short, the learner goes first, as with a stream. Several learners d
 """
 
 from penstock.config.agreement import Agreement, agreement
-from penstock.nodes.contract import OPEN_LIMIT_S
+from penstock.nodes.contract import WORK_LIMIT_S
 from penstock.nodes.learner import ParameterSettings, parameter_record_specs
 from penstock.nodes.learner.gradient_slot import board_specs, slot_specs
 from penstock.program.graph import NodeSpec, Program
@@ -52,7 +52,7 @@ def _apart(plan: Plan, agreed: Agreement) -> Program:
         updater=steps[0].updater,
         limiter=limits,
         max_gradient_lag=rule.max_gradient_lag,
-        open_limit_s=OPEN_LIMIT_S,
+        work_limit_s=WORK_LIMIT_S,
         owner=rule.owner,
     )
     topology = TopologyParts(

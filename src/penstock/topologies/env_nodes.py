@@ -5,7 +5,7 @@ from dataclasses import replace
 from penstock.algorithm_lookup import find_algorithm
 from penstock.config.episode_metrics import info_names
 from penstock.config.schema import RunConfig
-from penstock.nodes.contract import OPEN_LIMIT_S, LaneStart
+from penstock.nodes.contract import WORK_LIMIT_S, LaneStart
 from penstock.nodes.env import EnvSettings
 from penstock.program.graph import NodeSpec
 from penstock.program.plan import Plan
@@ -58,7 +58,7 @@ def _env(plan: Plan, worker: int, niceness: int) -> NodeSpec:
         seed=plan.run.seed,
         starts=starts,
         bad_numbers=plan.run.bad_numbers,
-        open_limit_s=OPEN_LIMIT_S,
+        work_limit_s=WORK_LIMIT_S,
         masks=find_algorithm(plan.run.algo).masks,
         reward=plan.reward,
         episode_metrics=info_names(plan.run.episode_metrics),

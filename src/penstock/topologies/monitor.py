@@ -12,7 +12,7 @@ from penstock.metrics.model_graph import model_graph
 from penstock.metrics.report import Report
 from penstock.metrics.return_range import ReturnRange
 from penstock.nodes.checkpointer import CheckpointerSettings
-from penstock.nodes.contract import OPEN_LIMIT_S
+from penstock.nodes.contract import WORK_LIMIT_S
 from penstock.nodes.monitor import MonitorSettings
 from penstock.policies.heads import EpsilonGreedy
 from penstock.program.graph import Edge, NodeSpec, Table
@@ -35,7 +35,7 @@ def checkpointer_node(plan: Plan, rollouts: Edge) -> NodeSpec:
         keep=plan.run.keep_checkpoints,
         keep_every=plan.run.keep_every,
         manifest=plan.manifest,
-        write_limit_s=OPEN_LIMIT_S,
+        write_limit_s=WORK_LIMIT_S,
         table=table,
         table_file=file,
         parts=tuple(_parts(plan.learning.spec)) if plan.run.tensorboard_histograms else (),

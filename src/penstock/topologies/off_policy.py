@@ -10,7 +10,7 @@ from typing import Literal
 
 from penstock.config.demonstrations import shares
 from penstock.errors import ConfigError
-from penstock.nodes.contract import OPEN_LIMIT_S
+from penstock.nodes.contract import WORK_LIMIT_S
 from penstock.nodes.learner import (
     DemonstrationSettings,
     DemonstrationSource,
@@ -176,7 +176,7 @@ def step_settings(
         initial=initial,
         learners=plan.run.learners,
         team=team,
-        open_limit_s=OPEN_LIMIT_S,
+        work_limit_s=WORK_LIMIT_S,
         shards=sharing,
         demonstrations=_demonstrations(plan),
     )

@@ -5,7 +5,7 @@ from typing import Literal
 from penstock.algorithm import Schedule
 from penstock.config.agreement import agreement
 from penstock.errors import PenstockError
-from penstock.nodes.contract import OPEN_LIMIT_S
+from penstock.nodes.contract import WORK_LIMIT_S
 from penstock.nodes.learner import (
     JOINING,
     EpochSettings,
@@ -83,5 +83,5 @@ def _epochs(plan: Plan, learner: int) -> EpochSettings:
         schedule=spec.schedule,
         learners=run.learners,
         team=team,
-        open_limit_s=OPEN_LIMIT_S,
+        work_limit_s=WORK_LIMIT_S,
     )

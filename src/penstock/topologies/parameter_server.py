@@ -13,7 +13,7 @@ from typing import Literal
 from penstock.algorithm import Schedule
 from penstock.config.agreement import Agreement
 from penstock.errors import PenstockError
-from penstock.nodes.contract import OPEN_LIMIT_S
+from penstock.nodes.contract import WORK_LIMIT_S
 from penstock.nodes.learner import (
     BatchFollowerSettings,
     HandedOnEpochSettings,
@@ -65,7 +65,7 @@ def in_step(
         for number in range(run.learners)
     ]
     epochs = HandedOnEpochSettings(
-        build=applier, updater=own[0], schedule=schedule, learners=run.learners, open_limit_s=OPEN_LIMIT_S
+        build=applier, updater=own[0], schedule=schedule, learners=run.learners, work_limit_s=WORK_LIMIT_S
     )
     first = LearnerSettings(keeper_settings(plan), epochs, plan.num_workers, assemble)
     settings = [
@@ -75,7 +75,7 @@ def in_step(
             schedule=schedule,
             team=GRADIENTS_TEAM,
             rollouts=plan.num_workers,
-            open_limit_s=OPEN_LIMIT_S,
+            work_limit_s=WORK_LIMIT_S,
         )
         for updater in own
     ]
@@ -117,7 +117,7 @@ def at_own_pace(plan: Plan, agreed: Agreement, *, slots: int, niceness: int) -> 
         build=applier,
         updater=own[0],
         max_gradient_lag=rule.max_gradient_lag,
-        open_limit_s=OPEN_LIMIT_S,
+        work_limit_s=WORK_LIMIT_S,
         owner=rule.owner,
     )
     settings = [
@@ -129,7 +129,7 @@ def at_own_pace(plan: Plan, agreed: Agreement, *, slots: int, niceness: int) -> 
             learners=run.learners,
             rollouts=rollouts,
             max_policy_lag=run.max_policy_lag,
-            open_limit_s=OPEN_LIMIT_S,
+            work_limit_s=WORK_LIMIT_S,
         )
         for updater in own
     ]

@@ -3,7 +3,7 @@
 from penstock.algorithm_lookup import find_algorithm
 from penstock.config.episode_metrics import info_names
 from penstock.config.schema import RunConfig
-from penstock.nodes.contract import OPEN_LIMIT_S
+from penstock.nodes.contract import WORK_LIMIT_S
 from penstock.nodes.evaluation import PlaySettings
 from penstock.policies import PolicyGraph
 from penstock.types import BackendSpec, EnvReference, Spaces
@@ -42,7 +42,7 @@ def play_settings(
         lanes=lanes,
         seed=seed,
         bad_numbers=run.bad_numbers,
-        open_limit_s=OPEN_LIMIT_S,
+        work_limit_s=WORK_LIMIT_S,
         masks=find_algorithm(run.algo).masks,
         episode_metrics=info_names(run.episode_metrics),
     )

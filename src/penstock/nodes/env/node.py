@@ -73,7 +73,7 @@ class EnvNode:
         self._log = ports.action_log(f"actions.{ports.name}")
         self._fields = tuple(name for name, _ in settings.spaces.obs)
         note_earlier_rows(settings, ports)
-        with ports.busy("open environment", settings.open_limit_s):
+        with ports.busy("open environment", settings.work_limit_s):
             opened = open_lanes(settings, self._policy.stacks)
             self._source = opened.source
             if opened.rewarded is not None:
@@ -123,7 +123,7 @@ class EnvNode:
         work, over = self._lanes.restore(starts), False
         while not over:
             # Announced anew while it goes on: how long all of it takes grows with the lanes and their episodes.
-            with ports.busy("restore episodes", settings.open_limit_s):
+            with ports.busy("restore episodes", settings.work_limit_s):
                 until = time.monotonic() + ANNOUNCED_S
                 # False if the time is over before the work is.
                 over = all(time.monotonic() < until for _ in work)

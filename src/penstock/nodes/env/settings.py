@@ -34,7 +34,7 @@ class EnvSettings:
     """One for each lane."""
     bad_numbers: Literal["stop", "skip"]
     """A rollout with NaN or infinity is an error (``stop``) or is dropped (``skip``)."""
-    open_limit_s: float
+    work_limit_s: float
     """How long making and resetting the environments may take, in seconds."""
     masks: bool = False
     """The algorithm uses action masks. Then it is an error if the environment gives one and ``spaces`` has none."""

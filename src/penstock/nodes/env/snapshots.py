@@ -155,7 +155,7 @@ class LaneSnapshots:
             float(self._lanes.returns[lane]),
             self._opened.own_return(lane),
         )
-        limit_s = self._settings.open_limit_s
+        limit_s = self._settings.work_limit_s
         with self._ports.busy("try a snapshot", 2 * limit_s):
             self._fits = self._try_out(trial, limit_s)
         if not self._fits:

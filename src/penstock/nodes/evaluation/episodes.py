@@ -37,7 +37,7 @@ class PlaySettings:
     """Of the evaluation. An episode's seed depends on it and on the episode's number."""
     bad_numbers: Literal["stop", "skip"]
     """An episode with NaN or infinity is an error (``stop``) or does not count (``skip``)."""
-    open_limit_s: float
+    work_limit_s: float
     """How long making the policy or the environments may take, in seconds."""
     masks: bool = False
     """The policy uses action masks. Then it is an error if the environment gives one and ``spaces`` has none."""

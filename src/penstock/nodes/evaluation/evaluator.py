@@ -58,7 +58,7 @@ class EvaluatorNode:
         self._reports = ports.stream_writer("reports")
         self._board = ports.board_writer("evaluation")
         played = self._settings.play
-        with ports.busy("open the policy", played.open_limit_s):
+        with ports.busy("open the policy", played.work_limit_s):
             self._backend = played.make_backend()
 
     def ready(self) -> bool:
@@ -109,7 +109,7 @@ class EvaluatorNode:
         self._request = index
         played, episodes = self._settings.play, self._settings.episodes
         self._episodes: list[Episode] = []
-        with self._ports.busy("open environment", played.open_limit_s):
+        with self._ports.busy("open environment", played.work_limit_s):
             self._source = played.open_source(min(played.lanes, episodes), played.seed + VALIDATION_LANE)
         self._source.take_version(self._update)
         lanes = self._source.num_lanes

@@ -105,7 +105,7 @@ def _opened(settings: PlaySettings, render_mode: str) -> tuple[ScalarSource | Ve
         mask=settings.spaces.mask,
         masks=settings.masks,
     )
-    with deadline(settings.open_limit_s, f"making environment {settings.name}"):
+    with deadline(settings.work_limit_s, f"making environment {settings.name}"):
         try:
             return opened(rendering), None
         except EnvError as error:

@@ -67,10 +67,10 @@ class PlayerNode:
         self._episodes = ports.stream_writer("episodes")
         self._policy = ports.board_reader("policy")
         played = self._settings.play
-        with ports.busy("open the policy", played.open_limit_s):
+        with ports.busy("open the policy", played.work_limit_s):
             self._backend = played.make_backend()
         self._loaded = False
-        with ports.busy("open environment", played.open_limit_s):
+        with ports.busy("open environment", played.work_limit_s):
             self._source = played.open_source(played.lanes, final_seed(played.seed, self._settings.index))
         self._source.watch(ports.sign())
 

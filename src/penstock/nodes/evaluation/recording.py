@@ -38,7 +38,7 @@ def record(settings: PlaySettings, published: Mapping[str, Array], rows: int, pl
     """
     backend = settings.make_backend()
     backend.load(published)
-    with deadline(settings.open_limit_s, f"making environment {settings.name}"):
+    with deadline(settings.work_limit_s, f"making environment {settings.name}"):
         source = settings.open_source(settings.lanes, settings.seed)
     recorder = _Recorder(backend, settings.policy, settings.spaces.action.choices)
     numbers = itertools.count()

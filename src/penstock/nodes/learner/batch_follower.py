@@ -41,7 +41,7 @@ class BatchFollowerSettings:
     """``module:build`` of the `StreamTeam`: ``(ports, updater settings, learners)``."""
     rollouts: int
     """Rollouts of a batch."""
-    open_limit_s: float
+    work_limit_s: float
 
 
 class BatchFollowerNode(WorkingNode):
@@ -70,7 +70,7 @@ class BatchFollowerNode(WorkingNode):
         specs = (*common_batch_board_specs((), settings.updater.sharing, settings.rollouts), *before, PROGRESS)
         self._told = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in specs if spec.name != "settled"}
         self._team.watch(self._told)
-        with ports.busy("build the update", settings.open_limit_s):
+        with ports.busy("build the update", settings.work_limit_s):
             self._updater: Updater = load(settings.build)(settings.updater, self._rollouts.arrays, self._team)
         return self._learn()
 
@@ -89,7 +89,7 @@ class BatchFollowerNode(WorkingNode):
                 # On another machine, each board comes by itself.
                 yield lambda: stopping() or self._may_compute()
                 continue
-            with self._ports.span("gradient"), self._ports.busy("gradient step", self._settings.open_limit_s):
+            with self._ports.span("gradient"), self._ports.busy("gradient step", self._settings.work_limit_s):
                 self._compute()
             self._team.end()
             yield None

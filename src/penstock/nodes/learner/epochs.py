@@ -44,7 +44,7 @@ class EpochSettings:
     """Number of learners; ``updater.learner`` is the index of this one."""
     team: str | None
     """``module:build`` of the `Members`: ``(ports, updater settings, learners)``. ``None``: the learner is alone."""
-    open_limit_s: float
+    work_limit_s: float
 
     def make(self, ports: Ports, rollouts: StreamReader) -> "Epochs":
         """The epochs of the learner that takes these rollouts."""
@@ -68,7 +68,7 @@ class Epochs:
         self._seconds_per_minibatch = 0.0
         self.metrics: list[dict[str, float]] = []
         self.team: Members | None = None
-        with ports.busy("build the update", settings.open_limit_s):
+        with ports.busy("build the update", settings.work_limit_s):
             if settings.team is None:
                 self.updater: Updater = load(settings.build)(updater, rollouts.arrays)
             else:
@@ -141,7 +141,7 @@ class Epochs:
             fit = int(STEP_LIMIT_S / self._seconds_per_minibatch) if self._seconds_per_minibatch else 1
             part = slice(done, min(count, done + max(1, fit)))
             begun = time.monotonic()
-            with self._ports.busy("minibatches", self._settings.open_limit_s):
+            with self._ports.busy("minibatches", self._settings.work_limit_s):
                 self.updater.minibatches(epoch.indices[part], epoch.weights[part])
             self._seconds_per_minibatch = (time.monotonic() - begun) / (part.stop - part.start)
             done = part.stop

@@ -45,7 +45,7 @@ class HandedOnEpochSettings:
     """Of the algorithm: whole minibatches."""
     learners: int
     """Number of followers, which share each minibatch."""
-    open_limit_s: float
+    work_limit_s: float
 
     def make(self, ports: Ports, rollouts: StreamReader) -> "HandedOnEpochs":
         """The epochs of the learner that takes these rollouts."""
@@ -80,7 +80,7 @@ class HandedOnEpochs:
         self._before: Arrays = {}
         """The target networks as they were when the batch began."""
         self.metrics: list[dict[str, float]] = []
-        with ports.busy("build the update", settings.open_limit_s):
+        with ports.busy("build the update", settings.work_limit_s):
             self.updater: StreamApplier = load(settings.build)(settings.updater, rollouts.arrays)
 
     def learn(self, batch: BatchGoal, given_up: Callable[[], bool]) -> Task:
@@ -176,7 +176,7 @@ class HandedOnEpochs:
                 metrics[name] = metrics.get(name, 0.0) + (share * value if share else 0.0)
         self._sent += sum(int(slot["sent"]) for slot in slots)
         refuse_bad_losses(metrics, batch.update + 1, self._settings.updater.spec.policy)
-        with self._ports.busy("gradient step", self._settings.open_limit_s):
+        with self._ports.busy("gradient step", self._settings.work_limit_s):
             self.updater.apply(mean, batch.progress)
         for index in self._found.values():
             self._gradients.release(index)

@@ -34,7 +34,7 @@ class ParameterSettings:
     limiter: RateLimiter
     max_gradient_lag: float
     """A gradient is dropped and counted if its parameters are older than this many gradient steps."""
-    open_limit_s: float
+    work_limit_s: float
     owner: str | None = None
     """``module:build_owner`` of a rule by which learners apply their gradients themselves: ``(ports, updater settings,
     applier) -> Applier``. ``None``: this node applies them."""
@@ -57,19 +57,19 @@ class ParameterNode(WorkingNode):
         self._gradients = ports.stream_reader("gradients")
         self._parameters = ports.board_writer("parameters")
         self._keeper = Keeper(settings.keeper, ports)
-        with ports.busy("build the update", settings.open_limit_s):
+        with ports.busy("build the update", settings.work_limit_s):
             self._applier: Applier = load(settings.build)(settings.updater)
             if settings.owner is not None:
                 self._applier = load(settings.owner)(ports, settings.updater, self._applier)
         self._settling = Settling(
-            self._applier, settings.updater, settings.max_gradient_lag, ports, settings.open_limit_s
+            self._applier, settings.updater, settings.max_gradient_lag, ports, settings.work_limit_s
         )
         self._intake = Intake(self._table, "by_arrival")
         height, lanes = map(int, self._table.arrays["valid"].shape[1:])
         self._rollout_rows = (height - 1) * lanes
         committed = self._keeper.former()
         if committed is None:
-            with ports.busy("refill the table", settings.open_limit_s):
+            with ports.busy("refill the table", settings.work_limit_s):
                 taken = refill(self._table, ports.priorities("rollouts"), settings.keeper.checkpoint)
             # If the table was lost, steps that were due are left out. They would hold back the rows that they need.
             enough = rows_to_sample(self._table, taken) >= self._schedule.min_rows

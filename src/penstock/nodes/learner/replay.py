@@ -75,7 +75,7 @@ class ReplayLearnerNode(WorkingNode):
         """Begin, or go on after the last commit of an earlier life."""
         committed = self._keeper.former()
         if committed is None:
-            with self._ports.busy("refill the table", self._settings.steps.open_limit_s):
+            with self._ports.busy("refill the table", self._settings.steps.work_limit_s):
                 ranks = self._ports.priorities("rollouts")
                 taken = refill(self._table, ranks, self._settings.keeper.checkpoint)
             self._steps.start(self._keeper.begin(taken=taken))

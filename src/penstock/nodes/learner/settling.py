@@ -22,11 +22,11 @@ class Settling:
         updater: settings of the learners' updaters.
         max_lag: a gradient is dropped and counted if its parameters are older than this many gradient steps.
         ports: of the node.
-        open_limit_s: longest time of a gradient step.
+        work_limit_s: longest time of a gradient step.
     """
 
     def __init__(
-        self, applier: Applier, updater: UpdaterSettings, max_lag: float, ports: Ports, open_limit_s: float
+        self, applier: Applier, updater: UpdaterSettings, max_lag: float, ports: Ports, work_limit_s: float
     ) -> None:
         self._applier = applier
         self._policy = updater.spec.policy
@@ -34,7 +34,7 @@ class Settling:
         self._compression = compression_of(updater.compress)
         self._max_lag = max_lag
         self._ports = ports
-        self._open_limit_s = open_limit_s
+        self._open_limit_s = work_limit_s
         self._lags: list[int] = []
         self._metrics: list[dict[str, float]] = []
         self._sent = 0

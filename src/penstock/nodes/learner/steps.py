@@ -45,7 +45,7 @@ class StepSettings:
     """Number of learners; ``updater.learner`` is the index of this one."""
     team: str | None
     """``module:build`` of the team: ``(ports, updater settings, learners) -> Team``. ``None``: the learner is alone."""
-    open_limit_s: float
+    work_limit_s: float
     shards: int = 1
     """Number of shards of the table. If there are several, each learner samples its own one."""
     spread: bool = False
@@ -89,14 +89,14 @@ class GradientSteps:
         if settings.demonstrations:
             parts, demonstrated = settings.demonstrations, []
             for demonstrations in parts:
-                with ports.busy("load demonstrations", settings.open_limit_s):
+                with ports.busy("load demonstrations", settings.work_limit_s):
                     demonstrated.append(self._sampler(demonstrations.source.load()))
             shares, held_out = [one.share for one in parts], [one.held_out for one in parts]
             sampler = WithDemonstrations(sampler, demonstrated, shares, held_out)
         self._team: Team | None = None
         if settings.team is not None:
             self._team = load(settings.team)(ports, settings.updater, settings.learners)
-        with ports.busy("build the update", settings.open_limit_s):
+        with ports.busy("build the update", settings.work_limit_s):
             self.updater: ReplayUpdater = load(settings.build)(settings.updater, self._team)
         size = settings.sampled
         self._many: SamplingUpdater | None = None
@@ -132,7 +132,7 @@ class GradientSteps:
         """Begin with this state, or with the state of the other learners if they are ahead."""
         state = {part.name: state[part.name] for part in self._settings.updater.spec.state}
         if self._team is not None:
-            with self._ports.busy("wait for the other learners", self._settings.open_limit_s):
+            with self._ports.busy("wait for the other learners", self._settings.work_limit_s):
                 state = self._team.join(state) or state
         self.updater.load(state)
         self.done = int(state["gradient_steps"])
@@ -163,7 +163,7 @@ class GradientSteps:
             wanted = SampleSpec(self._key(self.done), goal.taken[self._own], beta)
             then = wanted._replace(key=self._key(self.done + 1)) if self.done + 1 < goal.last else None
             sampled = self._sampling.take(wanted, then)
-            with self._ports.busy("gradient step", self._settings.open_limit_s):
+            with self._ports.busy("gradient step", self._settings.work_limit_s):
                 self._reset()
                 if self._shard is not None and isinstance(self._team, ShardTeam):
                     self._team.weigh(self._shard.factor(wanted.key))
@@ -184,7 +184,7 @@ class GradientSteps:
         self._minibatches.begin(goal.taken)
         while self.done < goal.last and not self._ports.stopping():
             seed, number = self._key(self.done)
-            with self._ports.busy("gradient step", self._settings.open_limit_s):
+            with self._ports.busy("gradient step", self._settings.work_limit_s):
                 self._reset()
                 most = self._resets.until(self.done, goal.last)
                 try:

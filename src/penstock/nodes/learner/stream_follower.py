@@ -39,7 +39,7 @@ class StreamFollowerSettings:
     """Environment nodes of each learner, and rollouts of a batch."""
     max_policy_lag: float
     """A rollout is dropped if its policy is older than this many updates."""
-    open_limit_s: float
+    work_limit_s: float
 
 
 class StreamFollowerNode(WorkingNode):
@@ -64,7 +64,7 @@ class StreamFollowerNode(WorkingNode):
         self._policy = ports.board_reader("policy")
         self._team: StreamTeam = load(settings.team)(ports, settings.updater, settings.learners)
         self._units = valid_rows if settings.updater.spec.unit == "row" else whole_lanes
-        with ports.busy("build the update", settings.open_limit_s):
+        with ports.busy("build the update", settings.work_limit_s):
             self._updater: Updater = load(settings.build)(settings.updater, self._rollouts.arrays, self._team)
         return self._learn()
 
@@ -163,7 +163,7 @@ class StreamFollowerNode(WorkingNode):
                 yield self._may_begin
             if stopping():
                 return
-            with self._ports.span("gradient"), self._ports.busy("gradient step", settings.open_limit_s):
+            with self._ports.span("gradient"), self._ports.busy("gradient step", settings.work_limit_s):
                 if number == first:
                     self._updater.begin(slots, float(self._told("progress", np.float64, ())))
                 self._updater.minibatches(*passes.minibatch(number))

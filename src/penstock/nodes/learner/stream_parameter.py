@@ -34,7 +34,7 @@ class StreamParameterSettings:
     updater: UpdaterSettings
     max_gradient_lag: float
     """A gradient is dropped and counted if its parameters are older than this many gradient steps."""
-    open_limit_s: float
+    work_limit_s: float
     owner: str | None = None
     """``module:build_owner`` of a rule by which learners apply their gradients themselves: ``(ports, updater settings,
     applier) -> Applier``. ``None``: this node applies them."""
@@ -62,12 +62,12 @@ class StreamParameterNode(WorkingNode):
         self._gradients = ports.stream_reader("gradients")
         self._parameters = ports.board_writer("parameters")
         self._keeper = Keeper(settings.keeper, ports)
-        with ports.busy("build the update", settings.open_limit_s):
+        with ports.busy("build the update", settings.work_limit_s):
             self._applier: StreamApplier = load(settings.build)(settings.updater, self._rollouts.arrays)
             if settings.owner is not None:
                 self._applier = load(settings.owner)(ports, settings.updater, self._applier)
         self._settling = Settling(
-            self._applier, settings.updater, settings.max_gradient_lag, ports, settings.open_limit_s
+            self._applier, settings.updater, settings.max_gradient_lag, ports, settings.work_limit_s
         )
         committed = self._keeper.former()
         if committed is None:

@@ -5,8 +5,8 @@ import pytest
 
 from penstock.memory.segment import Segment
 from penstock.program.graph import NodeSpec, Program, Record, Stream
-from penstock.supervision import outcome
-from penstock.supervision.outcome import SharedSigns
+from penstock.supervision import signs
+from penstock.supervision.signs import SharedSigns
 from penstock.types import ArraySpec, Cause
 from penstock.wiring.edges import Wiring
 
@@ -30,7 +30,7 @@ class Run:
         self.wiring.attach(self.segment.bytes)
         self.signs = SharedSigns(self.wiring, self.program)
         self.now = 0
-        monkeypatch.setattr(outcome, "monotonic_ns", lambda: self.now)
+        monkeypatch.setattr(signs, "monotonic_ns", lambda: self.now)
         for node in nodes:
             self.wiring.counters.set(node.name, "heartbeat_ns", 1)
 

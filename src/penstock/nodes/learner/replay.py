@@ -4,7 +4,7 @@ It owns the schedule: how many gradient steps the collected rows make due. The m
 updater. A sampler chooses the rows of each minibatch; a keeper commits and publishes the result.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -132,16 +132,16 @@ class ReplayLearnerNode(WorkingNode):
         lags = [int(committed["update"]) - int(slot["policy_version"][0, 0]) for slot in slots]
         collected = sum(int(slot["valid"][:-1].sum()) for slot in slots)
         goal, owed = self._goal(collected, taken)
-        seen = self._seen(slots)
-        if seen:
-            self._steps.updater.load(seen)
+        statistics = self._statistics(slots)
+        if statistics:
+            self._steps.updater.load(statistics)
         in_order = self._settings.order == "by_lane"
         if in_order and self._steps.tree is not None:
             # Wait for the last checkpoint: it copies the priorities, and the steps change them.
             yield from keeper.checkpoints_written()
         try:
-            while not (yield from self._learn_together(goal, seen)) and not self._ports.stopping():
-                self._go_back_and_join(seen)
+            while not (yield from self._learn_together(goal, statistics)) and not self._ports.stopping():
+                self._go_back_and_join(statistics)
                 # A machine that was lost may have taken rows of its shard with it. Then the steps wait for more rows.
                 goal, owed = self._goal(collected, taken)
             metrics = self._steps.updater.metrics()
@@ -152,56 +152,75 @@ class ReplayLearnerNode(WorkingNode):
             if in_order:
                 # Wait for the last checkpoint: after the next commit the table's oldest rows may be overwritten.
                 yield from keeper.checkpoints_written()
-            with self._ports.span("commit"):
-                new = keeper.next_record()
-                fill_learned_from_table(new, committed, slots)
-                new["taken"][...] = taken
-                new["owed"][...] = owed
-                # Straight into the record: networks are large, and a native update would copy them twice.
-                self._steps.updater.write_state(new)
-                keeper.commit_unpublished(new, {})
-                self._note_paid(int(new["steps"]))
-                keeper.publish()
+            self._commit(slots, taken, owed)
         except BadDataError:
             self._abandon()
             raise
+        self._report(goal, loss_values(metrics) | lag_values("policy", lags))
+
+    def _commit(self, slots: Sequence[Arrays], taken: Array, owed: int) -> None:
+        """Commit the state after a turn, and publish it.
+
+        Args:
+            slots: the turn's new rollouts.
+            taken: how many rollouts of each writer were taken so far.
+            owed: gradient steps that are due and not taken.
+
+        Raises:
+            BadDataError: published parameters are infinite or NaN.
+        """
+        keeper = self._keeper
+        with self._ports.span("commit"):
+            new = keeper.next_record()
+            fill_learned_from_table(new, keeper.committed, slots)
+            new["taken"][...] = taken
+            new["owed"][...] = owed
+            # Straight into the record: networks are large, and a native update would copy them twice.
+            self._steps.updater.write_state(new)
+            keeper.commit_unpublished(new, {})
+            self._note_paid(int(new["steps"]))
+            keeper.publish()
+
+    def _report(self, goal: TurnGoal, values: Mapping[str, float]) -> None:
+        """Report a turn that is committed."""
         with self._ports.span("report"):
             sampled = goal.last * self._settings.keeper.sampled_rows()
-            found = {"replay/ratio": sampled / max(1, int(new["steps"]))}
+            found = {"replay/ratio": sampled / max(1, int(self._keeper.committed["steps"]))}
             if self._settings.steps.learners > 1:
                 found[SENT_BYTES] = float(self._steps.sent())
-            keeper.report(loss_values(metrics) | found | lag_values("policy", lags))
+            self._keeper.report({**values, **found})
 
-    def _learn_together(self, goal: TurnGoal, seen: Arrays) -> Task:
+    def _learn_together(self, goal: TurnGoal, statistics: Arrays) -> Task:
         """Take the gradient steps up to a goal, with all learners. Returns false if the team has dissolved."""
         if self._settings.steps.learners > 1:
             # Learners that wait join now. Then they take part from the first goal on.
             self._steps.attend()
-            self._goals.publish(turn_goal_values(goal, self._steps.meeting()) | seen, self._goals_shown.version() + 1)
+            values = turn_goal_values(goal, self._steps.meeting()) | statistics
+            self._goals.publish(values, self._goals_shown.version() + 1)
         try:
             yield from self._steps.until(goal)
         except DissolvedError:
             return False
         return True
 
-    def _go_back_and_join(self, seen: Arrays) -> None:
+    def _go_back_and_join(self, statistics: Arrays) -> None:
         """Go back to the last commit and form the team again: the turn is learned again."""
         self._steps.give_up(self._keeper.committed)
         # Only now: no other learner takes a step of the turn that was given up.
         self._steps.take_back()
-        if seen:
-            self._steps.updater.load(seen)
+        if statistics:
+            self._steps.updater.load(statistics)
 
-    def _seen(self, slots: Sequence[Arrays]) -> Arrays:
+    def _statistics(self, slots: Sequence[Arrays]) -> Arrays:
         """The running statistics of observations with the rows of these rollouts; empty if nothing is normalised.
 
         A turn's rows count before its gradient steps. Otherwise the first steps would see observations of any scale.
         """
         graph, committed = self._settings.keeper.spec.policy, self._keeper.committed
-        seen: Arrays = {part.name: committed[part.name] for part in graph.statistics()}
+        found: Arrays = {part.name: committed[part.name] for part in graph.statistics()}
         for slot in slots:
-            seen |= obs_statistics(graph, seen, slot)
-        return seen
+            found |= obs_statistics(graph, found, slot)
+        return found
 
     def _abandon(self) -> None:
         """Undo the turn's priorities, for a single learner in lock step. Other runs are not repeatable anyway."""

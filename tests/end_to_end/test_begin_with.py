@@ -81,6 +81,15 @@ def test_every_learner_begins_with_it(clone: Path, tmp_path: Path, more: dict[st
     assert after["update"] >= 1
 
 
+def test_a_run_is_found_by_its_name(clone: Path) -> None:
+    found = []
+    for name in (clone.name, "latest", f"{clone.name}@latest"):
+        told = {**STILL, "begin_with": name, "log_dir": str(clone.parent)}
+        found.append(penstock.train(told, run_name=f"begun_{len(found)}", quiet=True).run_folder)
+    begun = [RunFolder(run).read_config().run.begin_with for run in found]
+    assert begun == [str(clone), str(found[0]), f"{clone}@latest"]
+
+
 def test_another_checkpoint_than_the_latest(clone: Path, tmp_path: Path) -> None:
     first = list_checkpoints(clone)[0].name
     run = penstock.train({**STILL, "begin_with": f"{clone}@{first}", "log_dir": str(tmp_path)}, quiet=True).run_folder
@@ -131,6 +140,7 @@ def test_a_policy_that_does_not_fit_is_refused_before_anything_starts(clone: Pat
     refused("another normalisation of observations than this run's; give the settings of networks", normalize_obs=True)
     refused("its policy has another head than this run's.* it is of bc", algo="dqn", backend="auto", timesteps=200)
     refused("whose observations or actions are not of this run's kind", env="CartPole-v1")
+    refused("there is no run nowhere; latest stands for the newest run in ", begin_with="nowhere")
     refused("nowhere is no run folder", begin_with=str(tmp_path / "nowhere"))
     refused("has no checkpoint update-99", begin_with=f"{clone}@update-99")
     assert not list(tmp_path.iterdir())

@@ -53,6 +53,7 @@ _ARGUMENTS = {
     "run_name": "give --run_name NAME on the command line, or penstock.train(settings, run_name=...) in Python",
     "resume_if_exists": "give --resume_if_exists on the command line; in Python, penstock.resume goes on",
     "preset": "give --preset NAME on the command line",
+    "config": "give --config FILE on the command line; in Python, penstock.train(penstock.from_toml(FILE))",
 }
 """Arguments of a command that are easily taken for settings, and how to give them."""
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from penstock import __version__
@@ -44,6 +45,7 @@ from penstock.policies.space_heads import kind_of
 from penstock.processes.probing import probe_apart
 from penstock.processes.starts import Processes
 from penstock.registry import RUNTIMES, TOPOLOGIES, UPDATES, load
+from penstock.saved_runs.run_folder import RunFolder
 from penstock.types import BackendSpec, EnvReference
 
 __all__ = ["Prepared", "prepare"]
@@ -150,7 +152,7 @@ def prepare(
     if run.demonstrations is not None:
         config = replace(config, run=replace(run, demonstrations=settled_folders(run.demonstrations)))
     if run.begin_with is not None:
-        config = replace(config, run=replace(config.run, begin_with=str(named_run(run.begin_with))))
+        config = replace(config, run=replace(config.run, begin_with=_begun_with(run.begin_with, run.log_dir)))
     config, of_games = with_games(config, profile, spec.topology)
     config, of_opponents = with_scores(config, profile)
     threads_asked = run.threads
@@ -191,6 +193,19 @@ def prepare(
         *shares_text(config.run, alone=spec.cloning is not None),
     )
     return replace(prepared, config=config, spec=spec, remarks=lines)
+
+
+def _begun_with(begin_with: str, log_dir: str) -> str:
+    """The run of ``--begin_with`` by its absolute path. A name alone may be ``latest``, or of a run in ``log_dir``.
+
+    Raises:
+        RunFolderError: there is no run of this name.
+    """
+    named = named_run(begin_with)
+    name = begin_with.partition("@")[0]
+    if Path(name).name != name or named.folder.is_dir():
+        return str(named)
+    return str(named._replace(folder=RunFolder.find(name, log_dir).path.resolve()))
 
 
 def _probed(env: EnvReference, run: RunConfig, algorithm: AlgorithmPackage, processes: Processes) -> EnvProfile:

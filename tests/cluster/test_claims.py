@@ -38,6 +38,22 @@ def test_a_lost_head_is_asked_for_nothing(calls: list[str], monkeypatch: pytest.
     assert len(calls) == 5
 
 
+def test_a_claim_that_ended_while_the_head_was_away_ends_once_it_is_back(
+    calls: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opens = True
+    monkeypatch.setattr(module, "_head_answers", lambda: opens)
+    with Claims() as claims:
+        claims.take("env.0", None, {"cpu": 1.0})
+        claims.take("env.1", None, {"cpu": 1.0})
+        opens = False
+        claims.release("env.0")
+        opens = True
+        claims.take("env.2", None, {"cpu": 1.0})
+        assert calls[2:] == ["release a claim", "claim [{'CPU': 1.0}]"]
+    assert calls[4:] == ["release a claim"] * 2
+
+
 def test_claims_end_with_the_block_while_the_head_answers(calls: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_head_answers", lambda: True)
     with Claims() as claims:

@@ -1,12 +1,16 @@
 """A copy of a run folder has what a resume needs, whatever happens to the original meanwhile."""
 
+import contextlib
 import shutil
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import ray
 
-from penstock.cluster import copies
+from penstock.cluster import copies, safekeeping
 from penstock.cluster.copies import Copy, Delivery, Original, Piece
 from penstock.metrics.report import Report
 from penstock.metrics.tensorboard import EVENTS, TensorBoard
@@ -225,6 +229,42 @@ def test_a_damaged_checkpoint_is_not_taken_but_sent_again(run: RunFolder, copy: 
         complete = bool(delivery.complete)
     assert send(original, copy) == (path.name,)
     assert load_checkpoint(copy.settle().checkpoints / path.name).manifest["update"] == 1
+
+
+@pytest.mark.parametrize("lost", [1, 2, 4])
+@pytest.mark.parametrize("arrives", [False, True], ids=["call lost", "answer lost"])
+def test_a_delivery_that_is_lost_is_sent_again(
+    run: RunFolder, copy: Copy, monkeypatch: pytest.MonkeyPatch, lost: int, arrives: bool
+) -> None:
+    """Ray has no room for it, or the answer does not come. It may have arrived."""
+    calls = 0
+
+    def take(delivery: Delivery) -> tuple[str, ...]:
+        nonlocal calls
+        calls += 1
+        if calls == lost:
+            if arrives:
+                copy.take(delivery)
+            raise ray.exceptions.ObjectStoreFullError("no room")
+        return copy.take(delivery)
+
+    monkeypatch.setattr(ray, "wait", lambda answers, timeout: (answers, []))
+    monkeypatch.setattr(ray, "get", lambda answer: answer)
+    deputy = object.__new__(safekeeping._Appointed)
+    deputy._actor = SimpleNamespace(take=SimpleNamespace(remote=take))
+    deputy._original, deputy._unanswered, deputy._held = Original(run), None, ()
+    deputy._limit_s, deputy._under_way_s, deputy.transfer_s = 60.0, 0.0, 0.0
+    run.metrics_path.write_text("".join(f'{{"update": {update}}}\n' for update in range(10)))
+    run.launches_path.write_text("{}\n")
+    save(run, 1)
+    deputy.up_to_date = False
+    for _ in range(30):
+        with contextlib.suppress(ray.exceptions.RayError):
+            deputy.hear(threading.Event())
+    assert calls == 30
+    assert deputy.up_to_date
+    there = copy.settle()
+    assert content(there) == content(run)
 
 
 def test_a_name_that_is_taken_gets_a_number(run: RunFolder, tmp_path: Path) -> None:

@@ -195,7 +195,7 @@ class Hosts:
 def test_a_host_sends_home_all_but_the_observations_and_gives_these_to_the_other_host(program: Program) -> None:
     hosts = Hosts()
     expected = hosts.push(5)
-    ((one,), _) = hosts.source._filled_slots()
+    (one,) = hosts.source._filled_slots()
     assert (one.apart, one.sequence, one.observations) == (True, 5, None)
     stream = hosts.source._wiring.stream(own_stream("rollouts", "env.2"))
     slot = stream.slot(one.slot)
@@ -212,7 +212,7 @@ def test_a_host_sends_home_all_but_the_observations_and_gives_these_to_the_other
     stream.release(one.slot, OWNER)
     hosts.source._tasks["env.2"] = hosts.source._tasks["env.2"]._replace(apart=False)
     assert hosts.push(7) is not None
-    ((two,), _) = hosts.source._filled_slots()
+    (two,) = hosts.source._filled_slots()
     unpack(two.parcel, into)
     assert into["obs"][0, 0, 0] == 700
 
@@ -226,7 +226,7 @@ def _whole(slot: dict[str, Array]) -> set[str]:
 def test_what_is_in_the_slot_of_another_life_or_rollout_is_not_fetched(program: Program) -> None:
     hosts = Hosts()
     hosts.push(5)
-    ((one,), _) = hosts.source._filled_slots()
+    (one,) = hosts.source._filled_slots()
     mine = wanted(one)
     names = [mine._replace(name=RolloutName(2, 5)), mine._replace(name=RolloutName(3, 3))]
     others = [*names, mine._replace(group="env.3")]

@@ -56,11 +56,17 @@ class Machine:
 
     def __init__(self) -> None:
         self.has_ended = False
+        self.answers_slowly = False
+        """Its answers are on their way for long, and meanwhile it gives signs of life."""
         self.answers: list[Callable[[Any, Any], None]] = []
         self.called: list[tuple[str, Any]] = []
         """The calls and their first arguments."""
 
     def call(self, name: str, replied: Callable[[Any, Any], None], *arguments: Any) -> None:
+        if name == "sound":
+            if self.answers_slowly:
+                replied(None, None)
+            return
         self.called.append((name, arguments[0]))
         if name == "collect":
             self.answers.append(replied)
@@ -149,6 +155,88 @@ def test_only_a_machine_that_was_asked_is_given_up_for_its_silence(home: Home) -
     assert home.relay.lost() == {silent}
     assert (silent.has_ended, idle.has_ended) == (True, False)
     assert [ended.group for ended in home.relay.exits()] == [GROUP]
+
+
+def test_a_machine_whose_answer_is_on_its_way_for_long_is_not_given_up(home: Home) -> None:
+    slow = Machine()
+    slow.answers_slowly = True
+    home.start(slow, 1)
+    slow.answer()
+    # Nothing is known of its node meanwhile, so the node counts as alive.
+    home.pass_time(2.0)
+    home.wiring.counters.set(GROUP, "heartbeat_ns", 0)
+    home.pass_time(3 * relays.SILENCE_S)
+    assert not home.relay.lost()
+    assert home.wiring.counters.get(GROUP, "heartbeat_ns") > 0
+    slow.answer()
+    home.pass_time(relays.ANSWER_LIMIT_S - 2.0)
+    assert not home.relay.lost()
+    home.pass_time(2 * relays.LATE_S)
+    assert home.relay.lost() == {slow}
+    (ended,) = home.relay.exits()
+    assert ended.detail == "an answer of a machine did not come within 120 s"
+
+
+def test_a_question_of_home_while_an_answer_is_on_its_way_is_a_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    paused = Paused(monkeypatch)
+    for _ in range(3):
+        for _ in range(round((hosts.SILENCE_S - 1.0) / hosts.LOOK_S)):
+            paused.now += hosts.LOOK_S
+            paused.host._wake()
+        asyncio.run(paused.host.sound())
+    assert paused.alive
+
+
+def test_where_the_link_is_the_limit_every_node_is_served_and_every_end_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    paused = Paused(monkeypatch)
+    exits: list[Exit] = []
+    monkeypatch.setattr(paused, "exits", lambda: [exits.pop()] if exits else [], raising=False)
+    monkeypatch.setattr(paused, "log_lines", list, raising=False)
+    monkeypatch.setattr(hosts.Host, "_listen", lambda _: None)
+    monkeypatch.setattr(hosts, "REPLY_S", 0.0)
+    # One slot is more than an answer has.
+    monkeypatch.setattr(hosts, "PART_BYTES", 1)
+    host, groups = paused.host, ["env.0", "env.1", "env.2"]
+    tasks = {group: Task(SimpleNamespace(name=group), 1, (), 1, ()) for group in groups}
+    streams = {group: Filled() for group in groups}
+    monkeypatch.setattr(host, "_tasks", tasks)
+    monkeypatch.setattr(host, "_streams", streams)
+    monkeypatch.setattr(host, "_vitals", dict)
+    served = []
+    for number in range(9):
+        if number == 4:
+            exits.append(Exit("env.1", 1, ""))
+            streams["env.1"].endless = False
+        batch = asyncio.run(host.collect(()))
+        served += [one.group for one in batch.filled]
+        # The end of a process comes behind all that it has filled.
+        assert not batch.exits or streams["env.1"].ready() == 0
+        told = [one.group for _, one in batch.exits]
+        if told:
+            break
+    assert told == ["env.1"]
+    assert served[:6] == groups * 2
+
+
+class Filled:
+    """A stream that is filled as fast as it is emptied; of a dead node, two slots are left."""
+
+    def __init__(self) -> None:
+        self.endless, self.left = True, 2
+
+    def take(self, owner: int) -> int | None:
+        if not self.endless:
+            self.left -= 1
+        return 0 if self.endless or self.left >= 0 else None
+
+    def ready(self) -> int:
+        return 1 if self.endless else max(0, self.left)
+
+    def slot(self, index: int) -> dict[str, np.ndarray]:
+        return {"reward": np.zeros(8, np.float32)}
+
+    def sequence(self, index: int) -> int:
+        return 1
 
 
 def test_a_machine_is_lost_also_if_there_is_no_room_for_what_others_need(

@@ -110,7 +110,7 @@ class FarRun(Run):
         assert index is not None
         self.fill(self.writer.slot(index), worker)
         self.writer.push(index)
-        ((filled,), _) = self.source._filled_slots()
+        (filled,) = self.source._filled_slots()
         (call,) = self.fetches.due([(self.far, filled)], {"learner.1": MACHINE})
         assert (call.machine, call.method) == (MACHINE, "fetch")
         self.fetches.answered(call.number, asyncio.run(self.host.fetch(*call.arguments)))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ray.exceptions import OutOfDiskError
 
 from penstock.cluster import hosted_table
 from penstock.cluster import shard_files as files
@@ -244,6 +245,19 @@ def test_a_disk_that_is_full_is_told_of_and_ends_nothing(new_run, tmp_path: Path
     monkeypatch.setattr("penstock.cluster.hosted_table.keep_shard", full)
     monkeypatch.setattr(files, "keep_shard", full)
     assert [line.partition(": ")[2] for line in ended.keep()] == ["[Errno 28] No space left on device"] * 2
+
+
+def test_an_object_store_that_is_full_is_told_of_and_ends_nothing(new_run, tmp_path: Path, monkeypatch) -> None:
+    ended = new_run()
+    ended.fill()
+    checkpoint(tmp_path)
+
+    def full(*_: object) -> None:
+        raise OutOfDiskError("no room for 4 MB")
+
+    monkeypatch.setattr(ended.machine, "ask", full)
+    (line,) = ended.keep()
+    assert line.startswith("shard 1 of the replay table is not kept: the object store of this machine has no room: ")
 
 
 def test_a_run_that_is_killed_finds_the_rows_of_its_last_checkpoint(new_run, tmp_path: Path) -> None:

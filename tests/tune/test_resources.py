@@ -37,6 +37,14 @@ def test_nothing_is_kept_twice_for_trials_whose_runs_ask_the_cluster():
     assert trials_that_fit(from_mapping({**asking, **nodes}), (), there) == 2
 
 
+def test_as_many_trials_run_at_once_as_the_largest_of_them_has_room():
+    asked = {"env": "X", "runtime": "ray", "num_workers": 2, "num_envs": 8, "resources": "learner: {gpu: 1}"}
+    config = from_mapping(asked)
+    assert trials_that_fit(config, (Search("learners", "choice", (1, 4)),), {"GPU": 8.0}) == 2
+    config = from_mapping({**asked, "resources": "policy: {gpu: 1}", "policy_placement": "node"})
+    assert trials_that_fit(config, (Search("policy_nodes", "choice", (1, 2)),), {"GPU": 8.0}) == 2
+
+
 def test_a_trial_that_no_machine_has_room_for_is_told():
     machines = [{"CPU": 4.0}, {"CPU": 8.0, "GPU": 1.0}, {}]
     assert no_machine_fits({"cpu": 8}, machines) is None

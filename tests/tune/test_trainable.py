@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.config.flags import tune_from_arguments
 from penstock.config.sources import from_mapping
 from penstock.errors import ConfigError, PenstockError
 from penstock.tune.schedulers import saved_often
@@ -42,6 +43,22 @@ def test_a_relative_folder_is_meant_from_where_the_user_is(tmp_path: Path, monke
     assert run.step()["update"] >= 0
     run.cleanup()
     assert [path.parent for path in tmp_path.glob("mine/*/trial.toml")] == [tmp_path / "mine" / run.trial_id]
+
+
+def test_what_the_user_gave_holds_for_all_algorithms_also_if_it_is_the_default_of_one() -> None:
+    _, config, given = tune_from_arguments(["--env", "Pendulum-v1", "--algo", "sac", "--lr", "0.0003"])
+    assert config_with(config, {"algo": "td3"}, given).algorithm.lr == 0.0003
+    assert config_with(config, {"algo": "td3"}).algorithm.lr == 0.001
+    _, config, given = tune_from_arguments(["--env", "Pendulum-v1", "--algo", "ppo", "--clip_param", "0.2"])
+    with pytest.raises(ConfigError, match="clip_param"):
+        config_with(config, {"algo": "sac"}, given)
+
+
+def test_what_follows_from_other_settings_follows_in_each_trial() -> None:
+    _, config, given = tune_from_arguments(["--env", "CartPole-v1", "--algo", "a2c"])
+    alone = from_mapping({"env": "CartPole-v1", "algo": "a2c", "model": "lstm", "num_workers": 1})
+    assert config_with(config, {"model": "lstm"}, given) == alone
+    assert config_with(config, {"num_workers": 3}, given).run.num_envs == 9
 
 
 def test_a_search_over_algorithms_gives_each_its_own_defaults() -> None:

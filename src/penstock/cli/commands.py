@@ -107,7 +107,7 @@ def _resume_run(folder: Any, settings: Any, checkpoint: str | None, processes: A
 
 def _tune(argv: Sequence[str]) -> int:
     with _ready_processes() as processes:
-        options, config = load("penstock.config.flags:tune_from_arguments")(argv)
+        options, config, given = load("penstock.config.flags:tune_from_arguments")(argv)
         searched = load("penstock.tune.search:read_search")(options.search or (), config)
         names = ("samples", "scheduler", "searcher", "at_once", "name", "address")
         settings = {name: getattr(options, name) for name in names}
@@ -117,7 +117,7 @@ def _tune(argv: Sequence[str]) -> int:
             raise ConfigError(f"penstock tune needs {error.name}; type: pip install 'penstock[ray]'") from None
         if note := load("penstock.config.flags:file_note")(argv):
             say(note)
-        tuned = tune(config, searched, told=say, processes=processes, **settings)
+        tuned = tune(config, searched, told=say, given=given, processes=processes, **settings)
     code = say(load("penstock.tune.table:as_table")(tuned.trials, options.samples))
     if tuned.interrupted:
         return INTERRUPTED

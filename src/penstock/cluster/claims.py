@@ -38,6 +38,8 @@ class Claims:
         self.run = f"penstock-{secrets.token_hex(8)}"
         self._held: dict[str, Any] = {}
         self._open: dict[str, Any] = {}
+        self._left: list[Any] = []
+        """Claims that have ended and that Ray still keeps, because its head did not answer."""
 
     def __enter__(self) -> Self:
         return self
@@ -47,10 +49,10 @@ class Claims:
     ) -> None:
         if not _head_answers():
             # Asked once: the head of a run with many claims may be lost.
-            self._held.clear()
-            self._open.clear()
+            return
         for group in (*self._held, *self._open):
             self.release(group)
+        self._remove_left()
 
     def take(self, group: str, machine: Machine | None, asked: Mapping[str, float]) -> None:
         """Claim what a group asks for on a machine, in place of its earlier claim. Does not wait.
@@ -107,11 +109,16 @@ class Claims:
     def release(self, group: str) -> None:
         """End the claims of a group, if it has any."""
         for claims in (self._held, self._open):
-            claim = claims.pop(group, None)
-            # A cluster that is lost keeps nothing.
-            if claim is not None and _head_answers():
-                with contextlib.suppress(ray.exceptions.RayError):
-                    remove_placement_group(claim)
+            if (claim := claims.pop(group, None)) is not None:
+                self._left.append(claim)
+        self._remove_left()
+
+    def _remove_left(self) -> None:
+        """Let Ray give back what has ended. If its head does not answer, that is for a later call."""
+        # A cluster that is lost for good keeps nothing.
+        while self._left and _head_answers():
+            with contextlib.suppress(ray.exceptions.RayError):
+                remove_placement_group(self._left.pop())
 
 
 def _head_answers() -> bool:

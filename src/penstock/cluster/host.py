@@ -95,7 +95,9 @@ class Host:
         self._lives: dict[str, int] = {}
         """Group -> its latest life that was started or stopped here. Calls may come in another order than they left."""
         self._untold: list[tuple[int, Exit]] = []
-        """Lives that ended because home was silent, and those that the system refused, until home asks again."""
+        """Lives that ended, or that the system refused, until home is told."""
+        self._served = ""
+        """The group whose slots came first in the last answer of `collect`."""
         self._asked = math.inf
         """When home last asked for something."""
         self._looked = math.inf
@@ -245,9 +247,8 @@ class Host:
         while True:
             # Cleared before the look: a ring behind the look ends the wait.
             self._rung.clear()
-            filled, is_all = self._filled_slots()
-            # The end of a process comes behind all that it has filled.
-            exits = self._exits() if is_all else []
+            filled = self._filled_slots()
+            exits = self._exits()
             if filled or exits or (left := until - time.monotonic()) <= 0:
                 self._last = Batch(filled, exits, self._vitals(), self._processes.log_lines())
                 return self._last
@@ -260,6 +261,10 @@ class Host:
         """The last answer of `collect` once more: there was no room for it in the object store of this machine."""
         self._asked = time.monotonic()
         return self._last._replace(vitals=self._vitals())
+
+    async def sound(self) -> None:
+        """Answer home, and note that it lives, while an answer of `collect` is on its way."""
+        self._asked = time.monotonic()
 
     async def release(self, delivered: Sequence[FreeSlot]) -> None:
         """Free slots whose rollouts home has; the argument is that of `collect`."""
@@ -319,14 +324,18 @@ class Host:
         self._shards.recover(task.node.name)
         self._wiring.bells.recover(self._wiring.bell_of(group))
 
-    def _filled_slots(self) -> tuple[list[FilledSlot], bool]:
-        """The next filled slots, about ``PART_BYTES``, and whether these are all.
+    def _filled_slots(self) -> list[FilledSlot]:
+        """The next filled slots, about ``PART_BYTES``.
 
-        The answer of `collect` is a sign of life. If it were larger, it would be on its way for too long.
+        The answer of `collect` is a sign of life. If it were larger, it would be on its way for too long. Each answer
+        begins with another group: where the link is the limit, none waits for ever.
         """
         found: list[FilledSlot] = []
         left = PART_BYTES
-        for group, task in self._tasks.items():
+        groups = list(self._tasks)
+        begin = groups.index(self._served) + 1 if self._served in groups else 0
+        for group in (*groups[begin:], *groups[:begin]):
+            task = self._tasks[group]
             stream = self._streams.get(task.node.name)
             while left > 0 and stream is not None and (slot := stream.take(OWNER)) is not None:
                 arrays = stream.slot(slot)
@@ -336,7 +345,9 @@ class Host:
                 sequence = stream.sequence(slot)
                 found.append(FilledSlot(group, task.life, slot, sequence, parcel, pasts, bases, task.apart, known))
                 left -= parcel.nbytes
-        return found, left > 0
+        if found:
+            self._served = found[0].group
+        return found
 
     def _packed_observations(self, wanted: WantedRollout) -> Array | None:
         """The observations in a slot, which stays as it is until home has said that it has the rollout."""
@@ -349,9 +360,17 @@ class Host:
         return packed(only(stream.slot(wanted.slot), self._observations))
 
     def _exits(self) -> list[tuple[int, Exit]]:
-        untold, self._untold = self._untold, []
+        """Lives that have ended, each behind all that it has filled."""
         ended = [(self._tasks.get(one.group), one) for one in self._processes.exits()]
-        return [*untold, *((task.life, one) for task, one in ended if task is not None)]
+        untold = [*self._untold, *((task.life, one) for task, one in ended if task is not None)]
+        self._untold = [(life, one) for life, one in untold if self._has_filled(one.group)]
+        return [(life, one) for life, one in untold if not self._has_filled(one.group)]
+
+    def _has_filled(self, group: str) -> bool:
+        """Whether slots of the group's node wait for `collect`."""
+        task = self._tasks.get(group)
+        stream = None if task is None else self._streams.get(task.node.name)
+        return stream is not None and stream.ready() > 0
 
     def _wake(self) -> None:
         """Let `collect` look again. If home is silent, end all processes."""

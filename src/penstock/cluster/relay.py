@@ -42,6 +42,8 @@ SILENCE_S = 15.0
 - Longer than `penstock.cluster.host.SILENCE_S`, after which a silent machine ends its nodes itself.
 - So much shorter than 30 s that a learner has started again elsewhere 30 s after the loss.
 """
+ANSWER_LIMIT_S = 120.0
+"""How long an answer with rollouts may be on its way from a machine that gives signs of life. Links may be slow."""
 START_SILENCE_S = 120.0
 """The same for a machine that has told nothing yet: its Python has to start."""
 QUIET_S = 1.0
@@ -87,6 +89,10 @@ class Relay:
         self._log_lines: list[LogLine] = []
         self._heard: dict[Machine, float] = {}
         """Machine -> when it last told something. Of a new one later than that: see `START_SILENCE_S`."""
+        self._answered: dict[Machine, float] = {}
+        """Machine -> when it last told what it has, with the state of its nodes."""
+        self._sounded: set[Machine] = set()
+        """Machines that are asked for a sign of life, and have given none."""
         self._turned = time.monotonic()
         """When this process last showed that it does not stand still."""
         self._let_go = self._turned
@@ -138,6 +144,7 @@ class Relay:
                 # Race: the supervisor may go on before the thread does, after this process stood still.
                 now = self._look()
                 self._heard[machine] = now if machine in self._heard else now + START_SILENCE_S - SILENCE_S
+                self._answered[machine] = self._heard[machine]
                 self._collect(machine)
         self._wiring.bells.ring(self._bell)
 
@@ -233,8 +240,9 @@ class Relay:
         now = time.monotonic()
         stood_still = max(0.0, now - self._turned - LATE_S)
         self._turned = now
-        for machine in self._heard:
-            self._heard[machine] += stood_still
+        for times in (self._heard, self._answered):
+            for machine in times:
+                times[machine] += stood_still
         return now
 
     def _turn(self) -> None:
@@ -248,9 +256,10 @@ class Relay:
         self._show()
         for machine in {placed.machine for placed in self._placed.values()} - self._collecting:
             self._collect(machine)
+        self._sound(now)
         self._release()
         for placed in self._placed.values():
-            if now - self._heard[placed.machine] > QUIET_S or self._calls.keeps_back(placed.machine):
+            if now - self._answered[placed.machine] > QUIET_S or self._calls.keeps_back(placed.machine):
                 placed.node.count_as_alive()
         if now - self._let_go > LET_GO_S:
             self._let_go = now
@@ -258,6 +267,8 @@ class Relay:
         for machine, heard in list(self._heard.items()):
             if now - heard > SILENCE_S and machine in self._collecting:
                 self._lose(machine, f"{machine.name} told nothing for {SILENCE_S:.0f} s")
+            elif now - self._answered[machine] > ANSWER_LIMIT_S and machine in self._collecting:
+                self._lose(machine, f"an answer of {machine.name} did not come within {ANSWER_LIMIT_S:.0f} s")
         self._tell_of_room(now)
 
     def _tell_of_room(self, now: float) -> None:
@@ -313,6 +324,16 @@ class Relay:
         self._collecting.add(machine)
         self._calls.make(machine, "collect", "", self._deliveries.freed_on(machine))
 
+    def _sound(self, now: float) -> None:
+        """Ask machines whose answer is on its way for a sign of life: a large one may take long over a slow link.
+
+        To the machine the question is a sign that home lives.
+        """
+        for machine in self._collecting - self._sounded:
+            if now - self._heard[machine] > QUIET_S:
+                self._sounded.add(machine)
+                self._calls.make(machine, "sound", "")
+
     def _release(self) -> None:
         """Tell hosts at once which slots are free, if they are asked for rollouts already: a node may wait for one."""
         for machine, freed in self._deliveries.freed():
@@ -341,7 +362,10 @@ class Relay:
             self._showing.discard(reply.about)
         elif reply.call in {"collect", COLLECT_AGAIN}:
             self._collecting.discard(reply.machine)
+            self._answered[reply.machine] = self._heard[reply.machine]
             self._take(reply.machine, reply.result)
+        elif reply.call == "sound":
+            self._sounded.discard(reply.machine)
 
     def _take(self, machine: Machine, batch: Batch) -> None:
         groups = {placed.node.there: group for group, placed in self._placed.items() if placed.machine is machine}
@@ -374,6 +398,7 @@ class Relay:
         """Give a machine up. Its nodes count as killed from outside."""
         self._lost.add(machine)
         self._collecting.discard(machine)
+        self._sounded.discard(machine)
         self._fetches.lose(machine)
         loss = self._publications.lose(machine)
         if loss.rows:

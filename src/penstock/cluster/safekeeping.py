@@ -14,7 +14,7 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from penstock.cluster.copies import Original
+from penstock.cluster.copies import Delivery, Original
 from penstock.cluster.deputy import NAMESPACE, SILENCE_S, Charge, Deputy, kept_on
 from penstock.cluster.door import Door
 from penstock.cluster.freshness import Freshness
@@ -179,6 +179,8 @@ class _Appointed:
         self._under_way_s = 0.0
         """The same of the checkpoint that is under way, up to now."""
         self._original = Original(folder)
+        self._unanswered: Delivery | None = None
+        """It may have arrived or not, so it is sent again until it is answered: the copy takes one twice."""
         self._held: tuple[str, ...] = ()
         self._limit_s = START_S
         path = folder.path.resolve()
@@ -221,9 +223,14 @@ class _Appointed:
 
         Args:
             over: set when the run has ended, so that nothing is waited for.
+
+        Raises:
+            RayError: the object store has no room for the delivery. The next call sends it.
         """
         begun = time.monotonic()
-        delivery = self._original.next(self._held)
+        if self._unanswered is None:
+            self._unanswered = self._original.next(self._held)
+        delivery = self._unanswered
         self.up_to_date = not self._original.behind
         answer: Any = self._actor.take.remote(delivery)
         try:
@@ -235,6 +242,7 @@ class _Appointed:
             self._held = ray.get(answer)
         except ray.exceptions.RayError:
             return False
+        self._unanswered = None
         if self._limit_s == GIVEN_UP_S:
             # Its first answer came late, because it had to start.
             self._under_way_s += time.monotonic() - begun

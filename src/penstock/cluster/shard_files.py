@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.cluster.machines import Machine, answers
+from penstock.cluster.ray_errors import NO_ROOM, line_of
 from penstock.cluster.relay import Relay
 from penstock.cluster.rings import FoundShard, News
 from penstock.errors import CheckpointError, PenstockError
@@ -202,7 +203,10 @@ class ShardFiles:
                 why[shard] = f"{machine.name} was lost"
             elif machine is not None:
                 path, lacking = str(self._folder / name.file_of(shard)), list(rest(shard, machine))
-                asked[shard] = machine.ask("keep_shard", shard, path, marks[shard], lacking)
+                try:
+                    asked[shard] = machine.ask("keep_shard", shard, path, marks[shard], lacking)
+                except NO_ROOM as error:
+                    why[shard] = f"the object store of this machine has no room: {line_of(error)}"
         for shard, machine in enumerate(places):
             if machine is None:
                 try:

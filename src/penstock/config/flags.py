@@ -82,8 +82,8 @@ def train_from_arguments(argv: Sequence[str]) -> tuple[TrainOptions, Config, dic
     return options, config, given
 
 
-def tune_from_arguments(argv: Sequence[str]) -> tuple[TuneOptions, Config]:
-    """The options of ``penstock tune ARGV``, and the config that its trials share.
+def tune_from_arguments(argv: Sequence[str]) -> tuple[TuneOptions, Config, frozenset[str]]:
+    """The options of ``penstock tune ARGV``, the config that its trials share, and which of its settings were given.
 
     Raises:
         ConfigError: as `config_from_arguments`; also an option's value that is out of range.
@@ -96,7 +96,7 @@ def tune_from_arguments(argv: Sequence[str]) -> tuple[TuneOptions, Config]:
             raise ConfigError(
                 f"{given.label} {given.value} and --search {name.strip()}=... both say what {name} is; leave out one"
             )
-    return options, config
+    return options, config, frozenset(_settings(line))
 
 
 def _apart_from(options: type[Options], argv: Sequence[str]) -> tuple[Options, _Line]:

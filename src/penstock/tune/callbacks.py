@@ -4,7 +4,7 @@ Starts nothing.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -75,18 +75,23 @@ class Teller(ray.tune.Callback):  # type: ignore[misc]
         reached = f"return {mean:,.1f}" if math.isfinite(mean) else "no episode has ended"
         if found.get("evaluation") is not None:
             reached = f"evaluation {found['evaluation']:,.1f}, {reached}"
-        self._told(f"trial {trial.trial_id}: {reached} after {int(found.get('steps', 0)):,} steps ({_given(trial)})")
+        # Race: 1. A trial is to go on as a copy, with changed settings. 2. It is stopped before its first report. These
+        # results are of the settings before.
+        settings = _given(last.get("config") or trial.config)
+        self._told(f"trial {trial.trial_id}: {reached} after {int(found.get('steps', 0)):,} steps ({settings})")
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ANN401
         """A trial has failed."""
         del iteration, trials, info
         output = self._folder / str(trial.trial_id) / OUTPUT
         where = f"; its output: {output}" if output.exists() else ""
-        self._told(f"trial {trial.trial_id} failed: {failure_in(output) or _noted(trial)} ({_given(trial)}){where}")
+        self._told(
+            f"trial {trial.trial_id} failed: {failure_in(output) or _noted(trial)} ({_given(trial.config)}){where}"
+        )
 
 
-def _given(trial: Any) -> str:  # noqa: ANN401 - Ray's own type
-    return ", ".join(f"{name} {short(value)}" for name, value in trial.config.items())
+def _given(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {short(value)}" for name, value in settings.items())
 
 
 def _noted(trial: Any) -> str:  # noqa: ANN401 - as above

@@ -1,10 +1,10 @@
 """Finds the mistakes that all trials of a search have in common, before Ray starts. Trains nothing."""
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from penstock.config.resolve import one_machine
 from penstock.config.whole import Config
@@ -19,7 +19,14 @@ from penstock.tune.trainable import config_with
 __all__ = ["check_trials"]
 
 
-def check_trials(config: Config, search: Sequence[Search], processes: Processes, *, here: bool) -> None:
+def check_trials(
+    config: Config,
+    search: Sequence[Search],
+    processes: Processes,
+    *,
+    here: bool,
+    given: Collection[str] | None = None,
+) -> None:
     """Check that some trial can begin, as ``penstock train`` checks its run: the environment is opened once.
 
     If the trial with the first value of each searched setting is refused, the one with the last values is tried, too.
@@ -30,25 +37,20 @@ def check_trials(config: Config, search: Sequence[Search], processes: Processes,
         search: the searched settings.
         processes: one of them opens the environment.
         here: whether this machine runs the trials. Another one may have the GPU that they need.
+        given: as for `config_with`.
 
     Raises:
         UsageError: of the trial with the first values.
     """
     first, last = ({part.name: part.values[place] for part in search} for place in (0, -1))
     try:
-        _check(config_with(config, first), processes, here=here)
+        _check(config_with(config, first, given), processes, here=here)
     except UsageError:
-        if last != first and _fits(config, last, processes, here=here):
-            return
+        if last != first:
+            with contextlib.suppress(UsageError):
+                _check(config_with(config, last, given), processes, here=here)
+                return
         raise
-
-
-def _fits(config: Config, settings: Mapping[str, Any], processes: Processes, *, here: bool) -> bool:
-    try:
-        _check(config_with(config, settings), processes, here=here)
-    except UsageError:
-        return False
-    return True
 
 
 def _check(trial: Config, processes: Processes, *, here: bool) -> None:

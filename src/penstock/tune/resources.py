@@ -59,9 +59,9 @@ def trials_that_fit(config: Config, search: Sequence[Search], there: Mapping[str
 def _claimed(config: Config, search: Sequence[Search]) -> dict[str, float]:
     """Resources that the run of a trial asks the cluster for itself (``--resources``), all its nodes together."""
     asked = {} if config.run.resources is None else config.run.resources.asked
-    workers = _most_workers(config, search)
+    workers, policies = _most_workers(config, search), _most("policy_nodes", config.run.policy_nodes, search)
     # Each environment process may be on a machine of its own, which has all policy nodes.
-    counts = {"env": workers, "learner": config.run.learners, "policy": workers * config.run.policy_nodes}
+    counts = {"env": workers, "learner": _most("learners", config.run.learners, search), "policy": workers * policies}
     claimed: dict[str, float] = {}
     for kind, amounts in asked.items():
         for name, amount in amounts.items():
@@ -71,5 +71,16 @@ def _claimed(config: Config, search: Sequence[Search]) -> dict[str, float]:
 
 def _most_workers(config: Config, search: Sequence[Search]) -> int:
     """The most environment processes that a trial may have. Ray reserves a core for each."""
-    searched = [value for part in search if part.name == "num_workers" for value in part.values]
-    return max((count for count in searched or [config.run.num_workers] if isinstance(count, int)), default=1)
+    return _most("num_workers", config.run.num_workers, search)
+
+
+def _most(name: str, given: int | str, search: Sequence[Search]) -> int:
+    """The largest number that a trial may have for a setting; 1 if no number is given.
+
+    Args:
+        name: of the setting.
+        given: its value, if it is not searched.
+        search: the searched settings.
+    """
+    searched = [value for part in search if part.name == name for value in part.values]
+    return max((count for count in searched or [given] if isinstance(count, int)), default=1)

@@ -1,6 +1,6 @@
 """A run as a trainable of Ray Tune, and the config of each trial. Chooses no settings."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,13 @@ from penstock.tune.trial import FAILED, TrialRun
 __all__ = ["config_with", "trainable"]
 
 
-def trainable(config: Config, folder: Path) -> type:
+def trainable(config: Config, folder: Path, given: Collection[str] | None = None) -> type:
     """A class for those who drive Ray Tune themselves. Its parameters are settings of a run.
 
     Args:
         config: of every run, save the parameters.
         folder: each trial makes a folder with its id there, with its run folder in it.
+        given: as for `config_with`.
 
     Returns:
         A `ray.tune.Trainable`. It reports what `TrialRun.wait` returns, and ``run_folder``.
@@ -39,7 +40,7 @@ def trainable(config: Config, folder: Path) -> type:
         def step(self) -> dict[str, Any]:
             if not self._begun:
                 # Not in `setup`: a trial that takes over another one begins with a checkpoint.
-                self._trial.train(config_with(config, self._settings))
+                self._trial.train(config_with(config, self._settings, given))
                 self._begun = True
             found = self._trial.wait()
             run = self._trial.run_folder
@@ -53,7 +54,8 @@ def trainable(config: Config, folder: Path) -> type:
             if not copies:
                 raise PenstockError(f"{FAILED}the trial that it takes over has left no checkpoint")
             self._trial.stop()
-            self._trial.resume(copies[0], self._settings, config_with(config, self._settings).run.timesteps)
+            whole = config_with(config, self._settings, given)
+            self._trial.resume(copies[0], self._settings, whole.run.timesteps)
             self._begun = True
 
         def cleanup(self) -> None:
@@ -62,18 +64,27 @@ def trainable(config: Config, folder: Path) -> type:
     return Run
 
 
-def config_with(config: Config, settings: Mapping[str, Any]) -> Config:
-    """The config of a trial. ``settings`` may hold any setting, also those that a resumed run must keep."""
+def config_with(config: Config, settings: Mapping[str, Any], given: Collection[str] | None = None) -> Config:
+    """The config of a trial.
+
+    Args:
+        config: of all trials.
+        settings: of this one. Any setting may be among them, also those that a resumed run must keep.
+        given: the settings of ``config`` that the user gave. All others follow from these and from ``settings``.
+            ``None``: not known; those that are not at their defaults.
+    """
     values = config.values()
-    if settings.get("algo", config.run.algo) != config.run.algo:
-        # Another algorithm has defaults of its own. Of this one's settings, only those off their default were given.
+    if given is not None:
+        # The algorithm that a user leaves out decides which environment is the default.
+        values = {name: value for name, value in values.items() if name in given or name == "env"}
+    elif settings.get("algo", config.run.algo) != config.run.algo:
+        # Another algorithm has defaults of its own.
         values = {name: value for name, value in values.items() if name not in _at_their_defaults(config.algorithm)}
-    given = {name: value for name, value in values.items() if value is not None}
-    given |= settings
+    told = {name: value for name, value in values.items() if value is not None} | dict(settings)
     if config.run.num_workers == "auto" and "num_workers" not in settings:
         # Trials share the machine: each takes one core, so that many run at once.
-        given["num_workers"] = 1
-    return from_mapping(given)
+        told["num_workers"] = 1
+    return from_mapping(told)
 
 
 def _at_their_defaults(settings: Any) -> set[str]:  # noqa: ANN401 - each algorithm has its own class

@@ -3,7 +3,7 @@
 import contextlib
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -87,6 +87,7 @@ def tune(
     address: str | None = None,
     name: str = TuneOptions.name,
     told: Callable[[str], None] | None = None,
+    given: Collection[str] | None = None,
     processes: Processes | None = None,
 ) -> Tuned:
     """Train ``samples`` runs with searched settings, as many at once as there are cores.
@@ -104,6 +105,7 @@ def tune(
         name: folder of the trials, in the config's ``log_dir``.
         told: called with a line before Ray starts and one for each trial that has ended, and before the trials if the
             scheduler cannot do its work in so few timesteps, or if no machine has room for a trial.
+        given: names of the settings of ``config`` that the user gave, see `config_with`.
         processes: started earlier, so that they are ready sooner; this call ends them. ``None``: it starts its own.
 
     Returns:
@@ -118,10 +120,13 @@ def tune(
             before Ray starts.
         RunFolderError: the log directory cannot be written.
     """
+    if given is not None:
+        # What is decided here holds for all trials.
+        given = {*given, "save_interval", "address"}
     for part in search:
         for value in part.values:
             # Fails now if a value does not fit the other settings.
-            config_with(config, {part.name: value})
+            config_with(config, {part.name: value}, given)
     proposing, scheduling = searcher_of(searcher, scheduler, config.run.seed), scheduler_of(scheduler, config, search)
     if scheduler == "pbt":
         config = saved_often(config, search)
@@ -130,7 +135,7 @@ def tune(
     RunFolder.check_place(folder)
     alone = not ray.is_initialized() and asked_cluster(address).starts_here
     with opened_processes(processes, config.run) as opened:
-        check_trials(config, search, opened, here=alone)
+        check_trials(config, search, opened, here=alone, given=given)
     if told is not None:
         if line := too_few_updates(scheduler, config, search):
             told(line)
@@ -148,7 +153,7 @@ def tune(
         settings = Settings()
         with _kept_by_ray(folder) as storage, Interrupts(patience=1) as interrupts:
             tuner = ray.tune.Tuner(
-                ray.tune.with_resources(trainable(_here(config), folder), kept),
+                ray.tune.with_resources(trainable(_here(config), folder, given), kept),
                 param_space={part.name: domain(part) for part in search},
                 tune_config=ray.tune.TuneConfig(
                     metric=METRIC,

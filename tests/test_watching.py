@@ -199,7 +199,7 @@ def test_only_a_full_picture_cuts_an_episode(monkeypatch: pytest.MonkeyPatch, se
         takes[0](env_at(10), None, True)
         yield Episode(0, 0.0, 2, spoilt=True)
 
-    source: Any = SimpleNamespace(film=takes.append, close=lambda: None)
+    source: Any = SimpleNamespace(agents=1, film=takes.append, close=lambda: None)
     monkeypatch.setattr(filming, "play", played)
     monkeypatch.setattr(filming, "_opened", lambda *_: (source, None))
     backend = SimpleNamespace(load=lambda _: None)

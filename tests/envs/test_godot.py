@@ -164,6 +164,8 @@ def test_a_game_that_says_something_else_is_one_line(answer: bytes, kind: type[E
         ({"type": "step", "obs": [{}], "reward": [1], "done": [False]}, "obs of an agent does not fit"),
         ({"type": "step", "obs": [{"obs": [1, 2]}], "reward": ["much"], "done": [False]}, "as reward of its agents"),
         ({"type": "step", "obs": [{"obs": [1, 2]}], "reward": [1], "done": ["no"]}, "as done of its agents"),
+        ({"type": "step", "obs": [{"obs": [1, 2]}], "reward": ["1"], "done": [False]}, "as reward of its agents"),
+        ({"type": "step", "obs": [{"obs": ["1", "2"]}], "reward": [1], "done": [False]}, "holds no numbers"),
     ],
 )
 def test_a_step_that_does_not_fit_is_one_line(answer, text: str) -> None:
@@ -177,13 +179,14 @@ def test_a_step_that_does_not_fit_is_one_line(answer, text: str) -> None:
     thread.join()
 
 
-def test_a_byte_beyond_255_is_one_line() -> None:
+@pytest.mark.parametrize("byte", [256, 0.5])
+def test_a_number_that_is_no_byte_is_one_line(byte: float) -> None:
     port = free_port()
     picture = {"view_2d": {"space": "box", "size": [1, 1, 1]}}
-    reset = {"type": "reset", "obs": [{"view_2d": [[[256]]]}]}
+    reset = {"type": "reset", "obs": [{"view_2d": [[[byte]]]}]}
     thread = answering(port, info(observation_space=picture), message(reset))
     env = agents_at(f":{port}")(num_envs=1, seed=0)
-    with pytest.raises(penstock.BadDataError, match=r"view_2d of an agent does not fit its space: .*256"):
+    with pytest.raises(penstock.BadDataError, match=rf"view_2d of an agent does not fit its space: .*{byte}"):
         env.reset()
     env.close()
     thread.join()

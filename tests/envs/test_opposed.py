@@ -105,6 +105,35 @@ def test_the_score_is_1_for_a_win_a_half_for_a_draw_0_for_a_loss():
     assert means == [None, 0.75, pytest.approx(2.0 / 3.0), pytest.approx(0.5), pytest.approx(0.5)]
 
 
+def test_a_win_by_little_of_large_returns_is_a_win():
+    env = Opposed("test", ScriptedPool(Scripted([0])), Duel())
+    env.reset(seed=0)
+    env._returns = {"one": 2_000_001.0, "two": 2_000_000.0}
+    assert env._scored()["score/all"] == float(env._learner == "one")
+
+
+def test_an_opponent_that_comes_again_begins_an_episode_of_its_own():
+    class Returning(Duel):
+        """Agent two is away at the second step."""
+
+        def _seen(self):
+            return {agent: row for agent, row in super()._seen().items() if agent in self.agents}
+
+        def step(self, actions):
+            found = super().step({"one": 0, "two": 0, **actions})
+            self.agents = ["one"] if self.steps == 1 else ["one", "two"]
+            seen = self._seen()
+            return seen, *({agent: part[agent] for agent in seen} for part in found[1:])
+
+    opponent = Scripted([0, 0, 0])
+    opposed = Opposed("test", ScriptedPool(opponent), Returning(length=9))
+    opposed.reset(seed=seed_of(opposed, "one"))
+    opponent.seen.clear()
+    for _ in range(4):
+        opposed.step({LEARNER: 0})
+    assert [first for _, first in opponent.seen] == [True, True, False]
+
+
 def test_a_mean_forgets_scores_of_long_ago():
     pool = ScriptedPool(Scripted([0, 0]))
     env = Opposed("test", pool, Duel())

@@ -2,11 +2,12 @@
 
 import importlib.util
 
+import gymnasium
 import numpy as np
 import pytest
 
 import penstock
-from penstock.envs.pettingzoo import agents_of
+from penstock.envs.pettingzoo import _check_whole_numbers, agents_of
 from penstock.envs.rewards import RewardedSource, find_reward
 from penstock.envs.sources import open_source, probe
 from penstock.errors import BadDataError, ConfigError, EnvError, SpaceError
@@ -169,9 +170,10 @@ def test_without_the_package_it_says_what_to_install(monkeypatch):
         ({"_seen": lambda agents: {}}, "agent short is alive, but it gets no observation"),
         ({"_seen": lambda agents: {agent: np.zeros(2) for agent in agents}}, "does not fit its space"),
         ({"DIES": {**Lives.DIES, "long": 1}, "_seen": lambda agents: {"short": [1.0]}}, "no last observation"),
+        ({"_seen": dict.fromkeys}, "agent short is alive, but it gets no observation"),
         ({"possible_agents": ["new"], "BORN": {"new": 1}, "DIES": {**Lives.DIES, "new": 9}}, "has the agent new"),
     ],
-    ids=["no observation", "another shape", "no last observation", "unknown agent"],
+    ids=["no observation", "another shape", "no last observation", "None", "unknown agent"],
 )
 def test_an_environment_that_breaks_the_contract_is_named(broken, text):
     env = agents_of("tests.team_environments:Lives")(num_envs=3)
@@ -179,6 +181,25 @@ def test_an_environment_that_breaks_the_contract_is_named(broken, text):
     for name, value in broken.items():
         setattr(env._environments[0].env, name, value)
     with pytest.raises((BadDataError, EnvError), match=text):
+        env.step(np.zeros(3, np.int64))
+
+
+@pytest.mark.parametrize("given", [np.array([300, 2], np.uint16), np.array([2**33, 1]), np.array([0.5, 0.0])])
+def test_numbers_that_the_dtype_does_not_hold_are_refused(given):
+    space = gymnasium.spaces.Dict({"a": gymnasium.spaces.Box(0, 255, (2,), np.uint8)})
+    with pytest.raises(ValueError, match="does not fit uint8"):
+        _check_whole_numbers(space, {"a": given})
+    _check_whole_numbers(space, {"a": np.array([255, 0])})
+
+
+@pytest.mark.parametrize("flag", ["False", [False], float("nan")])
+def test_an_end_that_is_no_truth_value_is_named(flag):
+    env = agents_of("tests.team_environments:Lives")(num_envs=3)
+    env.reset()
+    own = env._environments[0].env
+    step = own.step
+    own.step = lambda actions: (*step(actions)[:2], {"short": flag}, *step(actions)[3:])
+    with pytest.raises(BadDataError, match=r"terminated of agent short of .*, neither true nor false"):
         env.step(np.zeros(3, np.int64))
 
 

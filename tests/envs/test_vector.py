@@ -104,6 +104,19 @@ def test_gymnasiums_asynchronous_vector_environment_with_lanes_seeded_one_by_one
     np.testing.assert_array_equal(trajectory(SyncVectorEnv(make, autoreset_mode="Disabled"), 2), expected)
 
 
+def test_an_asynchronous_environment_whose_episodes_do_not_follow_from_the_seed():
+    class Noisy(ClockEnv):
+        def reset(self, **options):
+            _, info = super().reset(**options)
+            return np.random.default_rng().random(1, np.float32), info
+
+    for vector in (AsyncVectorEnv, SyncVectorEnv):
+        lanes = source(vector([Noisy] * 2, autoreset_mode="Disabled"))
+        assert not lanes.restorable
+        assert lanes.reset([0, 1])["obs"].shape == (2, 1)
+        lanes.close()
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_dict_observations(mode):
     lanes = source(sync(DictEnv, DictEnv, mode=mode))

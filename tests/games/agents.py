@@ -7,7 +7,7 @@ import weakref
 from typing import ClassVar
 
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
 import penstock
 from penstock.errors import BadDataError
@@ -40,6 +40,12 @@ class Plain(penstock.Agent):
 
     observation_space = Box(-1000, 1000, (1,), np.float32)
     action_space = Discrete(4)
+
+
+class Paired(Plain):
+    """Sees a Tuple."""
+
+    observation_space = Tuple((Box(-9, 9, (2,), np.float32), Discrete(3)))
 
 
 class Misspelt(Plain):

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import penstock
-from penstock.clients import EpisodeLostError, GameClient, RefusedError
+from penstock.clients import AgentsClient, EpisodeLostError, GameClient, RefusedError
 from penstock.doubles import FakeGame, Script, rehearse
 from penstock.errors import PenstockError
 from penstock.games.sessions import GameSteps
@@ -380,6 +380,46 @@ def test_masks_reach_the_rollout(agent):
         assert client.tick([0.5], 1.0, action_mask=[0, 0, 1]) == 2
         until(lambda: stage.learner.rollouts)
         assert stage.learner.rollouts[0]["action_mask"][0, 0].tolist() == [0, 1, 1]
+
+
+@pytest.mark.parametrize("mask", [None, [0, 0, 0], [1, 0, 0]])
+def test_the_last_observation_needs_no_possible_choice(mask):
+    with rehearse("tests.games.agents:Masked", num_steps=1, act=lambda obs: obs["action_mask"].argmax()) as stage:
+        client = GameClient(stage.http, "g")
+        client.start()
+        client.tick([0.5], action_mask=[0, 1, 1])
+        client.stop([0.75], 1.0, terminated=mask is None, action_mask=mask)
+        until(lambda: stage.learner.rollouts)
+        assert stage.learner.rollouts[0]["reward"][0, 0] == 1.0
+
+
+def test_a_tuple_comes_as_an_array_of_json():
+    seen = []
+
+    def act(obs):
+        seen.append({name: values.tolist() for name, values in obs.items()})
+        return 1
+
+    with rehearse("tests.games.agents:Paired", act=act) as stage:
+        client = GameClient(stage.http, "g")
+        client.start()
+        assert client.tick([[1.0, 2.0], 2]) == 1
+    assert seen == [{"obs.0": [[1.0, 2.0]], "obs.1": [2]}]
+
+
+@both_agents
+def test_a_stop_and_the_next_start_may_be_asked_for_together(agent):
+    with rehearse(agent, num_steps=2, num_envs=1, act=lambda obs: 1) as stage:
+        client = AgentsClient(stage.tcp, "g", ["a"])
+        client.start()
+        stop = b'{"obs": [2], "reward": 1, "terminated": true}'
+        start, tick = ("start", "a", b""), ("tick", "a", b'{"obs": [3]}')
+        replies = client.send([tick, ("stop", "a", stop), start, tick])
+        assert not [reply for reply in replies if isinstance(reply, RefusedError)]
+        # The start behind a stop that is refused is refused, too, and the episode goes on.
+        wrong, late, last = client.send([("stop", "a", b'{"obs": [1, 2]}'), start, tick])
+        assert (wrong.status, late.status) == (400, 409)
+        assert not isinstance(last, RefusedError)
 
 
 @both_agents

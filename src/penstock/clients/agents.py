@@ -125,6 +125,7 @@ class AgentsClient:
         *,
         terminated: Collection[str] = (),
         info: Mapping[str, Mapping[str, float]] | None = None,
+        action_mask: Mapping[str, Any] | None = None,
     ) -> None:
         """End the episode of each agent that has an observation.
 
@@ -133,16 +134,17 @@ class AgentsClient:
             reward: agent -> the reward of its last action.
             terminated: agents whose episode has ended by itself. Those of others were cut off.
             info: agent -> numbers of its episode by their names, as for `penstock.clients.GameClient.stop`.
+            action_mask: agent -> 1 where a choice would be possible in its last observation. It may be left out.
 
         Raises:
             RefusedError: the server refuses one of them. The others have ended.
             EpisodeLostError: the connection broke.
         """
-        rewards, infos = reward or {}, info or {}
+        rewards, infos, masks = reward or {}, info or {}, action_mask or {}
         self._all(
             "stop",
             {
-                agent: encoded(one, rewards.get(agent), agent in terminated, None, infos.get(agent))
+                agent: encoded(one, rewards.get(agent), agent in terminated, masks.get(agent), infos.get(agent))
                 for agent, one in obs.items()
             },
         )

@@ -56,10 +56,11 @@ class AsyncGameClient(GameSession):
         *,
         terminated: bool = False,
         info: Mapping[str, float] | None = None,
+        action_mask: Any = None,  # noqa: ANN401
     ) -> None:
         """End the episode, as `GameClient.stop`."""
         nothing = obs is None and reward is None and not terminated and info is None
-        await self.send("stop", b"" if nothing else encoded(obs, reward, terminated, None, info))
+        await self.send("stop", b"" if nothing else encoded(obs, reward, terminated, action_mask, info))
         self._is_open = False
 
     async def send(self, kind: str, body: bytes) -> bytes:

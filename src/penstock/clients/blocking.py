@@ -83,6 +83,7 @@ class GameClient(GameSession):
         *,
         terminated: bool = False,
         info: Mapping[str, float] | None = None,
+        action_mask: Any = None,  # noqa: ANN401
     ) -> None:
         """End the episode.
 
@@ -91,13 +92,14 @@ class GameClient(GameSession):
             reward: of the last action. If nothing at all is given, the last action counts as not taken.
             terminated: the episode has ended by itself. Otherwise it was cut off.
             info: numbers of the episode by their names, of which a run reports means and more (``--episode_metrics``).
+            action_mask: 1 where a choice would be possible in the last observation. It may be left out.
 
         Raises:
             RefusedError: the server refuses; the episode is as it was before.
             EpisodeLostError: the connection broke.
         """
         nothing = obs is None and reward is None and not terminated and info is None
-        self.send("stop", b"" if nothing else encoded(obs, reward, terminated, None, info))
+        self.send("stop", b"" if nothing else encoded(obs, reward, terminated, action_mask, info))
         self._is_open = False
 
     def send(self, kind: str, body: bytes) -> bytes:

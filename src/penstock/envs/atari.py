@@ -106,7 +106,7 @@ def make_lanes(
         repeat_action_probability: how often the last action is taken instead of the given one.
         full_action_space: all 18 actions, also those without an effect in this game.
         max_num_frames_per_episode: frames after which an episode is truncated. The default is half an hour of play.
-        episodic_life: an episode ends with each life.
+        episodic_life: an episode ends with each life, and a new game begins.
     """
     from ale_py.vector_env import AtariVectorEnv  # noqa: PLC0415  # takes 0.1 s
 

@@ -239,20 +239,18 @@ class _Agents:
     def _numbers(self, answers: Sequence[Mapping[str, Any]], key: str) -> list[float]:
         """One number for each lane; true counts as 1."""
         values = self._of_lanes(answers, key)
-        try:
-            return [float(value) for value in values]
-        except (TypeError, ValueError, OverflowError):
-            raise BadDataError(
-                f"the game sends {one_line(values)} as {key} of its agents: not all are numbers"
-            ) from None
+        # Text would be read as a number.
+        with contextlib.suppress(OverflowError):
+            if all(isinstance(value, int | float) for value in values):
+                return [float(value) for value in values]
+        raise BadDataError(f"the game sends {one_line(values)} as {key} of its agents: not all are numbers")
 
     def _observed(self, answers: Sequence[Mapping[str, Any]]) -> Any:
         rows = self._of_lanes(answers, "obs")
         found = {}
         for name, space in self._seen.items():
             try:
-                values = np.array([_value(row[name], space, name) for row in rows], space.dtype)
-                found[name] = values.reshape(self.num_envs, *space.shape)
+                found[name] = np.stack([_fitting(_value(row[name], space, name), space) for row in rows])
             except (KeyError, TypeError, ValueError, OverflowError) as error:
                 raise BadDataError(f"{name} of an agent does not fit its space: {one_line(error, 200)}") from None
         return next(iter(found.values())) if len(found) == 1 else found
@@ -322,6 +320,22 @@ def _seen(name: str, described: Mapping[str, Any]) -> Any:
         return Box(0, 255, shape, np.uint8)
     # Without `low` and `high`, the protocol's range is -1 to 1. Many games exceed it, so it is not taken as a bound.
     return Box(described.get("low", -np.inf), described.get("high", np.inf), shape, np.float32)
+
+
+def _fitting(given: Any, space: Any) -> Array:
+    """The numbers in the dtype and the shape of their space.
+
+    Raises:
+        TypeError: these are no numbers.
+        ValueError: the dtype does not hold them, or there are fewer or more.
+    """
+    numbers = np.array(given)
+    if numbers.dtype.kind not in "biuf":
+        raise TypeError(f"{one_line(given)} holds no numbers")
+    found = numbers.astype(space.dtype)
+    if found.dtype.kind != "f" and not np.array_equal(found, numbers):
+        raise ValueError(f"{one_line(given)} does not fit {space.dtype}")
+    return found.reshape(space.shape)
 
 
 def _value(given: Any, space: Any, name: str) -> Any:

@@ -29,6 +29,7 @@ class ScalarSource(EnvSource):
     """Steps a list of environments, one for each lane.
 
     Attributes:
+        agents: lanes of one environment.
         first_info: the info with which the latest episode began.
         paths: as ``field_paths`` gives them.
 
@@ -47,6 +48,7 @@ class ScalarSource(EnvSource):
     """
 
     same_step = True
+    agents = 1
 
     def __init__(
         self,

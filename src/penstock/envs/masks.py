@@ -197,7 +197,7 @@ class Masks:
             raise BadDataError(f"{self._names[lanes[at]]} forbids every choice{of}: at least one must be possible")
 
 
-def mask_rows(space: ActionSpace, given: Any, count: int | None, what: str) -> Array:
+def mask_rows(space: ActionSpace, given: Any, count: int | None, what: str, *, may_forbid_all: bool = False) -> Array:
     """Action masks that a caller gives, uint8 ``[n, choices]``.
 
     Args:
@@ -205,6 +205,7 @@ def mask_rows(space: ActionSpace, given: Any, count: int | None, what: str) -> A
         given: one mask, as `_Form.read` takes it, or a batch of masks.
         count: n of a batch; ``None``: one mask is given.
         what: begins an error's text.
+        may_forbid_all: nobody acts by these masks.
 
     Raises:
         BadDataError: a mask does not fit the action space, or forbids everything; or there are fewer than n.
@@ -217,7 +218,7 @@ def mask_rows(space: ActionSpace, given: Any, count: int | None, what: str) -> A
             f"{what} is no batch of {count} masks; a mask is {form.width} numbers, 1 where a choice is possible, else 0"
         ) from None
     rows = np.stack([form.read(mask, what) for mask in masks]) if masks else np.zeros((0, form.width), np.uint8)
-    for lane, element in np.argwhere(~form.free(rows)):
+    for lane, element in [] if may_forbid_all else np.argwhere(~form.free(rows)):
         raise BadDataError(f"{what} forbids every choice{form.named(element)} in row {lane}")
     return rows
 

@@ -8,6 +8,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from penstock.envs.rows import as_truth
+
 __all__ = ["OlderEnv", "declares", "is_current", "reset_values"]
 
 
@@ -46,8 +48,11 @@ class OlderEnv:
         if len(result) != 4:
             return result  # type: ignore[no-any-return]  # the caller refuses any number but five
         obs, reward, done, info = result
-        truncated = bool(done) and bool(info) and bool(info.get("TimeLimit.truncated", False))
-        return obs, reward, bool(done) and not truncated, truncated, info
+        if not done:
+            return obs, reward, False, False, info
+        ended = as_truth(done, "done")
+        truncated = ended and bool(info) and bool(info.get("TimeLimit.truncated", False))
+        return obs, reward, ended and not truncated, truncated, info
 
     def render(self) -> Any:
         """The present picture, if the environment has one."""

@@ -10,7 +10,7 @@ from penstock.config.opponents import ALL_SCORES, SCORE
 from penstock.envs.fields import field_paths
 from penstock.envs.opponent_lane import OpponentLane
 from penstock.envs.opponents import Candidate, Pool
-from penstock.envs.rows import as_number
+from penstock.envs.rows import as_number, as_truth
 from penstock.errors import BadDataError, EnvError
 
 __all__ = ["LEARNER", "Opposed"]
@@ -106,8 +106,14 @@ class Opposed:
         for agent in acting:
             earned = as_number(rewards.get(agent, 0.0), f"reward of agent {agent}")
             self._returns[agent] = self._returns.get(agent, 0.0) + earned
-            if terminations.get(agent) or truncations.get(agent):
-                self._ended.add(agent)
+            for name, flags in (("terminated", terminations), ("truncated", truncations)):
+                if flags.get(agent) and as_truth(flags[agent], f"{name} of agent {agent} of {self._whose}"):
+                    self._ended.add(agent)
+        for agent in set(self._env.agents).difference(acting):
+            # It comes, or comes again: then it begins an episode of its own.
+            self._ended.discard(agent)
+            if (lane := self._lanes.get(agent)) is not None and lane.taken:
+                lane.leave()
         # Keep the last observation of an ended agent, which may be asked for an action without getting a new one. An
         # agent that is alive must get a new one.
         self._obs = {agent: seen for agent, seen in self._obs.items() if agent in self._ended} | dict(obs)
@@ -139,7 +145,7 @@ class Opposed:
         mine = self._returns[self._learner]
         best = max((value for agent, value in self._returns.items() if agent != self._learner), default=-math.inf)
         # Two sums of the same rewards in another order may differ in their last bits.
-        equal = math.isclose(mine, best, rel_tol=1e-6, abs_tol=1e-9)
+        equal = math.isclose(mine, best, rel_tol=1e-12, abs_tol=1e-9)
         score = 0.5 if equal else float(mine > best)
         times = self._met[self._candidate] = self._met.get(self._candidate, 0) + 1
         before = self._scores.get(self._candidate, 0.5)

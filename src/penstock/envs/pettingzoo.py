@@ -23,7 +23,7 @@ from penstock.envs.imports import attribute_of, imported
 from penstock.envs.masks import KEY, lane_of
 from penstock.envs.opponents import Pool, PoolSettings
 from penstock.envs.opposed import Opposed
-from penstock.envs.rows import as_number
+from penstock.envs.rows import as_number, as_truth
 from penstock.envs.team_state import ShownState
 from penstock.errors import BadDataError, EnvError, SpaceError
 from penstock.seeding import episode_seed
@@ -136,9 +136,16 @@ class _Environment:
             return [_ABSENT] * len(self.agents)
         acted, acting = self.goes_on, set(self.env.agents)
         given = {agent: action for agent, action in zip(self.agents, actions, strict=True) if agent in acting}
-        obs, rewards, terminations, truncations, infos = self.env.step(given)
+        found, rewards, terminations, truncations, infos = self.env.step(given)
+        obs = _observed_by(found)
         here = self._here()
-        ends = [(bool(terminations.get(agent)), bool(truncations.get(agent))) for agent in self.agents]
+        ends = [
+            tuple(
+                as_truth(flags.get(agent) or False, f"{name} of agent {agent} of {self._whose}")
+                for name, flags in (("terminated", terminations), ("truncated", truncations))
+            )
+            for agent in self.agents
+        ]
         self.goes_on = [agent in here and not any(end) for agent, end in zip(self.agents, ends, strict=True)]
         turns = []
         for place, (agent, (terminated, truncated)) in enumerate(zip(self.agents, ends, strict=True)):
@@ -158,7 +165,8 @@ class _Environment:
         """Begin the next episode."""
         seed = None if self._seed is None else episode_seed(self._seed, 0, self._episodes)
         self._episodes += 1
-        obs, infos = self.env.reset(seed=seed)
+        found, infos = self.env.reset(seed=seed)
+        obs = _observed_by(found)
         here = self._here()
         self.goes_on = [agent in here for agent in self.agents]
         if not here:
@@ -185,6 +193,30 @@ class _Environment:
             self.infos[place] = info if isinstance(info, Mapping) else None
         other = self.shown[self.goes_on.index(True)] if any(self.goes_on) else None
         self.shown = [other if shown is None else shown for shown in self.shown]
+
+
+def _check_whole_numbers(space: Any, obs: Any) -> None:
+    """Refuse whole numbers that the dtype of their space does not hold: NumPy would make others of them.
+
+    Raises:
+        ValueError: one does not fit.
+    """
+    parts = getattr(space, "spaces", None)
+    if isinstance(parts, Mapping):
+        for key, part in parts.items():
+            _check_whole_numbers(part, obs[key])
+    elif parts is not None:
+        for part, own in zip(parts, obs, strict=True):
+            _check_whole_numbers(part, own)
+    elif np.dtype(space.dtype).kind in "iu":
+        values = np.asarray(obs)
+        if values.dtype != space.dtype and not np.array_equal(values.astype(space.dtype), values):
+            raise ValueError(f"{one_line(values)} of dtype {values.dtype} does not fit {space.dtype}")
+
+
+def _observed_by(found: Mapping[Any, Any]) -> dict[Any, Any]:
+    """The observations of those agents that have one."""
+    return {agent: obs for agent, obs in found.items() if obs is not None}
 
 
 class _Agents:
@@ -268,6 +300,8 @@ class _Agents:
         self.absent[:] = [not goes_on for one in self._environments for goes_on in one.goes_on]
         shown = [obs for one in self._environments for obs in one.shown]
         try:
+            for obs in shown:
+                _check_whole_numbers(self.single_observation_space, obs)
             self._obs = concatenate(self.single_observation_space, shown, self._obs)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             why = one_line(f"{type(error).__name__}: {error}", 200)

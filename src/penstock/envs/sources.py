@@ -95,8 +95,7 @@ def probe(
             raise
         why = f"{type(error).__name__}: {one_line(error, 300)}"
         raise EnvError(f"environment {name} cannot be {doing}: {why}") from error
-    agents = source.agents if isinstance(source, VectorSource) else 1
-    return EnvProfile(name, spaces, source.same_step, source.restorable, kind, unused, agents)
+    return EnvProfile(name, spaces, source.same_step, source.restorable, kind, unused, source.agents)
 
 
 def open_source(

@@ -52,8 +52,8 @@ def seed_form_of(env: Any, observed: Callable[[Any], Arrays]) -> SeedForm | None
             again = observed(env.reset(seed=form(others, one), options={"reset_mask": one.copy()})[0])
         except _rejections():
             continue
-        if all(np.array_equal(before[name], again[name]) for name in before):
-            return form
+        # If this form is not refused, it is the environment's own, and another one may end its processes.
+        return form if all(np.array_equal(before[name], again[name]) for name in before) else None
     return None
 
 

@@ -18,8 +18,11 @@ class Request(NamedTuple):
     """A request of one session."""
 
     kind: str
-    """``tick`` or ``stop``; ``restart``: a start after the connection was lost; ``vanish``: the server's own request to
-    end the session."""
+    """- ``tick`` or ``stop``;
+    - ``start``: one that came behind a stop;
+    - ``restart``: a start after the connection was lost;
+    - ``vanish``: the server's own request to end the session.
+    """
     body: bytes = b""
     reply: StepReply | None = None
 

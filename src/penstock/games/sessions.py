@@ -119,8 +119,12 @@ class GameSteps:
             former.parted, former.is_dropped = None, False
             former.add(Request("restart", reply=reply))
             return
+        if former is not None and former.requests and former.requests[-1].kind == "stop":
+            # The client has asked for both at once.
+            former.add(Request("start", reply=reply))
+            return
         if former is not None:
-            raise Refusal(HTTPStatus.CONFLICT, f"session {key[1]!r} has started already; stop it first")
+            raise _started_already(key)
         taken = self._lobby.take()
         if taken is None:
             text = f"all {self._lobby.size} sessions are taken ({self._lobby.flag})"
@@ -230,6 +234,9 @@ class GameSteps:
             if request.reply is not None:
                 request.reply.answer(_CONTENT, reply)
             return True
+        if request.kind == "start":
+            # The stop before it was refused, so the episode goes on.
+            raise _started_already(session.key)
         await self._ticks.end(session, request.body, vanished=request.vanishes)
         # Before the reply: the client may begin its next episode at once.
         self._release(session)
@@ -251,7 +258,7 @@ class GameSteps:
         self._release(session)
         while session.requests:
             request = session.requests.popleft()
-            if request.kind != "restart" or request.reply is None:
+            if request.kind not in {"start", "restart"} or request.reply is None:
                 request.refuse(session.stopped())
                 continue
             try:
@@ -319,3 +326,7 @@ class GameSteps:
         game.leave(session.agent)
         if len(self._roster) > 4 * self._lobby.size:
             self._roster.keep_only(self._live)
+
+
+def _started_already(key: SessionKey) -> Refusal:
+    return Refusal(HTTPStatus.CONFLICT, f"session {key[1]!r} has started already; stop it first")

@@ -13,7 +13,7 @@ from penstock.errors import BadDataError, EnvError
 from penstock.gamecore.rows import read_row
 from penstock.games.agent import State, Told
 from penstock.games.session import Session
-from penstock.serving.observations import FieldReader, flat_row
+from penstock.serving.observations import FieldReader, flat_row, tuples_in, with_tuples
 from penstock.types import Array, Arrays, Discrete, Spaces
 
 __all__ = ["Ticks"]
@@ -31,6 +31,7 @@ class Ticks:
     def __init__(self, spaces: Spaces) -> None:
         self._spaces = spaces
         self._reader = FieldReader(spaces)
+        self._tuples = tuples_in([name for name, _ in spaces.obs])
         self._row = flat_row(spaces)
         self._cut = cutter(spaces.action, 1)
 
@@ -118,7 +119,8 @@ class Ticks:
             session.has_begun = False
             session.rows.vanish()
         else:
-            fields, reward = self._fields(final.obs, final.action_mask), _finite(final.reward)
+            fields = self._fields(final.obs, final.action_mask, nobody_acts=True)
+            reward = _finite(final.reward)
             await session.lane.end(fields, reward, final.info, terminated=final.terminated)
             session.has_begun = False
             session.rows.end(fields, reward, terminated=final.terminated)
@@ -129,8 +131,8 @@ class Ticks:
         # The array is used again for the next action, and an agent may keep this one.
         return int(one) if isinstance(self._spaces.action, Discrete) else one
 
-    def _fields(self, obs: Any, action_mask: Any) -> Arrays:  # noqa: ANN401 - a client's
-        fields, is_batch = self._reader.read(obs, action_mask)
+    def _fields(self, obs: Any, action_mask: Any, *, nobody_acts: bool = False) -> Arrays:  # noqa: ANN401 - a client's
+        fields, is_batch = self._reader.read(with_tuples(obs, self._tuples), action_mask, nobody_acts=nobody_acts)
         if is_batch:
             raise BadDataError("a session has one observation at a time")
         return fields

@@ -16,7 +16,7 @@ from penstock.errors import BadDataError
 from penstock.kernels.finite import are_finite
 from penstock.types import ActionSpace, Array, Arrays, ArraySpec, Box, Composite, Discrete, Space, Spaces
 
-__all__ = ["FieldReader", "array_of", "flat_row", "formed", "observation_of"]
+__all__ = ["FieldReader", "array_of", "flat_row", "formed", "observation_of", "tuples_in", "with_tuples"]
 
 _DOUBLE = np.dtype("float64")
 _MODERATE = 1e38
@@ -58,13 +58,14 @@ class FieldReader:
             if spec.name != spaces.mask
         )
 
-    def read(self, obs: Any, action_mask: Any = None) -> tuple[Arrays, bool]:  # noqa: ANN401
+    def read(self, obs: Any, action_mask: Any = None, *, nobody_acts: bool = False) -> tuple[Arrays, bool]:  # noqa: ANN401
         """Observation fields ``[n, ...]`` with the action mask, and whether a batch was given.
 
         Args:
             obs: one observation as an environment gives it, or a batch ``[n, ...]``.
             action_mask: 1 where a choice is possible, else 0; needed if the spaces have a mask that ``obs`` does not
                 hold.
+            nobody_acts: it is the last observation of an episode. Its mask may be missing, or forbid everything.
 
         Raises:
             BadDataError: the observation has another shape than its space, holds no numbers, or NaN or infinity, or is
@@ -91,16 +92,18 @@ class FieldReader:
             raise BadDataError(f"the fields of an observation are batches of different sizes: {sorted(counts)}")
         if self._spaces.mask is not None:
             count = len(next(iter(fields.values()))) if is_batch else None
-            fields[self._spaces.mask] = self._mask(self._spaces.mask, obs, action_mask, count)
+            fields[self._spaces.mask] = self._mask(self._spaces.mask, obs, action_mask, count, nobody_acts=nobody_acts)
         elif action_mask is not None:
             raise BadDataError("this policy was trained without action masks: it cannot leave choices out")
         return fields, is_batch
 
-    def _mask(self, name: str, obs: Any, action_mask: Any, count: int | None) -> Array:  # noqa: ANN401
+    def _mask(self, name: str, obs: Any, action_mask: Any, count: int | None, *, nobody_acts: bool) -> Array:  # noqa: ANN401
         given = _pick(obs, name) if action_mask is None and name != IN_INFO else action_mask
+        if given is None and nobody_acts:
+            return np.zeros((1 if count is None else count, sum(self._spaces.action.choices)), np.uint8)
         if given is None:
             raise BadDataError("this policy chooses by a mask: pass action_mask, which the environment has in its info")
-        return mask_rows(self._spaces.action, given, count, name)
+        return mask_rows(self._spaces.action, given, count, name, may_forbid_all=nobody_acts)
 
 
 def array_of(given: Any, spec: ArraySpec) -> Array:  # noqa: ANN401
@@ -153,4 +156,25 @@ def _pick(obs: Any, field: str) -> Any:  # noqa: ANN401
             raise BadDataError(f"the observation lacks {field}")
         key, obs = max(found, key=lambda one: len(one[0]))
         rest = f"{rest}."[len(key) :].removesuffix(".")
+    return obs
+
+
+def tuples_in(names: list[str]) -> dict[str, Any]:
+    """Where Tuples are among fields with these names: key or place -> the same below it. Empty: there is no Tuple."""
+    parts: dict[str, list[str]] = {}
+    for name in names:
+        key, _, rest = name.partition(".")[2].partition(".")
+        if key:
+            parts.setdefault(key, []).append(f"obs.{rest}" if rest else "obs")
+    below = {key: tuples_in(rest) for key, rest in parts.items()}
+    is_tuple = "0" in parts and all(key.isdigit() for key in parts)
+    return below if is_tuple or any(below.values()) else {}
+
+
+def with_tuples(obs: Any, tree: dict[str, Any]) -> Any:  # noqa: ANN401 - an observation
+    """The same observation with a tuple where its space has one. JSON knows arrays only."""
+    if isinstance(obs, dict):
+        return {key: with_tuples(part, tree[key]) if tree.get(key) else part for key, part in obs.items()}
+    if isinstance(obs, list) and "0" in tree:
+        return tuple(with_tuples(part, tree.get(str(place), {})) for place, part in enumerate(obs))
     return obs

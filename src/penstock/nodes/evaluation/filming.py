@@ -67,7 +67,8 @@ def film(
         BadDataError: it gave NaN or infinity.
     """
     source, refused = _opened(settings, "rgb_array")
-    reel = Reel(settings.name, seconds, episodes)
+    # The first lane is filmed. Of several agents it is one, whose episodes are only some of those that are played.
+    reel = Reel(settings.name, seconds, episodes if source.agents == 1 else None)
     source.film(reel.take)
     played = _played(settings, source, published, episodes, limit_s, is_enough=lambda: reel.is_full)
     if not reel.pictures:
@@ -159,19 +160,19 @@ class Reel:
     Args:
         name: of the environment, for error texts.
         seconds: how long they may be shown.
-        episodes: how many there are.
+        episodes: how many there are; ``None``: as many as there is time for.
 
     Attributes:
         pictures: in 256 colours.
         is_full: no more time is left, all episodes have ended, or the first one had no picture.
     """
 
-    def __init__(self, name: str, seconds: float, episodes: int) -> None:
+    def __init__(self, name: str, seconds: float, episodes: int | None) -> None:
         self.pictures: list[Image.Image] = []
         self.is_full = False
         self._name = name
         self._left = seconds
-        self._episodes = episodes
+        self._episodes = math.inf if episodes is None else episodes
         self._seconds: list[float] = []
         """How long each picture is shown."""
         self._step = 0

@@ -8,13 +8,13 @@ import numpy as np
 import orjson
 
 from penstock.gamecore.rows import read_row
-from penstock.serving.observations import flat_row, observation_of
+from penstock.serving.observations import flat_row, observation_of, tuples_in, with_tuples
 from penstock.serving.server.admission.json_reading import most_values, read_json
 from penstock.serving.server.admission.refusal import Refusal
 from penstock.serving.server.endpoints.endpoint import Endpoint
 from penstock.types import Array, Arrays, Composite, Spaces
 
-__all__ = ["CODECS", "Codec", "Heard", "JsonCodec", "RawCodec", "plain", "tuples_in", "with_tuples"]
+__all__ = ["CODECS", "Codec", "Heard", "JsonCodec", "RawCodec", "plain"]
 
 _LONGEST_QUESTION = 64
 """Bytes of a body that asks for a description. Longer ones hold observations, and are not searched."""
@@ -181,24 +181,3 @@ def plain(actions: Any, row: int | None) -> Any:  # noqa: ANN401 - as the action
     if isinstance(actions, Mapping):
         return {str(key): plain(part, row) for key, part in actions.items()}
     return [plain(part, row) for part in actions]
-
-
-def tuples_in(names: list[str]) -> dict[str, Any]:
-    """Where Tuples are among fields with these names: key or place -> the same below it. Empty: there is no Tuple."""
-    parts: dict[str, list[str]] = {}
-    for name in names:
-        key, _, rest = name.partition(".")[2].partition(".")
-        if key:
-            parts.setdefault(key, []).append(f"obs.{rest}" if rest else "obs")
-    below = {key: tuples_in(rest) for key, rest in parts.items()}
-    is_tuple = "0" in parts and all(key.isdigit() for key in parts)
-    return below if is_tuple or any(below.values()) else {}
-
-
-def with_tuples(obs: Any, tree: dict[str, Any]) -> Any:  # noqa: ANN401 - an observation
-    """The same observation with a tuple where its space has one. JSON knows arrays only."""
-    if isinstance(obs, dict):
-        return {key: with_tuples(part, tree[key]) if tree.get(key) else part for key, part in obs.items()}
-    if isinstance(obs, list) and "0" in tree:
-        return tuple(with_tuples(part, tree.get(str(place), {})) for place, part in enumerate(obs))
-    return obs

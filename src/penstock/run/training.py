@@ -60,7 +60,7 @@ def train(
             a run of this name.
         NodeError: a node failed during the run.
         BadDataError: an episode of the final evaluation held NaN or infinity. The run itself is complete.
-        KeyboardInterrupt: the run was interrupted before anything was learned, and its folder is removed; or its final
+        KeyboardInterrupt: the run was interrupted before training began, and its folder is removed; or its final
             evaluation was interrupted, and the run is complete.
 
     Example:

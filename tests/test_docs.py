@@ -91,6 +91,13 @@ def test_every_page_behind_an_entry_page_can_be_found(name: str) -> None:
     assert behind <= {Path("docs", link.partition("#")[0]) for link in LINK.findall(prose(Path("docs", f"{name}.md")))}
 
 
+def test_the_page_of_all_pages_leads_to_each() -> None:
+    beside = {path for path in PAGES if path.parent == Path("docs")} - {Path("docs/README.md")}
+    links = [Path("docs", link.partition("#")[0]) for link in LINK.findall(prose(Path("docs/README.md")))]
+    assert beside <= set(links)
+    assert len(links) == len(set(links)), "a page is listed once"
+
+
 def test_the_page_of_all_algorithms_names_each_and_leads_to_all_pages_beside_it() -> None:
     folder = Path("docs/algorithms")
     text = prose(folder / "README.md")

@@ -137,7 +137,8 @@ def check_ranked(result: Result) -> None:
     kept = load_table(find_checkpoint(result.run_folder))
     assert kept is not None
     priorities = kept["priority"][kept["priority"] > 0]
-    assert len(priorities) > 1000
+    # As many rows are kept of each environment node as of the one that has given the fewest: a lost one begins late.
+    assert len(priorities) > 500
     assert len(np.unique(priorities)) > len(priorities) / 2
 
 

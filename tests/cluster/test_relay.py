@@ -63,7 +63,7 @@ class Machine:
         """The calls and their first arguments."""
 
     def call(self, name: str, replied: Callable[[Any, Any], None], *arguments: Any) -> None:
-        if name == "sound":
+        if name == "give_sign":
             if self.answers_slowly:
                 replied(None, None)
             return
@@ -183,7 +183,7 @@ def test_a_question_of_home_while_an_answer_is_on_its_way_is_a_sign_of_life(monk
         for _ in range(round((hosts.SILENCE_S - 1.0) / hosts.LOOK_S)):
             paused.now += hosts.LOOK_S
             paused.host._wake()
-        asyncio.run(paused.host.sound())
+        asyncio.run(paused.host.give_sign())
     assert paused.alive
 
 

@@ -262,7 +262,7 @@ class Host:
         self._asked = time.monotonic()
         return self._last._replace(vitals=self._vitals())
 
-    async def sound(self) -> None:
+    async def give_sign(self) -> None:
         """Answer home, and note that it lives, while an answer of `collect` is on its way."""
         self._asked = time.monotonic()
 

@@ -91,7 +91,7 @@ class Relay:
         """Machine -> when it last told something. Of a new one later than that: see `START_SILENCE_S`."""
         self._answered: dict[Machine, float] = {}
         """Machine -> when it last told what it has, with the state of its nodes."""
-        self._sounded: set[Machine] = set()
+        self._asked_for_sign: set[Machine] = set()
         """Machines that are asked for a sign of life, and have given none."""
         self._turned = time.monotonic()
         """When this process last showed that it does not stand still."""
@@ -256,7 +256,7 @@ class Relay:
         self._show()
         for machine in {placed.machine for placed in self._placed.values()} - self._collecting:
             self._collect(machine)
-        self._sound(now)
+        self._ask_for_signs(now)
         self._release()
         for placed in self._placed.values():
             if now - self._answered[placed.machine] > QUIET_S or self._calls.keeps_back(placed.machine):
@@ -324,15 +324,15 @@ class Relay:
         self._collecting.add(machine)
         self._calls.make(machine, "collect", "", self._deliveries.freed_on(machine))
 
-    def _sound(self, now: float) -> None:
+    def _ask_for_signs(self, now: float) -> None:
         """Ask machines whose answer is on its way for a sign of life: a large one may take long over a slow link.
 
         To the machine the question is a sign that home lives.
         """
-        for machine in self._collecting - self._sounded:
+        for machine in self._collecting - self._asked_for_sign:
             if now - self._heard[machine] > QUIET_S:
-                self._sounded.add(machine)
-                self._calls.make(machine, "sound", "")
+                self._asked_for_sign.add(machine)
+                self._calls.make(machine, "give_sign", "")
 
     def _release(self) -> None:
         """Tell hosts at once which slots are free, if they are asked for rollouts already: a node may wait for one."""
@@ -364,8 +364,8 @@ class Relay:
             self._collecting.discard(reply.machine)
             self._answered[reply.machine] = self._heard[reply.machine]
             self._take(reply.machine, reply.result)
-        elif reply.call == "sound":
-            self._sounded.discard(reply.machine)
+        elif reply.call == "give_sign":
+            self._asked_for_sign.discard(reply.machine)
 
     def _take(self, machine: Machine, batch: Batch) -> None:
         groups = {placed.node.there: group for group, placed in self._placed.items() if placed.machine is machine}
@@ -398,7 +398,7 @@ class Relay:
         """Give a machine up. Its nodes count as killed from outside."""
         self._lost.add(machine)
         self._collecting.discard(machine)
-        self._sounded.discard(machine)
+        self._asked_for_sign.discard(machine)
         self._fetches.lose(machine)
         loss = self._publications.lose(machine)
         if loss.rows:

@@ -21,6 +21,7 @@ import numpy as np
 
 from penstock.envs.engines import whole
 from penstock.envs.fields import one_line
+from penstock.envs.rows import in_dtype
 from penstock.errors import BadDataError, EnvError, SpaceError
 from penstock.types import Array, EnvFactory
 
@@ -332,10 +333,7 @@ def _fitting(given: Any, space: Any) -> Array:
     numbers = np.array(given)
     if numbers.dtype.kind not in "biuf":
         raise TypeError(f"{one_line(given)} holds no numbers")
-    found = numbers.astype(space.dtype)
-    if found.dtype.kind != "f" and not np.array_equal(found, numbers):
-        raise ValueError(f"{one_line(given)} does not fit {space.dtype}")
-    return found.reshape(space.shape)
+    return in_dtype(numbers, space.dtype).reshape(space.shape)
 
 
 def _value(given: Any, space: Any, name: str) -> Any:

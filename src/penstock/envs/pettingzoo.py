@@ -23,7 +23,7 @@ from penstock.envs.imports import attribute_of, imported
 from penstock.envs.masks import KEY, lane_of
 from penstock.envs.opponents import Pool, PoolSettings
 from penstock.envs.opposed import Opposed
-from penstock.envs.rows import as_number, as_truth
+from penstock.envs.rows import as_number, as_truth, in_dtype
 from penstock.envs.team_state import ShownState
 from penstock.errors import BadDataError, EnvError, SpaceError
 from penstock.seeding import episode_seed
@@ -210,8 +210,8 @@ def _check_whole_numbers(space: Any, obs: Any) -> None:
             _check_whole_numbers(part, own)
     elif np.dtype(space.dtype).kind in "iu":
         values = np.asarray(obs)
-        if values.dtype != space.dtype and not np.array_equal(values.astype(space.dtype), values):
-            raise ValueError(f"{one_line(values)} of dtype {values.dtype} does not fit {space.dtype}")
+        if values.dtype != space.dtype:
+            in_dtype(values, space.dtype)
 
 
 def _observed_by(found: Mapping[Any, Any]) -> dict[Any, Any]:

@@ -43,6 +43,19 @@ class ObservationRows:
         ]
 
 
+def in_dtype(values: Array, dtype: Any) -> Array:
+    """The same numbers in another dtype. Floats may lose precision.
+
+    Raises:
+        ValueError: a dtype of whole numbers does not hold them: NumPy would make others of them.
+    """
+    with np.errstate(invalid="ignore"):
+        found = values.astype(dtype)
+    if found.dtype.kind != "f" and not np.array_equal(found, values):
+        raise ValueError(f"{one_line(values)} of dtype {values.dtype}, which does not fit {found.dtype}")
+    return found
+
+
 def cast(value: Any, space: Space, what: str) -> Array:
     """Convert a value to its space's shape and dtype. It may lose float precision and axes of length one, nothing else.
 
@@ -62,11 +75,10 @@ def cast(value: Any, space: Space, what: str) -> Array:
         array = array.reshape(shape)
     if dtype.kind == "f":
         return array.astype(dtype, copy=False)
-    with np.errstate(invalid="ignore"):
-        converted = array.astype(dtype)
-    if not np.array_equal(converted, array):
-        raise BadDataError(f"{what} is {one_line(array)} of dtype {array.dtype}, which does not fit {dtype}")
-    return converted
+    try:
+        return in_dtype(array, dtype)
+    except ValueError as error:
+        raise BadDataError(f"{what} is {error}") from None
 
 
 def as_number(value: Any, what: str) -> float:
